@@ -19,7 +19,7 @@ TEST      := $(GO) test -tags $(TAGS) -vet=off -timeout 30m $(VERBOSE)
 UNIT      := ./api/annotation ./api/config/... ./api/device/... ./api/event ./api/nearest ./api/node/... ./api/nodeinfo/... \
              ./api/runtime/... ./api/scheduling/... ./api/slo/... ./internal/agent/... ./internal/control/admission \
              ./internal/core/... ./internal/kube/... ./internal/testkit/... ./internal/view ./test/oracle
-SYSTEM    := ./cmd/... ./internal/cli ./internal/control/app ./internal/control/certificate ./internal/control/devicecapacity ./internal/control/nodestrategy \
+SYSTEM    := ./cmd/... ./internal/cli ./internal/console ./internal/control/app ./internal/control/certificate ./internal/control/devicecapacity ./internal/control/nodestrategy \
              ./internal/control/gangstatus ./internal/control/quotaprofile ./internal/control/quotarevoke \
              ./internal/control/quotastatus ./internal/control/webhook ./internal/desched/... ./internal/local/... ./internal/sched/... ./internal/sim \
              ./test/bench/openb ./test/e2e/... ./test/rights
@@ -36,7 +36,7 @@ RACED     := agent control desched kube local/simnode sched
 
 .DEFAULT_GOAL := help
 .PHONY: help build images release push up down test unit race system packages clusters times alerts search kills nightly oracle oracle-short mutants soak verify lint bench generate clean \
-        node-tools test-node test-guest test-cluster bench-agent bench-quota bench-gang bench-device bench-reservation ladder
+        node-tools test-node test-guest test-cluster test-console bench-agent bench-quota bench-gang bench-device bench-reservation ladder
 
 help: ## List these targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n",$$1,$$2}' $(MAKEFILE_LIST)
@@ -125,6 +125,10 @@ test-guest: ## Test the agent in virtual machines with QEMU
 test-cluster: ## Test installation and upgrade on a cluster with a virtual machine (root)
 	@GO="$(GO)" bash hack/node/build.sh guest
 	@$(LEVEL) --need cluster
+
+test-console: bin/tenon ## Click through the console in Chromium (15 seconds)
+	@command -v chromium >/dev/null 2>&1 || bash hack/packages.sh chromium fonts-dejavu-core fonts-noto-cjk
+	TENON=$(CURDIR)/$(BIN)/tenon $(GO) -C test/console test -count=1 -timeout 15m $(VERBOSE) .
 
 bench-agent: node-tools ## Measure what the agent costs (root)
 	@$(LEVEL) --need bench

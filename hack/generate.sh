@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes the generated files: deep copies of the API types, the CRDs of the kinds that Tenon owns, the code of the runtime
-# hook protocol, reference pages, the chart's values, the manifests that the chart renders.
+# hook protocol, reference pages, the chart's values, the manifests that the chart renders, the pages of the console.
 # With --check nothing is written: it fails when a generated file differs from what is committed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,6 +11,7 @@ crds=deploy/chart/files/crds
 chart=deploy/chart
 pages=docs/reference
 protocol=api/runtime/v1alpha1
+console=web/dist
 if [ "${1:-}" = --check ]; then
   scratch=$(mktemp -d)
   trap 'rm -rf "$scratch"' EXIT
@@ -18,7 +19,8 @@ if [ "${1:-}" = --check ]; then
   chart=$scratch/chart
   pages=$scratch/pages
   protocol=$scratch/protocol
-  mkdir -p "$crds" "$chart" "$pages" "$protocol"
+  console=$scratch/console
+  mkdir -p "$crds" "$chart" "$pages" "$protocol" "$console"
 fi
 
 "${controller_gen[@]}" crd paths=./api/node/... paths=./api/nodeinfo/... paths=./api/scheduling/... paths=./api/quota/... \
@@ -32,6 +34,8 @@ for kind in elasticquotas podgroups; do
     "$crds/scheduling.sigs.k8s.io_$kind.yaml" >"$crds/scheduling.x-k8s.io_$kind.yaml"
 done
 go run ./hack/docgen "$pages"
+(cd web/vendor && sha256sum --quiet --check SUMS)
+go run -modfile=go.tools.mod ./web/bundle.go "$console"
 go run ./hack/chart "$chart" "$pages"
 # The page of flags is written by a test, which links every program, and the manifests by one that builds Helm's program;
 # the tests check them.
@@ -44,6 +48,7 @@ out=$(realpath "$protocol")
 
 if [ "${1:-}" = --check ]; then
   diff -r "$crds" deploy/chart/files/crds
+  diff -rq "$console" web/dist
   for file in "$chart"/*; do
     diff "$file" "deploy/chart/$(basename "$file")"
   done

@@ -76,7 +76,7 @@ if [ "${1:-}" = nested_tidy ]; then
   nested_tidy
   exit
 fi
-check "gofumpt"                      empty $TOOL gofumpt -l api cmd deploy hack internal test
+check "gofumpt"                      empty $TOOL gofumpt -l api cmd deploy hack internal test web
 limit "words"                        words "$most_words"
 limit "names"                        names "$most_names"
 limit "lines"                        lines "$most_lines"

@@ -99,9 +99,13 @@ var law = []rule{
 	{folder: "internal/sim", own: []string{"internal", "api", "deploy"}, others: []string{"*"}},
 	{
 		folder: "internal/cli",
-		own:    []string{"internal/core", "internal/view", "internal/kube", "api", "internal/cli"},
+		own: []string{
+			"internal/core", "internal/view", "internal/kube", "internal/console", "api", "internal/cli",
+		},
 		others: []string{"*"},
 	},
+	{folder: "internal/console", own: []string{"web"}},
+	{folder: "web"},
 	{folder: "internal/local", own: []string{"internal", "api", "deploy"}, others: []string{"*"}},
 	{folder: "internal/pins", others: []string{"*"}},
 	{folder: "internal/testkit/grid", own: []string{"internal/core/topo"}},

@@ -46,7 +46,7 @@ func NewRoot(name string, streams genericiooptions.IOStreams, doctor Doctor, oth
 		newTop(flags, streams), newQuota(flags, streams), newGang(flags, streams),
 		newReservation(flags, streams), newMakeRoom(flags, streams), newEvictions(flags, streams),
 		newDoctor(flags, streams, doctor),
-		newStatus(flags, streams), newSysdump(flags, streams), newLeave(flags, streams),
+		newStatus(flags, streams), newSysdump(flags, streams), newLeave(flags, streams), newConsole(flags, streams),
 	} {
 		addVerb(root, verb, flags, display)
 	}

@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/tenon-project/tenon/internal/console"
+	"github.com/tenon-project/tenon/internal/testkit"
+)
+
+// sourceFor returns the source of a console for a server, and for a scheduler that answers as handler does.
+func sourceFor(t *testing.T, api *httptest.Server, handler http.HandlerFunc) consoleSource {
+	t.Helper()
+	scheduler := httptest.NewServer(handler)
+	t.Cleanup(scheduler.Close)
+	path := kubeconfig(t, api.URL, scheduler.URL)
+	flags := genericclioptions.NewConfigFlags(true)
+	flags.KubeConfig = &path
+	return consoleSource{flags}
+}
+
+// The console shows what the command line shows: each topic is the JSON of a verb.
+func TestTopicsOfTheConsoleAreAnswersOfVerbs(t *testing.T) {
+	nodes, pods, topologies := example(t)
+	blocked, _ := waiting(t)
+	pods = append(pods, blocked)
+	api := apiServer(t, nodes, pods, topologies)
+	s := sourceFor(t, api, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/apis/v1/plugins/") {
+			_, _ = io.WriteString(w, `{"a":{"name":"a"}}`)
+			return
+		}
+		http.NotFound(w, r)
+	})
+	for topic, verb := range map[string]string{
+		"pending":                   "explain -A",
+		"pod/default/lse":           "explain pod/lse -n default",
+		"nodes":                     "top node",
+		"gpus":                      "top gpu",
+		"node/epyc":                 "topology node/epyc",
+		"quotas":                    "quota --rounds",
+		"gangs":                     "gang",
+		"pod/default/not-there":     "explain pod/not-there -n default",
+		"node/not-there":            "topology node/not-there",
+		"pod/other/" + blocked.Name: "explain pod/" + blocked.Name + " -n other",
+	} {
+		answer, err := s.Read(t.Context(), topic)
+		words := append(strings.Fields(verb), "-o", "json", "--kubeconfig", *s.flags.KubeConfig)
+		code, out, errOut := run(t, "tenon", words...)
+		if err != nil {
+			if want := "error: " + err.Error() + "\n"; code == 0 || !strings.HasSuffix(errOut, want) {
+				t.Errorf("%s: the console says %v, tenon %s %d %q", topic, err, verb, code, errOut)
+			}
+			continue
+		}
+		if got, want := withoutAges(t, answer.JSON), withoutAges(t, []byte(out)); got != want || answer.Content == "" {
+			t.Errorf("%s: the console shows\n%s\ntenon %s\n%s", topic, got, verb, want)
+		}
+	}
+}
+
+// withoutAges leaves out what changes with time alone.
+func withoutAges(t *testing.T, text []byte) string {
+	t.Helper()
+	var content any
+	testkit.Check(t, json.Unmarshal(text, &content))
+	removePassing(content)
+	out, err := json.Marshal(content)
+	testkit.Check(t, err)
+	return string(out)
+}
+
+func TestTopicsThatDoNotExistAreRefused(t *testing.T) {
+	nodes, pods, topologies := example(t)
+	s := sourceFor(t, apiServer(t, nodes, pods, topologies), http.NotFound)
+	for _, topic := range []string{
+		"", "secrets", "node/", "pod/", "pod/default", "pod/default/", "pending/x", "<script>alert(1)</script>",
+	} {
+		_, err := s.Read(t.Context(), topic)
+		var refused *console.Refusal
+		if !errors.As(err, &refused) || refused.Status != http.StatusBadRequest ||
+			!strings.Contains(refused.Text, "use pending") {
+			t.Errorf("topic %q: got %v", topic, err)
+		}
+	}
+	if _, err := s.Read(t.Context(), "pod/default/../secrets"); err == nil {
+		t.Error("a path is taken for a name")
+	}
+}
+
+func TestTenThousandPendingPodsAreOneAnswer(t *testing.T) {
+	nodes, _, topologies := example(t)
+	const many = 10_000
+	pods := make([]corev1.Pod, many)
+	for i := range pods {
+		pods[i] = pod(fmt.Sprintf("p-%05d", i), "LS", "1", "", "")
+		pods[i].Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+			Message: "0/3 nodes are available: 3 Insufficient <b>cpu</b>.",
+		}}
+	}
+	s := sourceFor(t, apiServer(t, nodes, pods, topologies), http.NotFound)
+	answer, err := s.Read(t.Context(), "pending")
+	testkit.Check(t, err)
+	var list struct {
+		Items []pendingGroup
+	}
+	testkit.Check(t, json.Unmarshal(answer.JSON, &list))
+	if len(list.Items) != 1 || list.Items[0].Count != many || len(list.Items[0].Pods) != many {
+		t.Errorf("got %d groups", len(list.Items))
+	}
+	if len(answer.JSON) > 1<<20 {
+		t.Errorf("the answer has %d bytes", len(answer.JSON))
+	}
+}
+
+func TestTheConsolePassesQuestionsOn(t *testing.T) {
+	nodes, pods, topologies := example(t)
+	s := sourceFor(t, apiServer(t, nodes, pods, topologies), func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || r.Method != http.MethodPost || r.URL.Path != "/apis/v1/whatif" {
+			t.Errorf("got %s %s %v", r.Method, r.URL, err)
+		}
+		if strings.Contains(string(body), "refuse") {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"message":"pod default/refuse does not exist"}`)
+			return
+		}
+		_, _ = w.Write(body)
+	})
+	const ask = `"ask":{"pods":["default/a"],"mode":"preempt"}}`
+	for question, want := range map[string]string{
+		`{"ask":{"pods":["default/a"]}}`: `{"ask":{"pods":["default/a"]}}`,
+		`{"changes":[{"addPod":"kind: Pod\nmetadata: {name: a}"},{"cordon":"epyc"}],` + ask: `{"changes":[{"addPod":` +
+			`{"kind":"Pod","metadata":{"name":"a"}}},{"cordon":"epyc"}],` + ask,
+		`{"changes":[{"addPod":{"kind":"Pod"}}],` + ask: `{"changes":[{"addPod":{"kind":"Pod"}}],` + ask,
+		`{"ask":{"pods":["default/refuse"]}}`:           "400 pod default/refuse does not exist",
+		`{"asks":{}}`:                                   `400 read the question: json: unknown field "asks"`,
+		`not JSON`:                                      "400 read the question: invalid character",
+		`{"changes":[{"addPod":"a: 1\na: 2"}]}`:         "400 changes[0].addPod: ",
+	} {
+		answer, err := s.WhatIf(t.Context(), []byte(question))
+		got := string(answer)
+		if refused := (*console.Refusal)(nil); errors.As(err, &refused) {
+			got = fmt.Sprintf("%d %s", refused.Status, refused.Text)
+		}
+		if !strings.HasPrefix(got, want) {
+			t.Errorf("%s:\ngot  %s\nwant %s", question, got, want)
+		}
+	}
+}
+
+func TestAConsoleForOtherMachinesIsRefused(t *testing.T) {
+	code, _, errOut := run(t, "tenon", "console", "--listen", "0.0.0.0:8080")
+	const want = `--listen "0.0.0.0:8080" is not allowed: use a loopback address`
+	if code != ExitUsage || !strings.Contains(errOut, want) {
+		t.Errorf("got %d %q", code, errOut)
+	}
+}

@@ -1,0 +1,267 @@
+package console
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/netip"
+	"path"
+	"strings"
+	"time"
+)
+
+// Answer is what is known of a topic.
+type Answer struct {
+	JSON []byte
+	// Content is what of the answer counts as a change: ages do not.
+	Content string
+	// Notes are sentences about the answer, such as what could not be read.
+	Notes []string
+}
+
+// Source answers for a cluster with the rights of the user.
+type Source interface {
+	// Read answers a topic. A topic that does not exist is a *Refusal.
+	Read(ctx context.Context, topic string) (Answer, error)
+	// WhatIf answers a question with JSON. An error of the user is a *Refusal.
+	WhatIf(ctx context.Context, question []byte) ([]byte, error)
+}
+
+// Refusal is an error with its HTTP status.
+type Refusal struct {
+	Status int
+	Text   string
+}
+
+func (r *Refusal) Error() string { return r.Text }
+
+// Options are the settings of a server.
+type Options struct {
+	Source Source
+	Files  fs.FS // of the pages, with index.html
+	Port   int   // of the listener
+	Token  string
+	// Expires is when the token ends, and with it each stream.
+	Expires time.Time
+	// Every is how often the topics of a stream are read. A round that takes long is followed by a longer pause.
+	Every time.Duration
+}
+
+const (
+	maxStreams  = 8
+	maxTopics   = 8
+	maxQuestion = 1 << 20
+	// Of the time, reads of a stream may take one part in paceFactor+1.
+	paceFactor   = 4
+	readTimeout  = time.Minute
+	writeTimeout = 30 * time.Second
+)
+
+// policy lets a page load what this server has and nothing else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+type server struct {
+	Options
+	mux     *http.ServeMux
+	streams chan struct{} // holds an element for each open stream
+}
+
+// New returns the handler of a console.
+func New(o Options) http.Handler {
+	s := &server{Options: o, mux: http.NewServeMux(), streams: make(chan struct{}, maxStreams)}
+	s.mux.HandleFunc("GET /api/v1/stream", s.withToken(s.stream))
+	s.mux.HandleFunc("POST /api/v1/whatif", s.withToken(s.whatIf))
+	s.mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, http.StatusNotFound, "%s %s does not exist", r.Method, r.URL.Path)
+	})
+	s.mux.HandleFunc("/", s.file)
+	return s
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	origin := r.Header.Get("Origin")
+	switch {
+	case !isLoopback(r.Host, s.Port):
+		const text = "host %q is not allowed: use 127.0.0.1:%d or localhost:%[2]d"
+		writeError(w, http.StatusForbidden, text, r.Host, s.Port)
+	case origin != "" && origin != "http://"+r.Host, origin == "" && r.Method == http.MethodPost:
+		writeError(w, http.StatusForbidden, "origin %q is not allowed: only pages of the console may ask", origin)
+	default:
+		s.mux.ServeHTTP(w, r)
+	}
+}
+
+// isLoopback reports whether a Host header names this machine and the port.
+func isLoopback(host string, port int) bool {
+	name, number, err := net.SplitHostPort(host)
+	if err != nil || number != fmt.Sprint(port) {
+		return false
+	}
+	address, err := netip.ParseAddr(name)
+	return name == "localhost" || err == nil && address.IsLoopback()
+}
+
+func (s *server) withToken(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		switch {
+		case !ok || subtle.ConstantTimeCompare([]byte(token), []byte(s.Token)) != 1:
+			const text = "the token is missing or wrong: open the address that tenon console prints"
+			writeError(w, http.StatusUnauthorized, text)
+		case !time.Now().Before(s.Expires):
+			writeError(w, http.StatusUnauthorized, "the token has expired: run tenon console for a new address")
+		default:
+			h(w, r)
+		}
+	}
+}
+
+// update is a message of a stream: the answer to a topic, or why there is none.
+type update struct {
+	Topic  string          `json:"topic"`
+	Read   time.Time       `json:"read"`
+	Answer json.RawMessage `json:"answer,omitempty"`
+	Notes  []string        `json:"notes,omitempty"`
+	Error  string          `json:"error,omitempty"`
+}
+
+// stream sends the answers to topics, and again those that have changed. After each round, read says that all others
+// are as they were.
+func (s *server) stream(w http.ResponseWriter, r *http.Request) {
+	topics := r.URL.Query()["topic"]
+	if len(topics) == 0 || len(topics) > maxTopics {
+		const text = "%d topics are not allowed: use 1 to %d times topic=TOPIC"
+		writeError(w, http.StatusBadRequest, text, len(topics), maxTopics)
+		return
+	}
+	select {
+	case s.streams <- struct{}{}:
+		defer func() { <-s.streams }()
+	default:
+		writeError(w, http.StatusTooManyRequests, "%d tabs are open: close one", maxStreams)
+		return
+	}
+	ctx, cancel := context.WithDeadline(r.Context(), s.Expires)
+	defer cancel()
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.WriteHeader(http.StatusOK)
+	sent := map[string]string{}
+	for ctx.Err() == nil {
+		begun := time.Now()
+		for _, topic := range topics {
+			message, content := s.read(ctx, topic)
+			if ctx.Err() != nil {
+				return
+			}
+			if last, known := sent[topic]; known && last == content {
+				continue
+			}
+			if err := send(w, "update", message); err != nil {
+				return
+			}
+			sent[topic] = content
+		}
+		if err := send(w, "read", map[string]time.Time{"read": begun}); err != nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(max(s.Every, paceFactor*time.Since(begun))):
+		}
+	}
+}
+
+// read returns the message about a topic, and what of it counts as a change.
+func (s *server) read(ctx context.Context, topic string) (message update, content string) {
+	message = update{Topic: topic, Read: time.Now()}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	answer, err := s.Source.Read(ctx, topic)
+	if err != nil {
+		message.Error = err.Error()
+		return message, "error " + message.Error
+	}
+	message.Answer, message.Notes = answer.JSON, answer.Notes
+	return message, strings.Join(append([]string{"answer", answer.Content}, answer.Notes...), "\n")
+}
+
+// send writes a server-sent event.
+func send(w http.ResponseWriter, event string, data any) error {
+	text, err := json.Marshal(data)
+	if err != nil {
+		return fmt.Errorf("encode an event: %w", err)
+	}
+	out := http.NewResponseController(w)
+	if err := out.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", event, text); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+func (s *server) whatIf(w http.ResponseWriter, r *http.Request) {
+	question, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxQuestion))
+	if err != nil {
+		writeError(w, http.StatusRequestEntityTooLarge, "read the question: %v", err)
+		return
+	}
+	answer, err := s.Source.WhatIf(r.Context(), question)
+	if refused := (*Refusal)(nil); errors.As(err, &refused) {
+		writeError(w, refused.Status, "%s", refused.Text)
+		return
+	}
+	if err != nil {
+		writeError(w, http.StatusBadGateway, "%v", err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(answer) // the browser may have left
+}
+
+var contentTypes = map[string]string{
+	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
+	".svg": "image/svg+xml",
+}
+
+// file serves a file of the pages. Each other path is a view, whose page is index.html.
+func (s *server) file(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		writeError(w, http.StatusMethodNotAllowed, "%s is not allowed: pages are read", r.Method)
+		return
+	}
+	name := strings.TrimPrefix(r.URL.Path, "/")
+	text, err := fs.ReadFile(s.Files, name)
+	if err != nil {
+		name = "index.html"
+		text, err = fs.ReadFile(s.Files, name)
+	}
+	if err != nil {
+		writeError(w, http.StatusInternalServerError, "%v", err)
+		return
+	}
+	w.Header().Set("Content-Type", contentTypes[path.Ext(name)])
+	_, _ = w.Write(text) // the browser may have left
+}
+
+func writeError(w http.ResponseWriter, status int, format string, arguments ...any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	message := fmt.Sprintf(format, arguments...)
+	_ = json.NewEncoder(w).Encode(map[string]string{"message": message}) // the client may have left
+}

@@ -1,0 +1,322 @@
+package console
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+const patience = 3 * time.Minute
+
+// tenon is the program under test; TENON names it.
+func tenon(t *testing.T) string {
+	t.Helper()
+	program := os.Getenv("TENON")
+	if program == "" {
+		t.Fatal("TENON is not set: use make test-console, which builds the program")
+	}
+	return program
+}
+
+// startCluster starts a local cluster with the demo, or uses the one that KUBECONFIG names.
+func startCluster(t *testing.T) (kubeconfig string) {
+	t.Helper()
+	if running := os.Getenv("KUBECONFIG"); running != "" {
+		return running
+	}
+	data := t.TempDir()
+	t.Cleanup(func() {
+		if out, err := exec.Command(tenon(t), "down", "--purge", "--data", data).CombinedOutput(); err != nil {
+			t.Errorf("tenon down: %v\n%s", err, out)
+		}
+	})
+	if out, err := exec.Command(tenon(t), "up", "--detach", "--demo", "--data", data).CombinedOutput(); err != nil {
+		t.Fatalf("tenon up: %v\n%s", err, out)
+	}
+	return filepath.Join(data, "kubeconfig")
+}
+
+// startConsole returns the address of a console, and a function that stops it.
+func startConsole(t *testing.T, kubeconfig, listen string) (address string, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := exec.CommandContext(ctx, tenon(t), "console", "--kubeconfig", kubeconfig, "--listen", listen)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop = sync.OnceFunc(func() {
+		cancel()
+		_ = cmd.Wait() // it ends by the signal
+	})
+	t.Cleanup(stop)
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("tenon console: %v", err)
+	}
+	return strings.TrimSpace(strings.TrimPrefix(line, "console ")), stop
+}
+
+// browser is a tab of Chromium.
+type browser struct {
+	t      *testing.T
+	ctx    context.Context
+	origin string
+
+	mu       sync.Mutex // guards faults
+	faults   []string
+	mayFail  bool // the server is stopped
+	pictures string
+}
+
+func newBrowser(t *testing.T, address string) *browser {
+	t.Helper()
+	program, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatal("chromium is missing: apt-get install -y chromium fonts-dejavu-core fonts-noto-cjk")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program),
+		chromedp.Flag("disable-gpu", true), chromedp.Flag("disable-quic", true), chromedp.Flag("lang", "en-US"),
+		chromedp.Flag("disable-component-update", true), chromedp.WSURLReadTimeout(patience))
+	if os.Getuid() == 0 {
+		options = append(options, chromedp.NoSandbox)
+	}
+	allocated, cancelAllocator := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(cancelAllocator)
+	ctx, cancel := chromedp.NewContext(allocated)
+	t.Cleanup(cancel)
+	at, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &browser{t: t, ctx: ctx, origin: at.Scheme + "://" + at.Host, pictures: os.Getenv("PICTURES")}
+	if err := chromedp.Listen(ctx, b.watch); err != nil {
+		t.Fatalf("start chromium: %v", err)
+	}
+	b.do("watch", chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		_, err := cdp.Call(ctx, tab, network.Enable, network.EnableParams{})
+		if err == nil {
+			_, err = cdp.Call(ctx, tab, log.Enable, cdp.Empty{})
+		}
+		if err == nil {
+			_, err = cdp.Call(ctx, tab, runtime.Enable, cdp.Empty{})
+		}
+		return err
+	}))
+	return b
+}
+
+// watch notes what a page must not do.
+func (b *browser) watch(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *network.EventRequestWillBeSent:
+		if !strings.HasPrefix(e.Request.URL, b.origin+"/") && !strings.HasPrefix(e.Request.URL, "about:") {
+			b.faults = append(b.faults, "request to "+e.Request.URL)
+		}
+	case *log.EventEntryAdded:
+		if e.Entry.Level == log.EntryLevelError && !b.mayFail {
+			b.faults = append(b.faults, "log: "+e.Entry.Text+" "+e.Entry.URL)
+		}
+	case *runtime.EventExceptionThrown:
+		thrown := e.ExceptionDetails
+		b.faults = append(b.faults, fmt.Sprintf("exception: %s %s", thrown.Text, thrown.Exception.Description))
+	case *runtime.EventConsoleAPICalled:
+		if fmt.Sprint(e.Type) == "error" {
+			b.faults = append(b.faults, fmt.Sprintf("console.error: %v", e.Args))
+		}
+	}
+}
+
+func (b *browser) do(what string, actions ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	run(b, what, chromedp.Steps(actions...))
+}
+
+func run[T any](b *browser, what string, action chromedp.Action[T]) T {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	answer, err := chromedp.Run(ctx, action)
+	if err != nil {
+		// More for the reader of the failure.
+		text, _ := chromedp.Run(b.ctx, chromedp.Evaluate[string]("location.href + '\\n' + document.body.innerText"))
+		b.t.Fatalf("%s: %v\nfaults: %q\npage: %s", what, err, b.faults, text)
+	}
+	return answer
+}
+
+// shows waits until the page contains a text.
+func (b *browser) shows(texts ...string) {
+	b.t.Helper()
+	for _, text := range texts {
+		script := fmt.Sprintf("document.body.innerText.toLowerCase().includes(%q.toLowerCase())", text)
+		b.do("wait for "+text, chromedp.Poll[chromedp.Void](script, chromedp.WithPollingTimeout(patience)))
+	}
+}
+
+// click follows the first link, or presses the first button, whose text contains text.
+func (b *browser) click(text string) {
+	b.t.Helper()
+	b.shows(text)
+	const find = "[...document.querySelectorAll('a, button')].find((e) => e.innerText.includes(%q)).click()"
+	script := fmt.Sprintf(find, text)
+	b.do("click "+text, chromedp.Poll[chromedp.Void]("("+script+", true)"))
+}
+
+// at returns the address of the page.
+func (b *browser) at() string {
+	b.t.Helper()
+	return run(b, "read the address", chromedp.Location())
+}
+
+func (b *browser) open(path string) {
+	b.t.Helper()
+	b.do("open "+path, chromedp.Navigate(b.origin+path))
+}
+
+// size sets the window and fails if the page is wider.
+func (b *browser) size(width, height int64) {
+	b.t.Helper()
+	b.do("resize", chromedp.EmulateViewport(width, height))
+	if run(b, "measure", chromedp.Evaluate[bool]("document.documentElement.scrollWidth > innerWidth")) {
+		b.t.Errorf("%s is wider than a window of %d pixels", b.at(), width)
+	}
+}
+
+// picture saves the window where PICTURES names a folder.
+func (b *browser) picture(name string) {
+	b.t.Helper()
+	if b.pictures == "" {
+		return
+	}
+	png := run(b, "picture", chromedp.CaptureScreenshot())
+	if err := os.WriteFile(filepath.Join(b.pictures, name+".png"), png, 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *browser) checkFaults() {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, fault := range b.faults {
+		b.t.Error(fault)
+	}
+}
+
+// view is a page with what it must show of the demo.
+type view struct {
+	name, path string
+	texts      []string
+}
+
+var views = []view{
+	{"overview", "/", []string{"pods wait", "CPUs by class", "of 8 GPUs without a pod"}},
+	{"pending", "/pending?cause=InsufficientDevices&pod=default/pretrain", []string{
+		"SMTAlignment", "InsufficientDevices", "lacks 5 more gpus", "default/finetune",
+		"tenon explain pod/pretrain -n default",
+	}},
+	{"pod", "/pod/default/finetune", []string{"hgx-h100-0", "56-63,168-175"}},
+	{"fleet", "/fleet", []string{"hgx-h100-0", "5 of 5 nodes"}},
+	{"node", "/node/hgx-h100-0", []string{"NUMA 1", "default/finetune", "NVLink", "gpu 7"}},
+	{"node-epyc", "/node/epyc-2s-0", []string{"NUMA 3", "default/packet-filter", "lsr"}},
+	{"node-table", "/node/epyc-2s-0?table=threads", []string{"CPU", "default/packet-filter"}},
+	{"quota", "/quota?resource=cpu", []string{
+		"team-c", "borrows 15m", "What teams divides: 100m", "Who lends and who borrows",
+	}},
+	{"quota-one", "/quota/team-b?resource=cpu&round=1", []string{"After round 1 of 2", "9m left to divide"}},
+	{"gangs", "/gangs", []string{"default/train", "3 of 3 bound", "0 of 3 bound"}},
+	{"gang", "/gangs/default/eval", []string{"GangNotReady", "default/eval-0", "missing"}},
+}
+
+func TestEveryPageShowsTheDemo(t *testing.T) {
+	kubeconfig := startCluster(t)
+	address, stop := startConsole(t, kubeconfig, "127.0.0.1:0")
+	b := newBrowser(t, address)
+	b.do("open the console", chromedp.Navigate(address))
+	b.shows("live, read at", "pods wait")
+	if at := b.at(); strings.Contains(at, "#") {
+		t.Errorf("the token is left in the address %s", at)
+	}
+
+	for _, v := range views {
+		b.size(1280, 900)
+		b.open(v.path)
+		b.shows(v.texts...)
+		b.picture(v.name)
+		for _, width := range []int64{360, 768, 3840} {
+			b.size(width, 900)
+		}
+		b.size(360, 800)
+		b.picture(v.name + "-360")
+	}
+	b.size(1280, 900)
+
+	// What a newcomer clicks.
+	b.open("/")
+	b.click("InsufficientDevices")
+	b.shows("Insufficient gpu devices")
+	b.click("Table")
+	b.shows("Class", "Placement")
+	if at := b.at(); !strings.Contains(at, "table=causes") {
+		t.Errorf("the address %s does not say that a table is shown", at)
+	}
+
+	// A question from a pod that waits, to its answer; a link to the question restores it.
+	b.open("/pending?pod=default/pretrain")
+	b.click("one more node like hgx-h100-0")
+	b.click("Ask the scheduler")
+	b.shows("would be placed", "hgx-h100-0-whatif-1", "0,1,2,3,4,5,6,7")
+	b.picture("whatif")
+	b.size(360, 800)
+	b.picture("whatif-360")
+	b.size(1280, 900)
+	b.open("/whatif?pod=default/cannot-fit")
+	b.click("Add a pod")
+	b.click("Ask the scheduler")
+	b.shows("SMTAlignment")
+
+	b.open("/pending")
+	b.click("中文")
+	b.shows("根本原因")
+	b.picture("pending-zh")
+	b.click("English")
+	b.click("Colours")
+	b.click("Colours: Light")
+	b.shows("Colours: Dark")
+	b.picture("pending-dark")
+
+	// Without its server a page says how old its data are, and goes on when there is one again.
+	b.mu.Lock()
+	b.mayFail = true
+	b.mu.Unlock()
+	stop()
+	b.shows("disconnected, data from")
+	b.picture("disconnected")
+	again, _ := startConsole(t, kubeconfig, strings.TrimPrefix(b.origin, "http://"))
+	b.shows("the token is missing or wrong")
+	b.do("open the new address", chromedp.Navigate(again))
+	b.shows("live, read at")
+	b.checkFaults()
+}

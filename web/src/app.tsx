@@ -1,0 +1,90 @@
+import "./style.css";
+import { type ComponentChild, render } from "preact";
+import { effect } from "@preact/signals";
+import { language, link, read, theme, topics } from "./store";
+import { type Key, t } from "./text";
+import { A, clock, parts } from "./ui";
+import { Overview, overviewTopics } from "./page/overview";
+import { Fleet, fleetTopics } from "./page/fleet";
+import { NodePage, nodeTopics } from "./page/node";
+import { GangPage, gangTopics } from "./page/gangs";
+import { QuotaPage, quotaTopics } from "./page/quota";
+import { WhatIf, whatIfTopics } from "./page/whatif";
+import { Pending, pendingTopics, PodPage, podTopics } from "./page/pending";
+
+interface Page {
+  title: Key;
+  topics: () => string[];
+  draw: () => ComponentChild;
+  inMenu: boolean;
+}
+
+// pages are named by the first part of the path.
+const pages: Record<string, Page> = {
+  "": { title: "overview", topics: overviewTopics, draw: () => <Overview />, inMenu: true },
+  pending: { title: "pending", topics: pendingTopics, draw: () => <Pending />, inMenu: true },
+  pod: { title: "pod", topics: podTopics, draw: () => <PodPage />, inMenu: false },
+  fleet: { title: "fleet", topics: fleetTopics, draw: () => <Fleet />, inMenu: true },
+  node: { title: "node", topics: nodeTopics, draw: () => <NodePage />, inMenu: false },
+  quota: { title: "quotas", topics: quotaTopics, draw: () => <QuotaPage />, inMenu: true },
+  gangs: { title: "gangs", topics: gangTopics, draw: () => <GangPage />, inMenu: true },
+  whatif: { title: "whatIf", topics: whatIfTopics, draw: () => <WhatIf />, inMenu: true },
+};
+
+const page = (): Page | undefined => pages[parts()[0]];
+
+effect(() => {
+  topics.value = page()?.topics() ?? [];
+});
+effect(() => {
+  const found = page();
+  document.title = [parts().slice(1).join("/"), found ? t(found.title) : "", "Tenon"].filter(Boolean).join(" · ");
+});
+
+function Status() {
+  const at = read.value;
+  const { state, text } = link.value;
+  const words =
+    state === "live" && at ? t("live", clock(at))
+    : state === "lost" ? (at ? t("lost", clock(at)) : t("noData"))
+    : state === "denied" ? ""
+    : t("connecting");
+  return (
+    <p class={"status " + state} role="status">
+      {words} {state !== "live" && text}
+    </p>
+  );
+}
+
+const themes = ["auto", "light", "dark"] as const;
+
+function App() {
+  const found = page();
+  const nextTheme = () => (theme.value = themes[(themes.indexOf(theme.value) + 1) % themes.length]);
+  return (
+    <>
+      <a class="skip" href="#content">{t("skip")}</a>
+      <header>
+        <A to="/" class="brand">Tenon</A>
+        <nav aria-label={t("pages")}>
+          {Object.entries(pages).filter(([, p]) => p.inMenu).map(([path, p]) => (
+            <A to={"/" + path} current={p === found}>{t(p.title)}</A>
+          ))}
+        </nav>
+        <span class="settings">
+          <button type="button" onClick={nextTheme}>{t("theme", t(theme.value))}</button>
+          <button type="button" lang={language.value === "en" ? "zh" : "en"}
+            onClick={() => (language.value = language.value === "en" ? "zh" : "en")}>
+            {language.value === "en" ? "中文" : "English"}
+          </button>
+        </span>
+      </header>
+      <Status />
+      <main id="content" tabIndex={-1} class={link.value.state === "lost" ? "stale" : ""}>
+        {found ? found.draw() : <p>{t("notFound")}</p>}
+      </main>
+    </>
+  );
+}
+
+render(<App />, document.getElementById("app")!);

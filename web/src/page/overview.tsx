@@ -1,0 +1,145 @@
+import type { Gang, GPULoad, List, Load, PendingGroup, Quota } from "../view";
+import { t } from "../text";
+import { A, Bar, Command, Figure, number, Topic } from "../ui";
+import { gangPath } from "./gangs";
+import { quotaPath } from "./quota";
+
+export const overviewTopics = () => ["pending", "nodes", "gpus", "quotas", "gangs"];
+
+const sum = <T,>(items: T[], of: (item: T) => number) => items.reduce((n, item) => n + of(item), 0);
+
+// The cluster at a glance. Each part leads to its page.
+export function Overview() {
+  return (
+    <>
+      <h1>{t("overview")}</h1>
+      <div class="cards">
+        <Topic<List<PendingGroup>> of="pending">{(list) => <Waiting groups={list.items} />}</Topic>
+        <Topic<List<Load>> of="nodes">{(list) => <Allocated nodes={list.items} />}</Topic>
+        <Topic<List<GPULoad>> of="gpus">{(list) => <GPUs nodes={list.items} />}</Topic>
+        <Topic<List<Quota>> of="quotas">{(list) => <Quotas quotas={list.items} />}</Topic>
+        <Topic<List<Gang>> of="gangs">{(list) => <Gangs gangs={list.items} />}</Topic>
+      </div>
+      <Command words={["tenon", "top"]} />
+    </>
+  );
+}
+
+function Waiting({ groups }: { groups: PendingGroup[] }) {
+  const most = Math.max(1, ...groups.map((g) => g.count));
+  const to = (g: PendingGroup) => "/pending?" + new URLSearchParams({ cause: g.rootCause, pod: g.example });
+  return (
+    <Figure
+      id="waiting"
+      title={t("waiting", sum(groups, (g) => g.count))}
+      picture={
+        <ul class="causes small">
+          {groups.slice(0, 8).map((g) => (
+            <li>
+              <A to={to(g)}>
+                <span class="code">{g.rootCause}</span>
+                <Bar part={g.count} whole={most} label={`${g.rootCause}: ${g.count}`} kind={"class-" + g.class} />
+                <span class="count">{g.count}</span>
+              </A>
+            </li>
+          ))}
+        </ul>
+      }
+      head={[t("cause"), t("pods")]}
+      rows={groups.map((g) => [<A to={to(g)}>{g.rootCause}</A>, g.count])}
+    />
+  );
+}
+
+function Allocated({ nodes }: { nodes: Load[] }) {
+  const all = sum(nodes, (n) => number(n.allocatable));
+  const kinds: [string, string, number][] = [
+    ["lse", "LSE", sum(nodes, (n) => n.lse)],
+    ["lsr", "LSR", sum(nodes, (n) => n.lsr)],
+    ["kubelet", "kubelet", sum(nodes, (n) => n.kubelet)],
+    ["ls", "LS", sum(nodes, (n) => number(n.ls))],
+  ];
+  return (
+    <Figure
+      id="allocated"
+      title={t("allocated")}
+      picture={
+        <>
+          <p>{t("ofCPUs", +sum(nodes, (n) => number(n.requested)).toFixed(1), all, nodes.length)}</p>
+          <ul class="causes small">
+            {kinds.filter(([, , n]) => n > 0).map(([kind, name, n]) => (
+              <li>
+                <span class="code">{name}</span>
+                <Bar part={n} whole={all} label={`${name}: ${n}`} kind={"cpu-" + kind} />
+                <span class="count">{+n.toFixed(1)}</span>
+              </li>
+            ))}
+          </ul>
+        </>
+      }
+      head={[t("class"), t("cpus")]}
+      rows={kinds.map(([, name, n]) => [name, +n.toFixed(1)])}
+    />
+  );
+}
+
+function GPUs({ nodes }: { nodes: GPULoad[] }) {
+  const sizes = ["1", "2", "4", "8"];
+  const fit = sizes.map((size): [string, number] => [size, sum(nodes, (n) => n.fit[size] ?? 0)]);
+  const most = Math.max(1, ...fit.map(([, n]) => n));
+  if (!nodes.length) {
+    return null;
+  }
+  return (
+    <Figure
+      id="gpus"
+      title={t("gpusFree", sum(nodes, (n) => n.free), sum(nodes, (n) => n.gpus))}
+      picture={
+        <>
+          <p>{t("gpuFit")}</p>
+          <ul class="causes small">
+            {fit.map(([size, n]) => (
+              <li>
+                <span class="code">{size} GPU</span>
+                <Bar part={n} whole={most} label={`${size} GPU: ${n}`} />
+                <span class="count">{n}</span>
+              </li>
+            ))}
+          </ul>
+        </>
+      }
+      head={["GPU", t("pods")]}
+      rows={fit}
+    />
+  );
+}
+
+function Quotas({ quotas }: { quotas: Quota[] }) {
+  const limited = quotas.filter((q) => Object.keys(q.max).length && q.parentName);
+  const borrowing = limited.filter((q) => Object.values(q.borrowed).some((n) => number(n) > 0));
+  if (!limited.length) {
+    return null;
+  }
+  return (
+    <section class="figure">
+      <h2>{t("borrowing", borrowing.length, limited.length)}</h2>
+      <ul class="inline">
+        {borrowing.slice(0, 20).map((q) => <li><A to={quotaPath(q.name)}>{q.name}</A></li>)}
+      </ul>
+    </section>
+  );
+}
+
+function Gangs({ gangs }: { gangs: Gang[] }) {
+  if (!gangs.length) {
+    return null;
+  }
+  return (
+    <section class="figure">
+      <h2>{t("running", gangs.filter((g) => g.state === "Bound").length, gangs.length)}</h2>
+      <ul class="inline">
+        {gangs.slice(0, 20).map((g) => <li><A to={gangPath(g.name)}>{g.name}</A>: {g.state}</li>)}
+      </ul>
+    </section>
+  );
+}

@@ -1,0 +1,304 @@
+import { signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import type { List, Load, Node, PendingGroup, Pod, WhatIfAnswer } from "../view";
+import { ask, go, query, updates, withQuery } from "../store";
+import { type Key, t } from "../text";
+import { A, Command, Facts, NodeLink, PodLink, Table, Topic } from "../ui";
+import { Machine } from "./node";
+
+interface Change {
+  addNode?: { like: string; count: number };
+  cordon?: string;
+  removePod?: string;
+  setQuota?: { name: string; min?: Record<string, string>; max?: Record<string, string> };
+  scaleGang?: { gang: string; to: number };
+  addPod?: string;
+}
+
+interface Question {
+  changes: Change[];
+  ask: { pods: string[]; mode: string };
+}
+
+// question is that of the address, so that a link restores it.
+function question(): Question {
+  try {
+    const q = JSON.parse(query("q"));
+    return { changes: q.changes ?? [], ask: { mode: "schedule", ...q.ask, pods: q.ask?.pods ?? [] } };
+  } catch {
+    return { changes: [], ask: { pods: query("pod") ? [query("pod")] : [], mode: "schedule" } };
+  }
+}
+
+const setQuestion = (q: Question) => go(withQuery({ q: JSON.stringify(q), pod: "" }), true);
+
+interface Outcome {
+  of: string; // the question, as JSON
+  answer?: WhatIfAnswer;
+  error?: string;
+}
+
+const outcome = signal<Outcome | undefined>(undefined);
+const busy = signal(false);
+
+// placedOn is the node whose picture is shown: an added node is like the one that it was copied from.
+function placedOn(): string | undefined {
+  const node = outcome.value?.answer?.placements[0]?.node;
+  return node?.replace(/-whatif-\d+$/, "");
+}
+
+export const whatIfTopics = () => {
+  const pods = question().ask.pods.slice(0, 3).map((p) => "pod/" + p);
+  const node = placedOn();
+  return ["pending", "nodes", ...pods, ...(node ? ["node/" + node] : [])];
+};
+
+// Where pods would go in another cluster: the question, and before and after.
+export function WhatIf() {
+  const q = question();
+  const text = JSON.stringify(q);
+  const run = async () => {
+    busy.value = true;
+    try {
+      outcome.value = { of: text, answer: await ask<WhatIfAnswer>(q) };
+    } catch (error) {
+      outcome.value = { of: text, error: (error as Error).message };
+    }
+    busy.value = false;
+  };
+  const found = outcome.value?.of === text ? outcome.value : undefined;
+  return (
+    <>
+      <h1>{t("whatIf")}</h1>
+      <p class="quiet">{t("whatIfIs")}</p>
+      <form class="figure" onSubmit={(e) => { e.preventDefault(); run(); }}>
+        <Asked q={q} />
+        <Changes q={q} />
+        <p><button type="submit" class="primary" disabled={busy.value || !q.ask.pods.length}>{busy.value ? t("asking") : t("ask")}</button></p>
+      </form>
+      {found?.error && <p class="problem" role="alert">{found.error}</p>}
+      {found?.answer && <Answer q={q} answer={found.answer} />}
+      <Command words={["curl", "-d", text, "http://SCHEDULER/apis/v1/whatif"]} />
+    </>
+  );
+}
+
+function Asked({ q }: { q: Question }) {
+  const waiting = (updates.value.pending?.answer as List<PendingGroup> | undefined)?.items.flatMap((g) => g.pods) ?? [];
+  const set = (pods: string[], mode = q.ask.mode) => setQuestion({ ...q, ask: { pods, mode } });
+  return (
+    <>
+      <h2>{t("whichPods")}</h2>
+      <p class="form">
+        <label>
+          {t("pods")}{" "}
+          <input list="waiting" size={36} value={q.ask.pods.join(" ")} placeholder="default/pretrain"
+            onChange={(e) => set(e.currentTarget.value.split(/[\s,]+/).filter(Boolean))} />
+        </label>
+        <datalist id="waiting">{waiting.slice(0, 200).map((p) => <option value={p} />)}</datalist>
+        <label>
+          <input type="checkbox" checked={q.ask.mode === "preempt"}
+            onChange={(e) => set(q.ask.pods, e.currentTarget.checked ? "preempt" : "schedule")} />{" "}
+          {t("mayEvict")}
+        </label>
+      </p>
+    </>
+  );
+}
+
+const kinds: Record<keyof Change, Key> = {
+  addNode: "addNode", cordon: "cordon", removePod: "removePod", setQuota: "setQuota", scaleGang: "scaleGang", addPod: "addPod",
+};
+
+function Changes({ q }: { q: Question }) {
+  const nodes = (updates.value.nodes?.answer as List<Load> | undefined)?.items.map((n) => n.node) ?? [];
+  const first: Record<keyof Change, () => Change> = {
+    addNode: () => ({ addNode: { like: nodes[0] ?? "", count: 1 } }),
+    cordon: () => ({ cordon: nodes[0] ?? "" }),
+    removePod: () => ({ removePod: "" }),
+    setQuota: () => ({ setQuota: { name: "", max: { cpu: "" } } }),
+    scaleGang: () => ({ scaleGang: { gang: "", to: 1 } }),
+    addPod: () => ({ addPod: "apiVersion: v1\nkind: Pod\nmetadata:\n  name: new\n  namespace: default\nspec:\n  containers:\n  - name: main\n    image: busybox\n    resources:\n      requests: {cpu: 4, memory: 8Gi}\n" }),
+  };
+  const change = (i: number, to?: Change) => {
+    const changes = [...q.changes];
+    to ? (changes[i] = to) : changes.splice(i, 1);
+    setQuestion({ ...q, changes });
+  };
+  return (
+    <>
+      <h2>{t("changes")}</h2>
+      {q.changes.map((c, i) => (
+        <p class="form change">
+          <Field change={c} nodes={nodes} set={(to) => change(i, to)} />
+          <button type="button" onClick={() => change(i)}>{t("remove")}</button>
+        </p>
+      ))}
+      <p class="form">
+        {Object.entries(kinds).map(([kind, title]) => (
+          <button type="button" onClick={() => change(q.changes.length, first[kind as keyof Change]())}>+ {t(title)}</button>
+        ))}
+      </p>
+    </>
+  );
+}
+
+function Field({ change: c, nodes, set }: { change: Change; nodes: string[]; set: (to: Change) => void }) {
+  const input = (label: string, value: string, to: (v: string) => Change, size = 24) => (
+    <label>{label} <input size={size} value={value} onChange={(e) => set(to(e.currentTarget.value.trim()))} /></label>
+  );
+  const select = (label: string, value: string, to: (v: string) => Change) => (
+    <label>
+      {label}{" "}
+      <select value={value} onChange={(e) => set(to(e.currentTarget.value))}>
+        {(nodes.includes(value) ? nodes : [value, ...nodes]).map((n) => <option value={n}>{n}</option>)}
+      </select>
+    </label>
+  );
+  if (c.addNode) {
+    const { like, count } = c.addNode;
+    return (
+      <>
+        {select(t("addNode"), like, (v) => ({ addNode: { like: v, count } }))}
+        <label>
+          × <input type="number" min={1} max={100} value={count}
+            onChange={(e) => set({ addNode: { like, count: Number(e.currentTarget.value) } })} />
+        </label>
+      </>
+    );
+  }
+  if (c.cordon !== undefined) {
+    return select(t("cordon"), c.cordon, (v) => ({ cordon: v }));
+  }
+  if (c.removePod !== undefined) {
+    return input(t("removePod"), c.removePod, (v) => ({ removePod: v }));
+  }
+  if (c.scaleGang) {
+    const { gang, to } = c.scaleGang;
+    return (
+      <>
+        {input(t("scaleGang"), gang, (v) => ({ scaleGang: { gang: v, to } }))}
+        <label>
+          → <input type="number" min={1} value={to} onChange={(e) => set({ scaleGang: { gang, to: Number(e.currentTarget.value) } })} />
+        </label>
+      </>
+    );
+  }
+  if (c.setQuota) {
+    const { name, min, max } = c.setQuota;
+    const resource = Object.keys(max ?? min ?? {})[0] ?? "cpu";
+    const next = (n: string, r: string, low: string, high: string): Change => ({
+      setQuota: { name: n, ...(low ? { min: { [r]: low } } : {}), ...(high || !low ? { max: { [r]: high } } : {}) },
+    });
+    const [low, high] = [min?.[resource] ?? "", max?.[resource] ?? ""];
+    return (
+      <>
+        {input(t("setQuota"), name, (v) => next(v, resource, low, high), 16)}
+        {input(t("resource"), resource, (v) => next(name, v, low, high), 16)}
+        {input("min", low, (v) => next(name, resource, v, high), 6)}
+        {input("max", high, (v) => next(name, resource, low, v), 6)}
+      </>
+    );
+  }
+  return (
+    <label class="manifest">
+      {t("addPod")}
+      <textarea rows={12} cols={60} spellcheck={false} value={c.addPod} onChange={(e) => set({ addPod: e.currentTarget.value })} />
+    </label>
+  );
+}
+
+// cpus reads a list of CPUs: "0-3,8".
+function cpus(list: string | undefined): Set<number> {
+  const all = new Set<number>();
+  for (const part of (list ?? "").split(",").filter(Boolean)) {
+    const [from, to = from] = part.split("-").map(Number);
+    for (let n = from; n <= to; n++) {
+      all.add(n);
+    }
+  }
+  return all;
+}
+
+function Answer({ q, answer }: { q: Question; answer: WhatIfAnswer }) {
+  const node = placedOn();
+  const first = answer.placements[0];
+  const marked = cpus(first?.resourceStatus?.cpuset);
+  return (
+    <>
+      <div class="sides">
+        <section class="figure">
+          <h2>{t("before")}</h2>
+          {q.ask.pods.slice(0, 3).map((p) => <Topic<Pod> of={"pod/" + p}>{(pod) => <Now pod={pod} />}</Topic>)}
+        </section>
+        <section class="figure" aria-live="polite">
+          <h2>{t("after")}</h2>
+          {answer.placements.map((p) => (
+            <Side pod={p.pod} state={t("wouldRun")} good>
+              <Facts
+                rows={[
+                  [t("node"), p.node === node ? <NodeLink node={p.node} /> : p.node],
+                  [t("cpus"), p.resourceStatus?.cpuset],
+                  [t("devices"), Object.entries(p.devices ?? {}).map(([kind, list]) => `${kind} ${list.map((d) => d.minor).sort((a, b) => a - b).join(",")}`).join("; ")],
+                ]}
+              />
+            </Side>
+          ))}
+          {answer.unschedulable.map((p) => (
+            <Side pod={p.pod} state={p.rootCause?.code ?? t("wouldWait")}>
+              <p>{p.rootCause?.message}</p>
+              <p>{p.rootCause?.do}</p>
+            </Side>
+          ))}
+        </section>
+      </div>
+      {answer.victims.length + (answer.victimsHidden ?? 0) > 0 && (
+        <section class="figure">
+          <h2>{t("victims")}</h2>
+          <Table label={t("victims")} head={[t("pod"), t("node"), t("forPod")]}
+            rows={answer.victims.map((v) => [<PodLink pod={v.pod} />, <NodeLink node={v.node} />, <PodLink pod={v.for} />])} />
+          {answer.victimsHidden ? <p class="note">{t("hidden", answer.victimsHidden)}</p> : null}
+        </section>
+      )}
+      {node && marked.size > 0 && (
+        <>
+          <h2>{first.node}</h2>
+          {first.node !== node && <p class="note">{t("likeNode", node)}</p>}
+          <Topic<Node> of={"node/" + node}>{(n) => <Machine node={n} marked={marked} />}</Topic>
+        </>
+      )}
+    </>
+  );
+}
+
+function Now({ pod }: { pod: Pod }) {
+  return (
+    <Side pod={pod.pod} state={pod.rootCause?.code ?? pod.state} good={!pod.rootCause}>
+      <p>{pod.rootCause?.message ?? (pod.placement && <>{t("placedOn")} <NodeLink node={pod.placement.node} /></>)}</p>
+      <p class="quiet">{pod.asked}</p>
+    </Side>
+  );
+}
+
+function Side({ pod, state, good, children }: { pod: string; state: string; good?: boolean; children: ComponentChildren }) {
+  return (
+    <article class={"side " + (good ? "good" : "bad")}>
+      <h3><PodLink pod={pod} /> <span class="badge">{state}</span></h3>
+      {children}
+    </article>
+  );
+}
+
+// Try leads from a pod that waits to questions about it.
+export function Try({ pod, nodes }: { pod: string; nodes: string[] }) {
+  const link = (changes: Change[], mode = "schedule") =>
+    "/whatif?" + new URLSearchParams({ q: JSON.stringify({ changes, ask: { pods: [pod], mode } }) });
+  return (
+    <p class="form">
+      <span>{t("try")}:</span>
+      {nodes.slice(0, 1).map((like) => <A class="button" to={link([{ addNode: { like, count: 1 } }])}>{t("tryNode", like)}</A>)}
+      <A class="button" to={link([], "preempt")}>{t("tryPreempt")}</A>
+      <A class="button" to={link([])}>{t("tryOther")}</A>
+    </p>
+  );
+}
