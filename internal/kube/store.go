@@ -226,6 +226,21 @@ func (s *Store) PutNode(n *corev1.Node) {
 	s.create(n.Name, func(r *record) { set(s, r, &r.sources.Node, n, sameNode) })
 }
 
+// Imagine returns the account that a node with these objects would have, without pods; topology and devices may be nil.
+func (s *Store) Imagine(n *corev1.Node, topology *v1alpha2.NodeResourceTopology, devices *devicev1alpha1.Device,
+) *ledger.View {
+	apart := NewStore()
+	apart.args = s.Args()
+	apart.PutNode(n)
+	if topology != nil {
+		apart.PutTopology(topology)
+	}
+	if devices != nil {
+		apart.PutDevice(devices)
+	}
+	return apart.View(n.Name)
+}
+
 // RemoveNode forgets the Node object. Its pods are kept until they are removed.
 func (s *Store) RemoveNode(name string) {
 	s.change(name, func(r *record) { set(s, r, &r.sources.Node, nil, sameNode) })

@@ -28,11 +28,12 @@ type Change struct {
 	ScaleGang json.RawMessage `json:"scaleGang,omitempty"`
 }
 
-// AddNode adds Count nodes (1 to 100, 0 means 1) that are like an existing one without its pods. They are named
-// LIKE-whatif-1, LIKE-whatif-2 and so on.
+// AddNode adds Count nodes (1 to 100, 0 means 1) that are like an existing one without its pods, or that are Machines
+// named Like. They are named LIKE-whatif-1, LIKE-whatif-2 and so on.
 type AddNode struct {
-	Like  string `json:"like"`
-	Count int    `json:"count,omitempty"`
+	Like    string   `json:"like"`
+	Count   int      `json:"count,omitempty"`
+	Machine *Machine `json:"machine,omitempty"`
 }
 
 // Modes of Ask.
@@ -47,6 +48,9 @@ const (
 	// Defragment asks for moves of movable pods with which less of the free GPUs, and of the free CPUs of NUMA nodes,
 	// is of no use for the pods that are expected. There are no pods and no changes.
 	Defragment = "defragment"
+	// CountPods asks how many more pods fit that are equal to one pod, which may be bound. They are counted beside all
+	// others, and are members of no gang.
+	CountPods = "count"
 )
 
 // Ask names the pods, namespace/name each, and what is asked about them. They are tried in this order, each beside
@@ -54,7 +58,7 @@ const (
 type Ask struct {
 	Pods []string `json:"pods"`
 	Mode string   `json:"mode,omitempty"`
-	// Nodes are the only ones on which the pods are placed; none means all. It belongs to Schedule.
+	// Nodes are the only ones on which the pods are placed; none means all. It belongs to Schedule and CountPods.
 	Nodes []string `json:"nodes,omitempty"`
 	// Reserve asks for the successors of removed pods as for Reservations, which are made while the pods still run:
 	// their quotas count both. It belongs to Schedule.
@@ -65,6 +69,10 @@ type Ask struct {
 	// MinFall belongs to Defragment: how much less must be of no use after each move, in percent of a GPU or of the
 	// CPUs of a NUMA node.
 	MinFall int64 `json:"minFall,omitempty"`
+	// Members and NodesLike belong to CountPods: the members of a gang, 1 to 10000, if whole gangs are counted; and a
+	// node, if only nodes of its kind are: with its instance type, architecture, number of CPUs and extended resources.
+	Members   int    `json:"members,omitempty"`
+	NodesLike string `json:"nodesLike,omitempty"`
 }
 
 // Movable is a bound pod that may be moved, and what that costs: the lower, the better.
@@ -82,6 +90,8 @@ type WhatIfAnswer struct {
 	Victims            []Victim          `json:"victims"`
 	// VictimsHidden is the number of victims in namespaces that the caller may not read.
 	VictimsHidden int `json:"victimsHidden,omitempty"`
+	// Capacity is the answer to CountPods. If no pod fits, Unschedulable says why.
+	Capacity *Capacity `json:"capacity,omitempty"`
 	// Room is the answer to MakeRoom. Placements then has the nodes of the pods once the moves are done.
 	Room *RoomPlan `json:"room,omitempty"`
 }

@@ -58,7 +58,8 @@ func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
 			}
 			return profiles, nil
 		},
-		Trial: func() whatif.Trial { return placement.NewTrial(s.store) },
+		Trial:   func() whatif.Trial { return placement.NewTrial(s.store) },
+		Imagine: s.store.Imagine,
 		AdmitAgain: func(uids ...string) bool {
 			return kube.Ask(s.quotas, func(a *quota.Account) *quota.Excess { return a.AdmitAgain(uids...) }) == nil
 		},

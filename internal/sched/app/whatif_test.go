@@ -393,7 +393,24 @@ func TestAQuestionThatCannotBeAnsweredNamesTheRule(t *testing.T) {
 		`{"ask":{"mode":"preempt","nodes":["a"]}}`:  "ask.nodes and ask.reserve are not for mode preempt",
 		`{"ask":{"mode":"preempt","reserve":true}}`: "ask.nodes and ask.reserve are not for mode preempt",
 		`{"ask":{"mode":"guess"}}`: `ask.mode is "guess", want schedule, preempt, ` +
-			`makeRoom or defragment`,
+			`makeRoom, defragment or count`,
+		`{"ask":{"mode":"count"}}`:                                          "ask.pods has 0 pods, want one",
+		`{"ask":{"mode":"count","pods":["a/b","a/c"]}}`:                     "ask.pods has 2 pods, want one",
+		`{"ask":{"mode":"count","pods":["default/none"]}}`:                  "pod default/none does not exist",
+		`{"ask":{"mode":"count","pods":["default/foreign"]}}`:               `spec.schedulerName is "other"`,
+		`{"ask":{"mode":"count","pods":["default/small"],"members":-1}}`:    "ask.members is -1, want 1 to 10000",
+		`{"ask":{"mode":"count","pods":["default/small"],"members":10001}}`: "ask.members is 10001, want 1 to 10000",
+		`{"ask":{"mode":"count","pods":["default/small"],"nodesLike":"z"}}`: "ask.nodesLike: node z does not exist",
+		`{"ask":{"mode":"count","pods":["default/small"],"reserve":true}}`:  "are not for mode count",
+		`{"changes":[{"addNode":{"like":"a b","machine":{"node":{}}}}]}`:    `addNode.like is "a b", want a name`,
+		`{"changes":[{"addNode":{"like":"m","machine":{"node":{"x":1}}}}]}`: `addNode.machine: json: unknown field "x"`,
+		`{"changes":[{"addNode":{"like":"m","machine":{}}}]}`:               "addNode.machine.node is missing",
+		`{"changes":[{"addPod":{"metadata":{"name":"n"},"spec":{"schedulerName":"tenon-scheduler","volumes":[` +
+			`{"name":"d","persistentVolumeClaim":{"claimName":"c"}}]}}}],"ask":{"mode":"count",` +
+			`"pods":["default/n"]}}`: "" +
+			"pod default/n: volume d has a claim: where further volumes can be is not known",
+		`{"changes":[{"addPod":{"metadata":{"name":"n"},"spec":{"schedulerName":"tenon-scheduler","resourceClaims":[` +
+			`{"name":"d"}]}}}],"ask":{"mode":"count","pods":["default/n"]}}`: "pod default/n: spec.resourceClaims",
 		`{"changes":[{}]}`: "changes[0]: has 0 kinds of change, want one of",
 		`{"changes":[{"cordon":"a","removePod":"x/y"}]}`: "changes[0]: has 2 kinds of change",
 		`{"changes":[{"cordon":"z"}]}`:                   "changes[0]: cordon: node z does not exist",

@@ -1,7 +1,10 @@
 package elasticquota
 
 import (
+	"fmt"
 	"maps"
+	"math"
+	"math/bits"
 	"slices"
 	"sync"
 
@@ -78,3 +81,47 @@ func (c *Copy) Reserve(uid string) { c.Read(func(a *quota.Account) { _ = a.Reser
 
 // Remove forgets a pod.
 func (c *Copy) Remove(uid string) { c.Read(func(a *quota.Account) { a.Remove(uid) }) }
+
+// Most returns how many pods, at most limit, that ask for what a pod asks for are admitted one after the other, and
+// which quota does not admit one more, and why; nil for limit. They are in no gang, and are reserved in c. The work is
+// in the logarithm of the limit: pods that are admitted together are admitted one after the other.
+func (c *Copy) Most(pod *corev1.Pod, limit int) (n int, name string, refused *fwk.Status) {
+	one := c.quotas.Convert(pod)
+	one.Gang, one.Node = "", ""
+	c.Read(func(a *quota.Account) {
+		for size := 1 << bits.Len(uint(limit)); size > 0; size >>= 1 {
+			if n+size > limit {
+				continue
+			}
+			some := one
+			some.UID, some.Amounts = fmt.Sprintf("%s and %d more", pod.UID, n), quota.Amounts{}
+			for name, each := range one.Amounts {
+				some.Amounts[name] = times(each, int64(size))
+			}
+			a.Put(some)
+			if a.Reserve(some.UID) == nil {
+				n += size
+			} else {
+				a.Remove(some.UID)
+			}
+		}
+		if n == limit {
+			return
+		}
+		one.UID = string(pod.UID) + " and one more"
+		a.Put(one)
+		if x := a.Admit(one.UID); x != nil {
+			name, refused = x.Quota, (&refusal{x}).status().WithPlugin(Name)
+		}
+		a.Remove(one.UID)
+	})
+	return n, name, refused
+}
+
+// times multiplies, up to the largest number.
+func times(a, b int64) int64 {
+	if high, low := bits.Mul64(uint64(a), uint64(b)); high == 0 && low <= math.MaxInt64 {
+		return int64(low)
+	}
+	return math.MaxInt64
+}

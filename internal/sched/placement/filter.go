@@ -27,11 +27,12 @@ func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 	if refused != nil {
 		return nil, refused.status()
 	}
-	if !p.concerns(r) {
+	trial := OnTrial(cs)
+	if !p.concerns(r) && (trial == nil || !trial.imagined || !r.Concerns()) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	s := &Cycle{
-		store: p.store, Request: r, trial: State[*Trial](cs, trialKey), counted: p.counted(pod, r.Devices),
+		store: p.store, Request: r, trial: trial, counted: p.counted(pod, r.Devices),
 		adapt: p.sharing.Adapt,
 	}
 	if p.tracker.HasBackoffs() {

@@ -1,6 +1,8 @@
 package placement
 
 import (
+	"sync"
+
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -10,11 +12,16 @@ import (
 const trialKey fwk.StateKey = "PlacementTrial"
 
 // Trial is the accounts of nodes as they would be with other pods. It reads the store and never writes to it, so that
-// dropping it undoes all. Not safe for concurrent use, apart from readers.
+// dropping it undoes all. Accounts of nodes may be read and changed by several goroutines, each on nodes of its own;
+// the rest is not safe for concurrent use, apart from readers.
 type Trial struct {
 	store *kube.Store
+	mu    sync.RWMutex // guards views
 	// views are the accounts that differ, by node. They do not follow the store: a trial lives within one cycle.
 	views map[string]*kube.NodeView
+	// imagined: a node was added that is like none of the store's, so that what the store knows of all nodes is not
+	// true of it.
+	imagined bool
 	// Rooms are the Reservations on trial; nil before a pod uses one.
 	Rooms *kube.ReservationTrial
 	// Loads are the pods that are assigned on trial.
@@ -57,9 +64,38 @@ func (t *Trial) Add(node, like string) {
 	t.change(node, v)
 }
 
-func (t *Trial) change(node string, v *ledger.View) { t.views[node] = kube.NewNodeView(v) }
+// Imagine adds the account of a node that is like none, without pods.
+func (t *Trial) Imagine(node string, v *ledger.View) {
+	t.change(node, v)
+	t.imagined = true
+}
+
+// Next makes a cycle on trial, whose PreFilter has run, about another pod that differs in its UID alone.
+func (t *Trial) Next(cs fwk.CycleState, uid string) {
+	s := Read(cs)
+	if s == nil {
+		return
+	}
+	r, next := *s.Request, *s
+	r.UID = uid
+	if r.OnPolicyNodes != nil {
+		there := *r.OnPolicyNodes
+		there.UID, r.OnPolicyNodes = uid, &there
+	}
+	next.Request, next.Offer, next.view, next.reserved = &r, ledger.Offer{}, nil, ""
+	cs.Write(stateKey, &next)
+}
+
+func (t *Trial) change(node string, v *ledger.View) {
+	changed := kube.NewNodeView(v)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.views[node] = changed
+}
 
 func (t *Trial) view(node string) *kube.NodeView {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
 	if v := t.views[node]; v != nil {
 		return v
 	}

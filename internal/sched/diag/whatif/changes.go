@@ -8,8 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -224,15 +228,15 @@ func (s *session) cordon(name string) error {
 }
 
 func (s *session) addNodes(a *view.AddNode) error {
-	like, err := s.nodes.Get(a.Like)
-	if err != nil || like.Node() == nil {
-		return bad("addNode.like: node %s does not exist", a.Like)
+	like, account, err := s.nodeModel(a)
+	if err != nil {
+		return err
 	}
 	if a.Count < 0 || a.Count > mostNodes {
 		return bad("addNode.count is %d, want 1 to %d", a.Count, mostNodes)
 	}
 	for i := range max(a.Count, 1) {
-		node := like.Node().DeepCopy()
+		node := like.DeepCopy()
 		node.Name = fmt.Sprintf("%s-whatif-%d", a.Like, i+1)
 		if node.Labels[corev1.LabelHostname] != "" {
 			node.Labels[corev1.LabelHostname] = node.Name
@@ -244,7 +248,51 @@ func (s *session) addNodes(a *view.AddNode) error {
 		info := framework.NewNodeInfo()
 		info.SetNode(node)
 		s.nodes.add(info)
-		s.trial.Add(node.Name, a.Like)
+		if account != nil {
+			s.trial.Imagine(node.Name, account)
+		} else {
+			s.trial.Add(node.Name, a.Like)
+		}
 	}
 	return nil
+}
+
+// nodeModel returns the node that added ones are equal to, and its account if the cluster does not have it.
+func (s *session) nodeModel(a *view.AddNode) (*corev1.Node, *ledger.View, error) {
+	if a.Machine == nil {
+		like, err := s.nodes.Get(a.Like)
+		if err != nil || like.Node() == nil {
+			return nil, nil, bad("addNode.like: node %s does not exist", a.Like)
+		}
+		return like.Node(), nil, nil
+	}
+	if a.Machine.Node == nil {
+		return nil, nil, bad("addNode.machine.node is missing")
+	}
+	if wrong := validation.IsDNS1123Subdomain(a.Like); len(wrong) > 0 {
+		return nil, nil, bad("addNode.like is %q, want a name for the machine: %s", a.Like, wrong[0])
+	}
+	node := &corev1.Node{}
+	var topology *v1alpha2.NodeResourceTopology
+	var devices *devicev1alpha1.Device
+	err := strictly(a.Machine.Node, node)
+	if err == nil && a.Machine.Topology != nil {
+		topology = &v1alpha2.NodeResourceTopology{}
+		err = strictly(a.Machine.Topology, topology)
+	}
+	if err == nil && a.Machine.Device != nil {
+		devices = &devicev1alpha1.Device{}
+		err = strictly(a.Machine.Device, devices)
+	}
+	if err != nil {
+		return nil, nil, bad("addNode.machine: %v", err)
+	}
+	node.Name = a.Like
+	if topology != nil {
+		topology.Name = a.Like
+	}
+	if devices != nil {
+		devices.Name = a.Like
+	}
+	return node, s.Imagine(node, topology, devices), nil
 }

@@ -69,7 +69,7 @@ func (s *session) defragment(q *view.WhatIf, out *view.WhatIfAnswer) error {
 		return err
 	}
 	if late {
-		out.Room.Bound, out.Room.Proven = searchTime.String(), false
+		out.Room.Bound, out.Room.Proven = s.searchTime().String(), false
 	}
 	out.Room.Found, out.Room.Looked = len(steps) > 0, len(pods)
 	for _, m := range steps {

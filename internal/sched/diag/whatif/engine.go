@@ -14,10 +14,13 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// deadline bounds an answer, the wait for another one included.
+// deadline bounds an answer, the wait for another one included, unless the engine has another one.
 const deadline = 2 * time.Second
 
 // waiting bounds the questions that are answered or wait; more are refused.
@@ -29,8 +32,11 @@ type Trial interface {
 	Mark(cs fwk.CycleState)
 	// Take takes a pod off the account of a node.
 	Take(node, uid string)
-	// Add adds the account of a node that is like another one without pods.
+	// Add adds the account of a node that is like another one without pods, Imagine that of any other.
 	Add(node, like string)
+	Imagine(node string, v *ledger.View)
+	// Next makes a cycle, whose PreFilter has run, about another pod that differs in its UID alone.
+	Next(cs fwk.CycleState, uid string)
 }
 
 // Quotas are quotas and what pods hold of them, as they would be.
@@ -43,6 +49,9 @@ type Quotas interface {
 	Put(pod *corev1.Pod)
 	Reserve(uid string)
 	Remove(uid string)
+	// Most returns how many pods, at most limit, are admitted one after the other that ask for what a pod asks for, and
+	// which quota does not admit one more, and why; nil for limit.
+	Most(pod *corev1.Pod, limit int) (n int, name string, refused *fwk.Status)
 }
 
 // Cluster is what an Engine reads of the scheduler. All functions are required and change nothing.
@@ -54,6 +63,8 @@ type Cluster struct {
 	Pod func(namespace, name string) *corev1.Pod
 	// Trial returns the accounts as they are.
 	Trial func() Trial
+	// Imagine returns the account of a node with these objects.
+	Imagine func(*corev1.Node, *v1alpha2.NodeResourceTopology, *devicev1alpha1.Device) *ledger.View
 	// AdmitAgain reports whether the quotas of bound pods have room for what the pods hold once more, all together.
 	AdmitAgain func(uids ...string) bool
 	// Lost returns what says how much of a node's free GPUs, or of the free CPUs of its NUMA nodes, is of no use for
@@ -79,6 +90,8 @@ type Cluster struct {
 // Engine answers questions, one after the other. Safe for concurrent use.
 type Engine struct {
 	Cluster
+	// Deadline bounds an answer. It is not changed after the first question.
+	Deadline time.Duration
 
 	turn  chan struct{} // holds a value for each question that is answered or waits
 	alone chan struct{} // holds a value while a question is answered; whoever put it there owns what follows
@@ -91,7 +104,7 @@ type Engine struct {
 // New returns an engine.
 func New(c Cluster) *Engine {
 	return &Engine{
-		Cluster: c, turn: make(chan struct{}, waiting), alone: make(chan struct{}, 1),
+		Cluster: c, Deadline: deadline, turn: make(chan struct{}, waiting), alone: make(chan struct{}, 1),
 		nodes: &nodes{Snapshot: cache.NewEmptySnapshot()},
 	}
 }
@@ -112,7 +125,7 @@ func (Busy) Error() string { return fmt.Sprintf("%d questions are being answered
 
 // Answer answers a question. A question that cannot be answered is a *BadQuestion; Busy is to be asked again.
 func (e *Engine) Answer(ctx context.Context, q *view.WhatIf) (*view.WhatIfAnswer, error) {
-	ctx, cancel := context.WithTimeout(ctx, deadline)
+	ctx, cancel := context.WithTimeout(ctx, e.Deadline)
 	defer cancel()
 	select {
 	case e.turn <- struct{}{}:
@@ -138,9 +151,12 @@ func (e *Engine) Answer(ctx context.Context, q *view.WhatIf) (*view.WhatIfAnswer
 	return answer, err
 }
 
-func (*Engine) late() error {
-	return fmt.Errorf("not answered within %s: ask about fewer pods", deadline)
+func (e *Engine) late() error {
+	return fmt.Errorf("not answered within %s: ask about fewer pods", e.Deadline)
 }
+
+// searchTime bounds a search: an answer has the deadline, and says why pods fit nowhere where nothing is found.
+func (e *Engine) searchTime() time.Duration { return e.Deadline * 3 / 4 }
 
 // begin starts a session on the nodes as the scheduler has them now.
 func (e *Engine) begin(ctx context.Context) (*session, error) {

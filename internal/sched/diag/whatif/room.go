@@ -3,7 +3,6 @@ package whatif
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -21,11 +20,9 @@ import (
 const (
 	defaultMoves = 2
 	mostMoves    = 8
-	// setsLooked and targetsTried bound a search for sets of more than two moves, searchTime bounds every search: an
-	// answer has two seconds, and says why the pods fit nowhere where no set is found.
+	// setsLooked and targetsTried bound a search for sets of more than two moves.
 	setsLooked   = 20_000
 	targetsTried = 64
-	searchTime   = 1500 * time.Millisecond
 )
 
 // room is a search for moves that make room for pods. It is the defrag.Cluster of the search.
@@ -96,7 +93,7 @@ func (s *session) makeRoom(q *view.WhatIf, demand []*corev1.Pod, out *view.WhatI
 	out.Room.Found, out.Room.Proven, out.Room.Looked = found.Found, found.Proven, found.Sets
 	switch {
 	case late:
-		out.Room.Bound = searchTime.String()
+		out.Room.Bound = r.searchTime().String()
 	case found.Bounded:
 		out.Room.Bound = fmt.Sprintf("%d sets of more than 2 moves", setsLooked)
 	}
@@ -119,7 +116,7 @@ func (s *session) makeRoom(q *view.WhatIf, demand []*corev1.Pod, out *view.WhatI
 // within runs a search within its time, and reports whether that ended it.
 func (s *session) within(search func() error) (late bool, err error) {
 	whole := s.ctx
-	ctx, cancel := context.WithTimeout(whole, searchTime)
+	ctx, cancel := context.WithTimeout(whole, s.searchTime())
 	s.ctx = ctx
 	defer func() {
 		cancel()

@@ -33,6 +33,8 @@ type session struct {
 	pods map[string]*corev1.Pod
 	// successors are the UIDs of pods that others come in place of, by the UIDs of these: quotas count them already.
 	successors map[string]string
+	// admitted: pods are not compared with their quotas.
+	admitted bool
 }
 
 // placed is a pod with its node.
@@ -44,10 +46,10 @@ type placed struct {
 
 func (s *session) answer(q *view.WhatIf) (*view.WhatIfAnswer, error) {
 	switch q.Ask.Mode {
-	case "", view.Schedule, view.Preempt, view.MakeRoom, view.Defragment:
+	case "", view.Schedule, view.Preempt, view.MakeRoom, view.Defragment, view.CountPods:
 	default:
-		return nil, bad("ask.mode is %q, want %s, %s, %s or %s", q.Ask.Mode, view.Schedule, view.Preempt, view.MakeRoom,
-			view.Defragment)
+		return nil, bad("ask.mode is %q, want %s, %s, %s, %s or %s", q.Ask.Mode, view.Schedule, view.Preempt,
+			view.MakeRoom, view.Defragment, view.CountPods)
 	}
 	out := &view.WhatIfAnswer{
 		SnapshotGeneration: s.round, Placements: []view.WhatIfPlacement{}, Unschedulable: []view.Pod{},
@@ -64,6 +66,9 @@ func (s *session) answer(q *view.WhatIf) (*view.WhatIfAnswer, error) {
 		if p != nil {
 			out.Placements = append(out.Placements, p.describe())
 		}
+	}
+	if q.Ask.Mode == view.CountPods {
+		return out, s.capacity(q, out)
 	}
 	var pods []*corev1.Pod
 	var removed []string
@@ -161,6 +166,8 @@ func (s *session) state(pod *corev1.Pod) fwk.CycleState {
 	s.trial.Mark(cs)
 	s.Exclude(cs, s.used)
 	switch {
+	case s.admitted:
+		s.Admit(cs)
 	case s.quotas != nil:
 		s.quotas.Mark(cs)
 	case s.successors[string(pod.UID)] != "":

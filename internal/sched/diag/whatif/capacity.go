@@ -1,0 +1,384 @@
+package whatif
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+const (
+	// mostMembers bounds the members of a gang.
+	mostMembers = 10_000
+	// mostRoom bounds the pods that are counted on one node, for pods that ask for nothing.
+	mostRoom = 10_000
+)
+
+// nodeByNode are the filters whose answer about a node depends on that node and on what was there before the count.
+var nodeByNode = sets.New(names.NodeUnschedulable, names.NodeName, names.NodeAffinity, names.NodePorts,
+	names.NodeResourcesFit, names.TaintToleration, names.NodeVolumeLimits, names.NodeDeclaredFeatures,
+	"NodeNUMAResource", "DeviceShare", "LoadAwareScheduling", "ElasticQuota", "Coscheduling")
+
+// count is a count of pods that fit. Each node has its own entry in what follows all.
+type count struct {
+	*session
+	f       framework.Framework
+	pod     *corev1.Pod
+	cs      fwk.CycleState // after PreFilter
+	with    fwk.PodInfo    // of the pod
+	all     []fwk.NodeInfo
+	allowed func(node string) bool
+	// fit is the number of pods on each node, refused why one more is not there; nil where the count ended before.
+	fit     []int
+	refused []*fwk.Status
+	failed  []error
+}
+
+// capacity answers how many more pods fit. Pods about which each node decides by itself are counted on all nodes side
+// by side. Others are placed one after the other by whole cycles.
+func (s *session) capacity(q *view.WhatIf, out *view.WhatIfAnswer) error {
+	pod, err := s.model(&q.Ask)
+	if err != nil {
+		return err
+	}
+	c := &count{session: s, pod: pod}
+	c.admitted = true
+	if c.f, err = s.profile(pod); err != nil {
+		return err
+	}
+	if c.all, err = s.nodes.List(); err != nil {
+		return err
+	}
+	if c.allowed, err = s.like(&q.Ask); err != nil {
+		return err
+	}
+	if c.with, err = framework.NewPodInfo(pod); err != nil {
+		return bad("pod %s/%s: %v", pod.Namespace, pod.Name, err)
+	}
+	c.with.CalculateResource() // which several goroutines read
+	c.all = slices.DeleteFunc(slices.Clone(c.all), func(n fwk.NodeInfo) bool { return !c.allowed(n.Node().Name) })
+	c.fit, c.refused = make([]int, len(c.all)), make([]*fwk.Status, len(c.all))
+	c.failed = make([]error, len(c.all))
+	answer := &view.Capacity{
+		Nodes: len(c.all), Groups: []view.CapacityGroup{}, Limits: []view.Refusal{}, Notes: c.notes(),
+	}
+	out.Capacity = answer
+	c.cs = s.state(pod)
+	narrowed, status, _ := c.f.RunPreFilterPlugins(s.ctx, c.cs, pod)
+	switch {
+	case status.IsRejected():
+		findings := refusals.Findings(pod, nil, why.PreFilter, status, "")
+		answer.Limits = limits(findings)
+		return c.explainNone(out)
+	case !status.IsSuccess():
+		return fmt.Errorf("prepare the filters for pod %s/%s: %w", pod.Namespace, pod.Name, status.AsError())
+	}
+	late, err := s.within(func() error { return c.run(narrowed) })
+	if err != nil {
+		return err
+	}
+	if late {
+		answer.Bound = s.searchTime().String()
+	}
+	c.describe(answer)
+	if answer.Room > 0 {
+		c.askQuotas(answer)
+	}
+	if answer.Pods == 0 && answer.Room == 0 && !late {
+		err = c.explainNone(out)
+	}
+	if m := q.Ask.Members; m > 0 {
+		answer.Gang = &view.GangCapacity{Members: m, Fit: answer.Pods / m}
+	}
+	return err
+}
+
+// model returns the pod that the counted ones are equal to.
+func (s *session) model(ask *view.Ask) (*corev1.Pod, error) {
+	switch {
+	case len(ask.Pods) != 1:
+		return nil, bad("ask.pods has %d pods, want one: the pod that is counted", len(ask.Pods))
+	case ask.Reserve || len(ask.Movable) > 0:
+		return nil, bad("ask.reserve and ask.movable are not for mode %s", view.CountPods)
+	case ask.Members < 0 || ask.Members > mostMembers:
+		return nil, bad("ask.members is %d, want 1 to %d", ask.Members, mostMembers)
+	}
+	pod := s.pods[ask.Pods[0]]
+	if pod == nil {
+		var err error
+		if pod, err = s.named(ask.Pods[0]); err != nil {
+			return nil, fmt.Errorf("ask.pods[0]: %w", err)
+		}
+	}
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; v.PersistentVolumeClaim != nil || v.Ephemeral != nil {
+			return nil, bad("pod %s: volume %s has a claim: where further volumes can be is not known; ask about the "+
+				"pod without it", ask.Pods[0], v.Name)
+		}
+	}
+	if len(pod.Spec.ResourceClaims) > 0 {
+		return nil, bad("pod %s: spec.resourceClaims: what further claims get is not known; ask about the pod without "+
+			"them", ask.Pods[0])
+	}
+	template := convert.SuccessorTemplate(pod)
+	alike := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	alike.Name, alike.UID = pod.Name, types.UID(fmt.Sprintf("whatif-%d-alike", s.round))
+	alike.OwnerReferences, alike.Spec.NodeName = pod.OwnerReferences, ""
+	return alike, nil
+}
+
+// notes say what is not counted.
+func (c *count) notes() (notes []string) {
+	if c.hasFilter("LoadAwareScheduling") {
+		notes = append(notes, "what the counted pods will use of the nodes is not estimated")
+	}
+	return notes
+}
+
+func (c *count) hasFilter(name string) bool {
+	return slices.ContainsFunc(c.f.ListPlugins().Filter.Enabled, func(p config.Plugin) bool { return p.Name == name })
+}
+
+// like returns the nodes that are counted.
+func (s *session) like(ask *view.Ask) (func(node string) bool, error) {
+	all, named := sets.New[string](), sets.New(ask.Nodes...)
+	list, err := s.nodes.List()
+	if err != nil {
+		return nil, err
+	}
+	kind := ""
+	if ask.NodesLike != "" {
+		like, err := s.nodes.Get(ask.NodesLike)
+		if err != nil || like.Node() == nil {
+			return nil, bad("ask.nodesLike: node %s does not exist", ask.NodesLike)
+		}
+		kind = kindOf(like.Node())
+	}
+	for _, n := range list {
+		name := n.Node().Name
+		if (len(named) == 0 || named.Has(name)) && (kind == "" || kindOf(n.Node()) == kind) {
+			all.Insert(name)
+		}
+	}
+	return all.Has, nil
+}
+
+// kindOf is what nodes of one kind have in common.
+func kindOf(n *corev1.Node) string {
+	words := []string{n.Labels[corev1.LabelInstanceTypeStable], n.Labels[corev1.LabelArchStable]}
+	for name, amount := range n.Status.Capacity {
+		if name == corev1.ResourceCPU || strings.Contains(string(name), "/") {
+			words = append(words, string(name)+"="+amount.String())
+		}
+	}
+	slices.Sort(words)
+	return strings.Join(words, " ")
+}
+
+// run counts. What each node decides by itself is the same in whichever order pods come to the nodes.
+func (c *count) run(narrowed *fwk.PreFilterResult) error {
+	allowed := c.allowed
+	c.allowed = func(node string) bool {
+		return allowed(node) && (narrowed.AllNodes() || narrowed.NodeNames.Has(node))
+	}
+	most := mostRoom
+	if !c.eachByItself() {
+		if err := c.repeat(); err != nil {
+			return err
+		}
+		most = 0
+		c.cs = c.state(c.pod)
+		if _, status, _ := c.f.RunPreFilterPlugins(c.ctx, c.cs, c.pod); !status.IsSuccess() {
+			return status.AsError()
+		}
+	}
+	c.f.Parallelizer().Until(c.ctx, len(c.all), func(i int) { c.failed[i] = c.fill(i, most) }, "Capacity")
+	for _, err := range c.failed {
+		if err != nil {
+			return err
+		}
+	}
+	return c.ctx.Err()
+}
+
+// eachByItself reports whether no pod of the count changes what another node answers.
+func (c *count) eachByItself() bool {
+	skipped := c.cs.GetSkipFilterPlugins()
+	return !slices.ContainsFunc(c.f.ListPlugins().Filter.Enabled, func(p config.Plugin) bool {
+		return !skipped.Has(p.Name) && !nodeByNode.Has(p.Name) && (p.Name != names.InterPodAffinity || c.selects())
+	})
+}
+
+// selects reports whether pods of the count look for others, which may be of the count.
+func (c *count) selects() bool {
+	return len(c.with.GetRequiredAffinityTerms())+len(c.with.GetRequiredAntiAffinityTerms()) > 0
+}
+
+// fill puts pods on one node until it refuses one, at most so many.
+func (c *count) fill(i, most int) error {
+	info, cs := c.all[i], c.cs.Clone()
+	name := info.Node().Name
+	if !c.allowed(name) {
+		c.refused[i] = fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
+			"node(s) didn't match Pod's node affinity/selector").WithPlugin(names.NodeAffinity)
+		return nil
+	}
+	for {
+		status := c.f.RunFilterPluginsWithNominatedPods(c.ctx, cs, c.pod, info)
+		if status.IsSuccess() && c.fit[i] >= most {
+			return nil
+		}
+		if status.IsSuccess() {
+			_, _, status = c.Reserve(c.ctx, c.f, cs, c.pod, name)
+		}
+		if c.ctx.Err() != nil {
+			return nil // the count has ended
+		}
+		switch {
+		case status.IsRejected():
+			c.refused[i] = status
+			return nil
+		case !status.IsSuccess():
+			return fmt.Errorf("count pods on node %s: %w", name, status.AsError())
+		}
+		if c.fit[i]++; c.fit[i] == 1 {
+			info = info.Snapshot()
+		}
+		info.AddPodInfo(c.with)
+		c.all[i] = info
+		cs = c.cs.Clone()
+		c.trial.Next(cs, fmt.Sprintf("%s-%d", c.pod.UID, c.fit[i]))
+	}
+}
+
+// repeat places one pod after the other by whole cycles until one fits nowhere.
+func (c *count) repeat() error {
+	index := make(map[string]int, len(c.all))
+	for i, n := range c.all {
+		index[n.Node().Name] = i
+	}
+	defer func() {
+		for name, i := range index {
+			if info, err := c.nodes.Get(name); err == nil {
+				c.all[i] = info
+			}
+		}
+	}()
+	for n := 1; ; n++ {
+		next := *c.pod
+		next.Name, next.UID = fmt.Sprintf("%s-%d", c.pod.Name, n), types.UID(fmt.Sprintf("%s-%d", c.pod.UID, n))
+		p, err := c.place(&next, c.allowed)
+		if p == nil || err != nil {
+			return err
+		}
+		c.fit[index[p.node]]++
+	}
+}
+
+// describe adds to the answer what was counted.
+func (c *count) describe(out *view.Capacity) {
+	added := sets.New(c.nodes.added...)
+	type key struct {
+		fit   int
+		lacks string
+	}
+	groups := map[key]*group{}
+	var having, all []why.Finding
+	for i, n := range c.all {
+		name := n.Node().Name
+		out.Room += c.fit[i]
+		if added.Has(name) {
+			out.Added += c.fit[i]
+		}
+		var findings []why.Finding
+		if c.refused[i] != nil {
+			findings = refusals.Findings(c.pod, n, why.Filter, c.refused[i], "")
+		}
+		root := why.Root(findings)
+		k := key{c.fit[i], root.Code.String() + "/" + string(root.Resource)}
+		if groups[k] == nil {
+			groups[k] = &group{}
+		}
+		groups[k].Nodes = append(groups[k].Nodes, name)
+		groups[k].Fit = c.fit[i]
+		groups[k].findings = append(groups[k].findings, findings...)
+		if all = append(all, findings...); c.fit[i] > 0 {
+			having = append(having, findings...)
+		}
+	}
+	out.Pods = out.Room
+	for _, g := range groups {
+		if root := why.Root(g.findings); !root.OK() {
+			g.Lacks = &view.Refusal{Wire: root.Wire(), HaveNeed: root.HaveNeed()}
+		}
+		slices.Sort(g.Nodes)
+		out.Groups = append(out.Groups, g.CapacityGroup)
+	}
+	slices.SortFunc(out.Groups, func(a, b view.CapacityGroup) int {
+		return cmp.Or(cmp.Compare(b.Fit*len(b.Nodes), a.Fit*len(a.Nodes)), cmp.Compare(b.Fit, a.Fit),
+			strings.Compare(a.Nodes[0], b.Nodes[0]))
+	})
+	if len(having) > 0 {
+		all = having
+	}
+	out.Limits = limits(all)
+}
+
+// group is nodes that answer alike, with what they refuse one more pod for.
+type group struct {
+	view.CapacityGroup
+	findings []why.Finding
+}
+
+func limits(findings []why.Finding) []view.Refusal {
+	out := []view.Refusal{}
+	for _, o := range why.RootFirst(findings) {
+		out = append(out, view.Refusal{Wire: o.Wire(), HaveNeed: o.HaveNeed()})
+	}
+	return out
+}
+
+// askQuotas lowers the answer to what the quotas of the pods allow.
+func (c *count) askQuotas(out *view.Capacity) {
+	if !slices.ContainsFunc(c.f.ListPlugins().PreFilter.Enabled, func(p config.Plugin) bool {
+		return p.Name == "ElasticQuota"
+	}) {
+		return
+	}
+	account := c.quotas
+	if account == nil {
+		account = c.Quotas()
+	}
+	n, name, status := account.Most(c.pod, out.Room)
+	if status == nil {
+		return
+	}
+	out.Pods = n
+	for _, lacks := range limits(refusals.Findings(c.pod, nil, why.PreFilter, status, "")) {
+		out.Quota = &view.QuotaCapacity{Name: name, Pods: n, Lacks: lacks}
+	}
+}
+
+// explainNone adds why no node takes a pod.
+func (c *count) explainNone(out *view.WhatIfAnswer) error {
+	verdict, err := refusals.In(c.ctx, c.f, c.state(c.pod), c.pod)
+	if err == nil {
+		verdict.Generation = c.round
+		out.Unschedulable = append(out.Unschedulable, view.Explain(describe.Pod(c.pod), verdict, nil))
+	}
+	return err
+}
