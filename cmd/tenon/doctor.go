@@ -23,7 +23,8 @@ func definitions() (names []string) {
 
 // doctors examine for the verb doctor.
 var doctors = cli.Doctor{
-	Machine: examineMachine,
+	Machines: added(),
+	Machine:  examineMachine,
 	Node: func(o cli.NodeObjects) view.Diagnosis {
 		return view.NewDiagnosis("node "+o.Node.Name, doctor.Node(doctor.NodeView(o)))
 	},

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/tenon-project/tenon/internal/cli"
 	"github.com/tenon-project/tenon/internal/local/verb"
 	"github.com/tenon-project/tenon/internal/sim"
 )
@@ -17,4 +18,9 @@ func localVerbs(streams genericiooptions.IOStreams) []*cobra.Command {
 // machines are those that simulate takes with --machine.
 func machines() sim.Machines {
 	return sim.Machines{Objects: verb.MachineObjects, Presets: verb.Presets()}
+}
+
+// added are the machines that capacity takes with --add.
+func added() cli.Machines {
+	return cli.Machines{Objects: verb.MachineObjects, Presets: verb.Presets()}
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/tenon-project/tenon/internal/cli"
 	"github.com/tenon-project/tenon/internal/sim"
 )
 
@@ -35,3 +36,6 @@ func machines() sim.Machines {
 		}}
 	}}
 }
+
+// added are none: the presets belong to the local cluster.
+func added() cli.Machines { return cli.Machines{} }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -19,8 +20,19 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// Doctor is what examines machines and nodes for the verb doctor.
+// Machines are those that the verb capacity adds.
+type Machines struct {
+	// Objects returns the Node, the NodeResourceTopology and the Device of machines. The error of a name that is not
+	// allowed has an exit code. It is nil in a program without machines.
+	Objects func(names []string) ([]runtime.Object, error)
+	// Presets are the names of the built-in machines, which a shell completes.
+	Presets []string
+}
+
+// Doctor is what other components do for verbs: they examine machines and nodes for doctor, and know Machines.
 type Doctor struct {
+	Machines Machines
+
 	// Machine examines the files of a machine below a folder, and asks the agent at an address, if it is not "".
 	Machine func(ctx context.Context, root, agent string) (view.Diagnosis, error)
 	// Node examines what the API says of a node.

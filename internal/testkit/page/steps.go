@@ -98,6 +98,7 @@ func Steps() []Step {
 		{Blocks: "docs/guide/reservations.md scheduling.", Scene: Picture, Why: "values of annotations"},
 		{Blocks: "docs/guide/reservations.md $ kubectl get", Scene: Picture, Why: "a moment"},
 		{Blocks: "docs/guide/make-room.md ", Scene: Picture, Why: "a moment of a full cluster"},
+		{Blocks: "docs/guide/how-many-fit.md ", Scene: Picture, Why: "pods that the page does not show"},
 		{
 			Blocks: "docs/guide/numa-alignment.md scheduling.koordinator.sh/", Scene: Picture,
 			Why: "values of annotations",

@@ -1,0 +1,462 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+const (
+	mostGang  = 10_000
+	mostAdded = 100
+	maxFile   = 1 << 20
+)
+
+type capacityOptions struct {
+	format, address, file, like, nodesLike string
+	gang                                   int
+	add                                    []string
+}
+
+func newCapacity(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams, d Doctor) *cobra.Command {
+	var o capacityOptions
+	c := &cobra.Command{
+		Use:   "capacity (-f FILE | --like pod/NAME)",
+		Short: "Count how many more pods or gangs fit",
+		Long: `Count how many more pods fit that are equal to one, on which nodes, and what runs out first.
+
+The scheduler counts on a copy of the cluster, by its own filters and choices: CPUs, exclusive CPUs, NUMA policies,
+devices, and everything else that keeps a pod off a node; then the quotas of the pod. Pods that wait are not counted
+before.
+
+The pod is that of a file, or of the template of a workload in a file, and passes the cluster's admission as a dry run;
+or it is like a pod of the cluster. The pods of the count are members of no gang: --gang N counts whole gangs of N.
+
+--add counts as if more nodes were there: "10 x hgx-h100" adds machines that tenon up --list-machines names,
+"2 x like node/NAME" adds empty nodes like one of the cluster.`,
+		Example: `  # a pod of a file
+  tenon capacity -f pod.yaml
+
+  # gangs of eight pods like one of the cluster, on nodes of one kind
+  tenon capacity --like pod/train-0 --gang 8 --nodes-like node/gpu-01
+
+  # with ten more machines
+  tenon capacity --like pod/train-0 --add "10 x hgx-h100"
+
+  # for programs
+  tenon capacity --like pod/train-0 -o json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("too many arguments: give the pod with -f FILE or with --like pod/NAME")
+			}
+			return nil
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.check(c.Flags().Changed("gang")); err != nil {
+				return err
+			}
+			q, err := o.question(c.Context(), flags, streams.In, d)
+			if err != nil {
+				return err
+			}
+			answer, err := askCapacity(c.Context(), flags, o.address, q)
+			if err != nil {
+				return err
+			}
+			return printCapacity(streams.Out, o.format, answer)
+		},
+	}
+	outputFlag(c, &o.format)
+	c.Flags().StringVarP(&o.file, "filename", "f", "", "file with the pod, or with a workload; - reads standard input")
+	c.Flags().StringVar(&o.like, "like", "", "pod of the cluster that the counted ones are equal to: pod/NAME")
+	c.Flags().IntVar(&o.gang, "gang", 0, "count whole gangs of so many pods, 1 to 10000")
+	c.Flags().StringVar(&o.nodesLike, "nodes-like", "",
+		"count only nodes with the instance type, architecture, number of CPUs and devices of this one: node/NAME")
+	c.Flags().StringArrayVar(&o.add, "add", nil,
+		`add nodes to the count: "N x MACHINE" or "N x like node/NAME"; may be repeated`)
+	c.Flags().StringVar(&o.address, "diagnostics", "",
+		"address of the scheduler's diagnostics (default: from the kubeconfig, else the replica that leads)")
+	utilruntime.Must(c.RegisterFlagCompletionFunc("like", completeArgument(flags, "pod")))
+	utilruntime.Must(c.RegisterFlagCompletionFunc("nodes-like", completeArgument(flags, "node")))
+	utilruntime.Must(c.RegisterFlagCompletionFunc("add",
+		cobra.FixedCompletions(d.Machines.Presets, cobra.ShellCompDirectiveNoFileComp)))
+	return c
+}
+
+func (o *capacityOptions) check(gang bool) error {
+	switch {
+	case (o.file == "") == (o.like == ""):
+		return usagef("give the pod with -f FILE or with --like pod/NAME, one of the two")
+	case gang && (o.gang < 1 || o.gang > mostGang):
+		return usagef("--gang is %d, want 1 to %d", o.gang, mostGang)
+	}
+	return checkFormat(o.format)
+}
+
+// question is what the scheduler is asked.
+func (o *capacityOptions) question(ctx context.Context, flags *genericclioptions.ConfigFlags, in io.Reader, d Doctor,
+) (*view.WhatIf, error) {
+	q := &view.WhatIf{Ask: view.Ask{Mode: view.CountPods, Members: o.gang}}
+	namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	if o.nodesLike != "" {
+		if _, q.Ask.NodesLike, err = named([]string{o.nodesLike}, "node"); err != nil {
+			return nil, fmt.Errorf("--nodes-like: %w", err)
+		}
+	}
+	for _, text := range o.add {
+		added, err := addedNodes(text, d.Machines)
+		if err != nil {
+			return nil, err
+		}
+		q.Changes = append(q.Changes, view.Change{AddNode: added})
+	}
+	if o.like != "" {
+		_, name, err := named([]string{o.like}, "pod")
+		if err != nil {
+			return nil, fmt.Errorf("--like: %w", err)
+		}
+		q.Ask.Pods = []string{namespace + "/" + name}
+		return q, nil
+	}
+	pod, err := readPod(o.file, in)
+	if err != nil {
+		return nil, err
+	}
+	if pod.Namespace == "" {
+		pod.Namespace = namespace
+	}
+	if pod, err = admitted(ctx, flags, o.file, pod); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(pod)
+	if err != nil {
+		return nil, fmt.Errorf("encode the pod: %w", err)
+	}
+	q.Changes = append(q.Changes, view.Change{AddPod: text})
+	q.Ask.Pods = []string{pod.Namespace + "/" + pod.Name}
+	return q, nil
+}
+
+// readPod reads a Pod, or the pods' template of a workload.
+func readPod(file string, in io.Reader) (*corev1.Pod, error) {
+	text, err := readFile(file, in)
+	if err != nil {
+		return nil, err
+	}
+	object, err := onlyDocument(text)
+	if err != nil {
+		return nil, usagef("-f %s: %w", file, err)
+	}
+	o := unstructured.Unstructured{Object: object}
+	pod := &corev1.Pod{}
+	content := o.Object
+	if kind := o.GetKind(); kind != "Pod" {
+		for _, path := range [][]string{{"spec", "template"}, {"spec", "jobTemplate", "spec", "template"}} {
+			if template, found, _ := unstructured.NestedMap(o.Object, path...); found {
+				content = template
+			}
+		}
+		if _, found := content["kind"]; found || len(content) == 0 {
+			return nil, usagef("-f %s: kind is %q, want Pod, or a workload with spec.template", file, kind)
+		}
+		pod.Namespace = o.GetNamespace()
+	}
+	namespace := pod.Namespace
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, pod, true); err != nil {
+		return nil, usagef("-f %s: %v", file, err)
+	}
+	if pod.Namespace == "" {
+		pod.Namespace = namespace
+	}
+	if len(pod.Spec.Containers) == 0 {
+		return nil, usagef("-f %s: spec.containers is empty, want one container or more", file)
+	}
+	return pod, nil
+}
+
+// onlyDocument reads the one object of a text.
+func onlyDocument(text []byte) (object map[string]any, err error) {
+	for documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
+		document, err := documents.Read()
+		var next map[string]any
+		if err == nil {
+			err = yaml.UnmarshalStrict(document, &next)
+		}
+		switch {
+		case errors.Is(err, io.EOF) && object != nil:
+			return object, nil
+		case errors.Is(err, io.EOF):
+			return nil, errors.New("is empty, want one pod or workload")
+		case err != nil:
+			return nil, fmt.Errorf("is not YAML or JSON: %w", err)
+		case object != nil && next != nil:
+			return nil, errors.New("has several objects, want one pod or workload")
+		case next != nil:
+			object = next
+		}
+	}
+}
+
+func readFile(file string, in io.Reader) ([]byte, error) {
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, usagef("-f: %w", err)
+		}
+		defer func() { _ = f.Close() }() // it was read only
+		in = f
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxFile+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read -f %s: %w", file, err)
+	case len(text) > maxFile:
+		return nil, usagef("-f %s: is larger than 1 MiB, want one pod or workload", file)
+	}
+	return text, nil
+}
+
+// admitted returns the pod as the cluster's admission would let it in.
+func admitted(ctx context.Context, flags *genericclioptions.ConfigFlags, file string, pod *corev1.Pod,
+) (*corev1.Pod, error) {
+	cl, err := connect(flags)
+	if err != nil {
+		return nil, err
+	}
+	next := convert.Successor(pod)
+	next.GenerateName, next.Name, next.UID = "capacity-", "", ""
+	out, err := cl.core.CoreV1().Pods(next.Namespace).Create(ctx, next,
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	switch {
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot create resource"):
+		return nil, failure{ExitUnreachable, fmt.Errorf("try the pod of -f %s as a dry run: %w (--like pod/NAME needs "+
+			"no right to create pods)", file, err)}
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return nil, usagef("-f %s: the cluster refuses the pod: %w", file, err)
+	case err != nil:
+		return nil, fmt.Errorf("try the pod of -f %s as a dry run: %w", file, err)
+	}
+	return out, nil
+}
+
+// addition is "10 x hgx-h100", "2 × like node/NAME", or either without a number for one.
+var addition = regexp.MustCompile(`^\s*(?:(-?\d+)\s*[x×]\s*)?(like\s+)?(\S+)\s*$`)
+
+// addedNodes reads a value of --add.
+func addedNodes(text string, machines Machines) (*view.AddNode, error) {
+	parts := addition.FindStringSubmatch(text)
+	if parts == nil {
+		return nil, usagef("--add %q is not allowed: use \"N x MACHINE\" or \"N x like node/NAME\"", text)
+	}
+	out := &view.AddNode{Count: 1}
+	if parts[1] != "" {
+		n, err := strconv.Atoi(parts[1])
+		if err != nil || n < 1 || n > mostAdded {
+			return nil, usagef("--add %q: the number is %s, want 1 to %d", text, parts[1], mostAdded)
+		}
+		out.Count = n
+	}
+	if parts[2] != "" {
+		var err error
+		if _, out.Like, err = named([]string{parts[3]}, "node"); err != nil {
+			return nil, fmt.Errorf("--add %q: %w", text, err)
+		}
+		return out, nil
+	}
+	switch {
+	case machines.Objects == nil:
+		return nil, usagef("--add %q: this program has no machines: use tenon, or \"N x like node/NAME\"", text)
+	case strings.ContainsAny(parts[3], "=/"):
+		return nil, usagef("--add %q: %q is not a machine: use a name of tenon up --list-machines, or \"N x like "+
+			"node/NAME\"", text, parts[3])
+	}
+	objects, err := machines.Objects([]string{parts[3]})
+	if err != nil {
+		return nil, fmt.Errorf("--add %q: %w", text, err)
+	}
+	out.Machine = &view.Machine{}
+	for _, o := range objects {
+		encoded, err := json.Marshal(o)
+		if err != nil {
+			return nil, fmt.Errorf("--add %q: encode %T: %w", text, o, err)
+		}
+		switch kind := fmt.Sprintf("%T", o); kind[strings.LastIndex(kind, ".")+1:] {
+		case "Node":
+			out.Machine.Node = encoded
+			out.Like = strings.TrimSuffix(o.(*corev1.Node).Name, "-0")
+		case "NodeResourceTopology":
+			out.Machine.Topology = encoded
+		case "Device":
+			out.Machine.Device = encoded
+		}
+	}
+	return out, nil
+}
+
+func askCapacity(ctx context.Context, flags *genericclioptions.ConfigFlags, address string, q *view.WhatIf,
+) (*view.WhatIfAnswer, error) {
+	to, err := findDiagnostics(flags, address)
+	if err != nil {
+		return nil, err
+	}
+	if to.question, err = json.Marshal(q); err != nil {
+		return nil, fmt.Errorf("encode the question: %w", err)
+	}
+	answer := &view.WhatIfAnswer{}
+	err = to.get(ctx, answer, "/apis/v1/whatif", "")
+	var refused *refusedError
+	switch {
+	case errors.As(err, &refused) && refused.code == http.StatusBadRequest:
+		err = failure{ExitUsage, err}
+	case errors.As(err, &refused) && refused.code == http.StatusForbidden:
+		err = failure{ExitUnreachable, err}
+	case err == nil && answer.Capacity == nil:
+		err = errors.New("the scheduler does not count pods: it is of an older release")
+	}
+	return answer, err
+}
+
+func printCapacity(out io.Writer, format string, a *view.WhatIfAnswer) error {
+	var none *view.Pod
+	if len(a.Unschedulable) > 0 {
+		none = &a.Unschedulable[0]
+	}
+	return printAnswer(out, format, struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		*view.Capacity
+		// Why explains the pod if none fits.
+		Why *view.Pod `json:"why,omitempty"`
+	}{apiVersion, "Capacity", a.Capacity, none}, func() string {
+		return drawCapacity(a.Capacity, none, terminalWidth(out))
+	})
+}
+
+// drawCapacity draws the answer: how many fit, the nodes in groups, and what one more lacks.
+func drawCapacity(c *view.Capacity, none *view.Pod, width int) string {
+	var out strings.Builder
+	out.WriteString(capacityHead(c, none) + "\n")
+	if c.Added > 0 {
+		fmt.Fprintf(&out, "Of the room for %d, the added nodes have room for %d.\n", c.Room, c.Added)
+	}
+	if len(c.Groups) > 0 {
+		out.WriteString("\n")
+		t := columns{width: width, right: 2}
+		t.add("NODES", "FIT/NODE", "FIT", "ONE MORE LACKS", "HAVE/NEED", "EXAMPLE")
+		for _, g := range c.Groups {
+			code, amounts, example := "-", "-", ""
+			if g.Lacks != nil {
+				code, example = g.Lacks.Code.String(), g.Lacks.Example
+				if g.Lacks.HaveNeed != "" {
+					amounts = g.Lacks.HaveNeed
+				}
+			}
+			t.add(someNodes(g.Nodes), g.Fit, g.Fit*len(g.Nodes), code, amounts, example)
+		}
+		out.WriteString(t.String())
+	}
+	if len(c.Limits) > 0 && c.Room > 0 {
+		out.WriteString("\n")
+		t := columns{width: width}
+		if c.Quota != nil {
+			t.add("quota", c.Quota.Lacks.Code, c.Quota.Lacks.Message)
+		}
+		for _, l := range c.Limits {
+			text := l.Message
+			if l.Nodes > 0 {
+				text = fmt.Sprintf("%s (%s)", text, view.Count(l.Nodes, "node"))
+			}
+			t.add("limit", l.Code, text)
+		}
+		out.WriteString(t.String())
+	}
+	for _, note := range c.Notes {
+		out.WriteString("note: " + note + "\n")
+	}
+	return out.String()
+}
+
+// capacityHead is the sentence that answers.
+func capacityHead(c *view.Capacity, none *view.Pod) string {
+	number, what, where := strconv.Itoa(c.Pods), "more fit", fmt.Sprintf("on %d of %s", c.WithRoom(),
+		view.Count(c.Nodes, "node"))
+	if c.Pods == 1 {
+		what = "more fits"
+	}
+	if c.Gang != nil {
+		number, what = strconv.Itoa(c.Gang.Fit), fmt.Sprintf("more gangs of %d fit", c.Gang.Members)
+		if c.Gang.Fit == 1 {
+			what = fmt.Sprintf("more gang of %d fits", c.Gang.Members)
+		}
+		where = fmt.Sprintf("(%s, %s)", view.Count(c.Pods, "pod"), where)
+	}
+	switch {
+	case c.Bound != "":
+		return fmt.Sprintf("At least %s %s %s; the count ended after %s.", number, what, where, c.Bound)
+	case c.Room == 0 && none != nil && none.RootCause != nil:
+		return fmt.Sprintf("None fits on any of %s: %s: %s", view.Count(c.Nodes, "node"), none.RootCause.Code,
+			none.RootCause.Message)
+	case c.Quota != nil:
+		return fmt.Sprintf("%s %s; then quota %s has too little %s. The nodes have room for %s.", number, what,
+			c.Quota.Name, lacking(&c.Quota.Lacks), view.Count(c.Room, "pod"))
+	case len(c.Limits) == 0:
+		return fmt.Sprintf("%s %s %s.", number, what, where)
+	}
+	if short := lacking(&c.Limits[0]); short != "" {
+		return fmt.Sprintf("%s %s %s; then %s runs out first.", number, what, where, short)
+	}
+	return fmt.Sprintf("%s %s %s; then %s keeps one more off.", number, what, where, c.Limits[0].Code)
+}
+
+// lacking names the resource that a refusal is about; "" for none.
+func lacking(r *view.Refusal) string {
+	name, _ := r.Params["resource"].(string)
+	switch {
+	case r.Code == why.InsufficientExclusiveCPU:
+		return "CPU for exclusive use"
+	case r.Code == why.InsufficientCPU:
+		return "cpu"
+	case r.Code == why.InsufficientPods:
+		return "the number of pods of a node"
+	}
+	return name
+}
+
+// someNodes names the first of equal nodes.
+func someNodes(names []string) string {
+	const shown = 3
+	text := strings.Join(names[:min(len(names), shown)], ", ")
+	if more := len(names) - shown; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
