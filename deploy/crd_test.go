@@ -106,10 +106,10 @@ func TestTheCRDsRefuseWhatNeedsNoOtherObject(t *testing.T) {
 			"reservations.scheduling.koordinator.sh", `{spec: {template: {}, owners: [{object: {name: p}}], ttl: -1h}}`,
 			"spec.ttl in body should match",
 		},
-		"a reservation over running pods of any owner": {
+		"a reservation over running pods of an unknown choice": {
 			"reservations.scheduling.koordinator.sh",
-			`{spec: {template: {}, owners: [{object: {name: p}}], preAllocationPolicy: {mode: Cluster}}}`,
-			"reservation requires cluster mode pre-allocation which is disabled",
+			`{spec: {template: {}, owners: [{object: {name: p}}], preAllocationPolicy: {mode: Any}}}`,
+			`spec.preAllocationPolicy.mode: Unsupported value: "Any"`,
 		},
 		"a reservation with an unknown policy": {
 			"reservations.scheduling.koordinator.sh",

@@ -71,9 +71,15 @@ const (
 	ReservePodKey = "scheduling.koordinator.sh/reserve-pod"
 )
 
-// PreAllocatablePriority is an annotation of a running Pod, a whole number: a Reservation with preAllocation is placed
-// on the room of the pod with the highest one first. Default: 0.
-const PreAllocatablePriority = "pod.koordinator.sh/pre-allocatable-priority"
+// Keys of running Pods on whose room a Reservation with preAllocation may be placed.
+const (
+	// PreAllocatablePriority is an annotation, a whole number: the room of the pod with the highest one is taken first.
+	// Default: 0.
+	PreAllocatablePriority = "pod.koordinator.sh/pre-allocatable-priority"
+	// IsPreAllocatable is a label: "true" for a pod whose room a Reservation of mode Cluster may take over, whatever
+	// its owners. Default: false.
+	IsPreAllocatable = "pod.koordinator.sh/is-pre-allocatable"
+)
 
 // Keys of a Reservation.
 const (

@@ -95,7 +95,7 @@ func Supports() []Support {
 			ReservationAffinityKey, ExactMatchReservationKey, ReservationAllocatedKey, PreAllocatablePriority,
 			ReservationOwnersKey, ReservationCurrentOwnerKey,
 		}},
-		{"reservations", Done, PodLabel, []string{ReservationIgnored, OperatingMode}},
+		{"reservations", Done, PodLabel, []string{ReservationIgnored, OperatingMode, IsPreAllocatable}},
 		{"reservations", Done, ObjectKind, []string{"Reservation.scheduling.koordinator.sh"}},
 
 		{"descheduling", Done, PodAnnotation, []string{
@@ -131,9 +131,6 @@ func Supports() []Support {
 		}},
 		{"devices", Planned, NodeLabel, []string{node + "gpu-*", node + "secondary-device-well-planned"}},
 		{"gang scheduling", Planned, PodAnnotation, []string{"scheduling.k8s.io/group-name"}},
-		{"pre-allocation on the room of any pod, which Koordinator has off by default", NotPlanned, PodLabel, []string{
-			pod + "is-pre-allocatable",
-		}},
 		{"CPU normalization and amplification", Planned, NodeAnnotation, []string{
 			node + "resource-amplification-ratio", node + "cpu-normalization-ratio",
 		}},

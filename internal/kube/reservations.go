@@ -30,6 +30,9 @@ type Reservations struct {
 	KeepEnded time.Duration
 	// Preempts is whether pods of lower priority are evicted for Reservations. It is set before the first object.
 	Preempts bool
+	// ClusterMode is whether the room of pods of any owner is taken over that are labelled so. It is set before the
+	// first object.
+	ClusterMode bool
 
 	client rest.Interface
 	now    func() time.Time

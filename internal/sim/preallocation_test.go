@@ -37,6 +37,9 @@ func TestAReservationIsPlacedOnTheRoomOfRunningPods(t *testing.T) {
 	first := annotation.PreAllocatablePriority + `: "5"`
 	pair := occupant("a", "cpu: 1", "") + occupant("b", "cpu: 1", "") + runs("c", "cpu: 4", 0, "")
 	three := occupant("a", "cpu: 3", "") + occupant("b", "cpu: 2", "") + runs("c", "cpu: 1", 0, "")
+	const cluster = ", preAllocation: true, preAllocationPolicy: {mode: Cluster}"
+	offered := occupant("a", "cpu: 3", "") + strings.Replace(runs("c", "cpu: 3", 0, ""), "labels: {",
+		"labels: {"+annotation.IsPreAllocatable+`: "true", `, 1)
 	for name, c := range map[string]struct {
 		spec, labels, running string
 		phase, occupants      string
@@ -61,18 +64,26 @@ func TestAReservationIsPlacedOnTheRoomOfRunningPods(t *testing.T) {
 		"enough is free, but running pods are required": {
 			pre, "required", occupant("a", "cpu: 1", ""), "Waiting", "a", "3", "",
 		},
+		"a pod of any owner, which the arguments do not allow": {
+			cluster, "", offered, "Pending", "", "",
+			"reservation requires cluster mode pre-allocation which is disabled",
+		},
+		"a pod of any owner": {cluster, "allowed", offered, "Waiting", "c", "1", ""},
+		"no pod is offered":  {cluster, "allowed", three, "Pending", "", "", ""},
 		"running pods are required, and none matches": {
 			pre, "required", runs("c", "cpu: 1", 0, ""), "Pending", "", "",
 			"node(s) no pod match reservation with pre allocation required",
 		},
 	} {
 		reserved := reservationFor("r", "web", "a: b", "cpu: 4", c.spec)
-		if c.labels != "" {
+		if c.labels == "required" {
 			reserved = strings.Replace(reserved, "{name: r}", "{name: r, labels: {"+annotation.PreAllocationRequired+
 				`: "true"}}`, 1)
 		}
 		var last *engine
-		r, err := simulated(t, plain("n0", 8)+c.running+reserved, func(e *engine) { last = e })
+		r, err := simulated(t, plain("n0", 8)+c.running+reserved, func(e *engine) {
+			last, e.api.reserved.ClusterMode = e, c.labels == "allowed"
+		})
 		testkit.Check(t, err)
 		got := reservationOf(t, r, "r")
 		if got.Phase != c.phase || occupied(last) != c.occupants || got.Left["cpu"] != c.left ||

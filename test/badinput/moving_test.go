@@ -181,9 +181,9 @@ func movingCases() []bad {
 			[]string{"spec.ttl", "must be 0 or more", "-1s"},
 		},
 		{
-			"reservation: over running pods of any owner",
-			room(reserve(web, ", preAllocation: true, preAllocationPolicy: {mode: Cluster}")),
-			[]string{"spec.preAllocationPolicy.mode", "cluster mode pre-allocation", "disabled", "Default"},
+			"reservation: over running pods of an unknown choice",
+			room(reserve(web, ", preAllocation: true, preAllocationPolicy: {mode: Any}")),
+			[]string{"spec.preAllocationPolicy.mode", `"Any"`, "Default, Cluster"},
 		},
 		{
 			"reservation: a taint without a key", room(reserve(web, ", taints: [{effect: NoSchedule}]")),

@@ -30,6 +30,9 @@ type ReservationArgs struct {
 	// false.
 	EnablePreemption bool `json:"enablePreemption,omitempty"`
 
+	// PreAllocationConfig is for Reservations with preAllocation.
+	PreAllocationConfig *PreAllocationConfig `json:"preAllocationConfig,omitempty"`
+
 	// MinCandidateNodesPercentage is accepted from configurations of Koordinator, without effect: victims are
 	// looked for on as many nodes as for a pod.
 	MinCandidateNodesPercentage *int32 `json:"minCandidateNodesPercentage,omitempty"`
@@ -44,6 +47,19 @@ type ReservationArgs struct {
 	// ResyncIntervalSeconds is accepted from configurations of Koordinator, without effect: a status is written when
 	// something changes.
 	ResyncIntervalSeconds *int64 `json:"resyncIntervalSeconds,omitempty"`
+}
+
+// PreAllocationConfig is which pre-allocation is allowed.
+type PreAllocationConfig struct {
+	// EnableClusterMode lets a Reservation with preAllocationPolicy.mode Cluster take over the room of every running
+	// pod with the label pod.koordinator.sh/is-pre-allocatable, whatever its owners. If profiles differ, that of the
+	// last one counts. Default: false.
+	EnableClusterMode bool `json:"enableClusterMode,omitempty"`
+}
+
+// AllowsClusterMode returns EnableClusterMode.
+func (a *ReservationArgs) AllowsClusterMode() bool {
+	return a.PreAllocationConfig != nil && a.PreAllocationConfig.EnableClusterMode
 }
 
 // DecodeReservation is Decode for the plugin Reservation.

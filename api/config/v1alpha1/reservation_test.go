@@ -23,10 +23,11 @@ func TestDecodeReservation(t *testing.T) {
 		}
 	}
 	for raw, want := range map[string]string{
-		"gcDurationSeconds: 0":          "gcDurationSeconds: Invalid value: 0: must be more than 0",
-		"gcDurationSeconds: 3155760001": "at most 3155760000 (100 years)",
-		"gcDuration: 5":                 "gcDuration: unknown field",
-		"kind: DeviceShareArgs":         `kind: Unsupported value: "DeviceShareArgs"`,
+		"preAllocationConfig: {clusterLabelKey: a}": "preAllocationConfig.clusterLabelKey: unknown field",
+		"gcDurationSeconds: 0":                      "gcDurationSeconds: Invalid value: 0: must be more than 0",
+		"gcDurationSeconds: 3155760001":             "at most 3155760000 (100 years)",
+		"gcDuration: 5":                             "gcDuration: unknown field",
+		"kind: DeviceShareArgs":                     `kind: Unsupported value: "DeviceShareArgs"`,
 	} {
 		if _, err := v1alpha1.DecodeReservation(&runtime.Unknown{Raw: []byte(raw)}); err == nil ||
 			!strings.Contains(err.Error(), want) {

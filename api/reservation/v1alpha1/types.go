@@ -45,7 +45,6 @@ type ReservationList struct {
 // ReservationSpec is what is reserved, for whom and for how long.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.expires) || !has(self.ttl) || self.ttl in ['24h', '24h0m0s']",message="ttl and expires are mutually exclusive"
-// +kubebuilder:validation:XValidation:rule="!has(self.preAllocationPolicy) || !has(self.preAllocationPolicy.mode) || self.preAllocationPolicy.mode != 'Cluster'",message="reservation requires cluster mode pre-allocation which is disabled"
 type ReservationSpec struct {
 	// Template is scheduled like a pod. With spec.nodeName, only that node is taken.
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -97,7 +96,8 @@ type ReservationSpec struct {
 
 // PreAllocationPolicy is on the room of which running pods a reservation may be placed.
 type PreAllocationPolicy struct {
-	// Mode is Default: pods that an owner entry matches. Cluster is refused: pods of any owner. Default: Default.
+	// Mode is Default: pods that an owner entry matches; or Cluster: pods of any namespace with the label
+	// is-pre-allocatable, where the scheduler's arguments allow it. Default: Default.
 	// +optional
 	// +kubebuilder:validation:Enum="";Default;Cluster
 	Mode PreAllocationMode `json:"mode,omitempty"`

@@ -49,13 +49,10 @@ func (a *Answer) reservationSpec(s *v1alpha1.ReservationSpec, kinds device.Kinds
 	}
 	if p := s.PreAllocationPolicy; p != nil {
 		switch p.Mode {
-		case "", v1alpha1.PreAllocationDefault:
-		case v1alpha1.PreAllocationCluster:
-			a.refuse(why.InvalidField, "spec.preAllocationPolicy.mode",
-				"reservation requires cluster mode pre-allocation which is disabled: allowed is Default")
+		case "", v1alpha1.PreAllocationDefault, v1alpha1.PreAllocationCluster:
 		default:
-			a.refuse(why.InvalidField, "spec.preAllocationPolicy.mode", "%s",
-				annotation.Unsupported(string(p.Mode), string(v1alpha1.PreAllocationDefault)))
+			a.refuse(why.InvalidField, "spec.preAllocationPolicy.mode", "%s", annotation.Unsupported(string(p.Mode),
+				string(v1alpha1.PreAllocationDefault), string(v1alpha1.PreAllocationCluster)))
 		}
 	}
 	if t := s.Template; s.PreAllocation && t != nil &&

@@ -399,12 +399,10 @@ func TestWhatAReservationSays(t *testing.T) {
 			template+`,`+owners+`,"preAllocation":true,"preAllocationPolicy":{"enableMultiple":true}`, "")},
 		"the room of running pods of any owner": {
 			now: object("", template+`,`+owners+`,"preAllocation":true,"preAllocationPolicy":{"mode":"Cluster"}`, ""),
-			want: "spec.preAllocationPolicy.mode: reservation requires cluster mode pre-allocation which is " +
-				"disabled: allowed is Default",
 		},
 		"an unknown mode of pre-allocation": {
 			now:  object("", template+`,`+owners+`,"preAllocation":true,"preAllocationPolicy":{"mode":"Node"}`, ""),
-			want: `spec.preAllocationPolicy.mode: Unsupported value "Node": supported Default`,
+			want: `spec.preAllocationPolicy.mode: Unsupported value "Node": supported Default, Cluster`,
 		},
 		"exclusive CPUs in the room of running pods": {
 			now: object("", `"template":{"metadata":{"labels":{"koordinator.sh/qosClass":"LSR"}},"spec":{"containers":`+

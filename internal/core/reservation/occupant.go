@@ -10,11 +10,13 @@ type Occupant struct {
 	*Pod
 	// Priority ranks occupants: the highest comes first.
 	Priority int64
+	// Offered: reservations with FromOffered may take the room over, whatever their owners.
+	Offered bool
 }
 
 // Occupants returns the pods of a node on whose room the reservation may be placed, in the order in which they are
-// tried: its owners that use no reservation, by priority, then by how little they leave of what is reserved, then by
-// namespace and name.
+// tried: of the pods that use no reservation its owners, with FromOffered those that are Offered, by priority, then by
+// how little they leave of what is reserved, then by namespace and name.
 func (a *Account) Occupants(s *Spec, pods []Occupant) []Occupant {
 	missing := func(o Occupant) (sum int64) { // in thousandths of each resource, of what the occupant does not have
 		for name, n := range s.Allocatable {
@@ -25,8 +27,10 @@ func (a *Account) Occupants(s *Spec, pods []Occupant) []Occupant {
 		return sum
 	}
 	pods = slices.DeleteFunc(slices.Clone(pods), func(o Occupant) bool {
-		_, uses := a.users[o.UID]
-		return uses || !slices.ContainsFunc(s.Owners, func(owner Owner) bool { return owner.matches(o.Pod) })
+		if _, uses := a.users[o.UID]; uses || s.FromOffered {
+			return uses || !o.Offered
+		}
+		return !slices.ContainsFunc(s.Owners, func(owner Owner) bool { return owner.matches(o.Pod) })
 	})
 	slices.SortFunc(pods, func(o, p Occupant) int {
 		return cmp.Or(cmp.Compare(p.Priority, o.Priority), cmp.Compare(missing(o), missing(p)),

@@ -26,17 +26,25 @@ func TestTheOrderOfRunningPodsToTakeOver(t *testing.T) {
 		pod("last", "a", -1, 4, 8), pod("small", "a", 0, 1, 1), pod("foreign", "b", 9, 4, 8), pod("used", "a", 9, 4, 8),
 		pod("covers", "a", 0, 8, 8), pod("half", "a", 0, 2, 8), pod("equal", "a", 0, 4, 8), pod("first", "a", 1, 1, 1),
 	}
+	pods[2].Offered, pods[3].Offered, pods[6].Offered = true, true, true
+	offered := *spec
+	offered.FromOffered = true
 	want := []string{"first", "covers", "equal", "half", "small", "last"}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 100 {
 		random.Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
 		given := slices.Clone(pods)
-		var got []string
-		for _, o := range a.Occupants(spec, pods) {
-			got = append(got, o.Name)
+		names := func(s *reservation.Spec) (got []string) {
+			for _, o := range a.Occupants(s, pods) {
+				got = append(got, o.Name)
+			}
+			return got
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := cmp.Diff(want, names(spec)); diff != "" {
 			t.Fatalf("(-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"foreign", "equal"}, names(&offered)); diff != "" {
+			t.Fatalf("pods that are offered to any owner (-want +got):\n%s", diff)
 		}
 		if !slices.Equal(given, pods) {
 			t.Fatal("the pods that were given have another order now")

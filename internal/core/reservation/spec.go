@@ -28,6 +28,8 @@ type Spec struct {
 	// Waiting: the reservation was placed on the room of running pods, its occupants, and waits until they end. Until
 	// then no other pod uses it, and it keeps what its occupants leave of it, also if it is for one pod.
 	Waiting bool
+	// FromOffered: the reservation may be placed on the room of pods that are Offered, instead of its owners.
+	FromOffered bool
 	// Restricted: what the reservation has of a resource is all that its users get of it. RestrictedTo has the
 	// resources for which that counts; nil for all that are reserved.
 	Restricted    bool

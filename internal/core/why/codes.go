@@ -39,6 +39,7 @@ const (
 	PreAllocationRequired
 	PreAllocationUnmet
 	PreAllocationUnsupported
+	PreAllocationClusterDisabled
 
 	// Gang.
 	GangNotFound

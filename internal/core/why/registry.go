@@ -249,6 +249,9 @@ var facts = [numCodes]Entry{
 	PreAllocationUnsupported: {
 		Name: "PreAllocationUnsupported", Class: Placement, Plugin: roomPlugin,
 	},
+	PreAllocationClusterDisabled: {
+		Name: "PreAllocationClusterDisabled", Class: Placement, Plugin: roomPlugin,
+	},
 	ReservedForOthers: {
 		Name: "ReservedForOthers", Class: Placement, Plugin: roomPlugin, Resolvable: true, Upstream: true,
 	},

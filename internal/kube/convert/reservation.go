@@ -29,6 +29,9 @@ func Reservation(r *v1alpha1.Reservation, node string) *reservation.Spec {
 	for _, name := range options.Resources {
 		s.RestrictedTo = append(s.RestrictedTo, string(name))
 	}
+	if p := r.Spec.PreAllocationPolicy; p != nil {
+		s.FromOffered = p.Mode == v1alpha1.PreAllocationCluster
+	}
 	s.Waiting = r.Status.Phase == v1alpha1.ReservationWaiting
 	if s.Once && node != "" && !s.Waiting {
 		for _, o := range r.Status.CurrentOwners {
@@ -143,6 +146,7 @@ func Occupant(pod *corev1.Pod) (o reservation.Occupant, ok bool) {
 	read, err := ReservationPod(pod)
 	o.Pod = &read
 	o.Priority, _, _ = parse(pod.Annotations, annotation.PreAllocatablePriority, annotation.ParsePreAllocatablePriority)
+	o.Offered, _ = annotation.ParseBool(pod.Labels[annotation.IsPreAllocatable])
 	return o, err == nil && !IsReservePod(pod) && !keepsRoom(pod) &&
 		UsedReservation(pod) == "" && !ReadPod(pod).Concerns
 }

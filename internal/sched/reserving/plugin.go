@@ -60,6 +60,7 @@ func Factory(r *kube.Reservations, q *kube.Quotas) frameworkruntime.PluginFactor
 			return nil, fmt.Errorf("arguments of Reservation: %w", err)
 		}
 		r.KeepEnded, r.Preempts = decoded.KeepEnded(), decoded.EnablePreemption
+		r.ClusterMode = decoded.AllowsClusterMode()
 		nodes := h.SharedInformerFactory().Core().V1().Nodes().Lister()
 		return &Plugin{r, q, nodes, h.SnapshotSharedLister()}, nil
 	}
@@ -128,9 +129,15 @@ func Exclude(cs fwk.CycleState, reservations map[string]bool) {
 func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
 	if pre := p.preallocationOf(pod); pre != nil {
-		if !convert.IsCounted(pod) {
-			refused := &refusal{why.Reason{Code: why.PreAllocationUnsupported}}
+		never := func(code why.Code) (*fwk.PreFilterResult, *fwk.Status) {
+			refused := &refusal{why.Reason{Code: code}}
 			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(refused)
+		}
+		switch {
+		case !convert.IsCounted(pod):
+			return never(why.PreAllocationUnsupported)
+		case pre.spec.FromOffered && !p.reservations.ClusterMode:
+			return never(why.PreAllocationClusterDisabled)
 		}
 		cs.Write(stateKey, &cycle{pre: pre, chosen: map[string]*reservation.Spec{}})
 		return nil, nil
