@@ -16,6 +16,9 @@
 // object, takes the same step, and repeats an action that has no effect when it is repeated: a reservation has the name
 // of its job, an eviction has the UID of its pod. So a job ends the same way, whenever a process is killed.
 //
+// The scheduler may give the new pod of one job the room of another job whose pod has the same owner. Exchanged decides
+// for which job it counts; a job that has lost its room so, and whose pod still runs, reserves another one.
+//
 // A pod is not evicted before its place is kept on another node. A job that fails before has left the pod as it was,
 // and the place is given up. A job that fails after it keeps the place until the reservation expires, because the new
 // pod is still to come.

@@ -37,8 +37,10 @@ type World struct {
 	Pod *Pod
 	// Place is the job's reservation; nil where there is none.
 	Place *Place
-	// Successor is the pod that uses the reservation; nil where none does.
+	// Successor is the pod that uses the reservation, or that counts as the one that does, see Exchanged; nil for none.
 	Successor *Pod
+	// Claimed: the pod that uses the reservation may still have to count for another job, see Exchanged.
+	Claimed bool
 	// Refused is why the pod may not be evicted now; nil where it may. It is read only before an eviction and while the
 	// job waits for arbitration.
 	Refused *Refusal
@@ -211,7 +213,21 @@ func (t *turn) run() Action {
 func (t *turn) place() (do Action, ready bool) {
 	created := t.s.Find(ReservationCreated)
 	p, failure := t.Place, t.failureOf(Reserve)
+	used := p != nil && p.Used && !p.Expired && t.untouched() && t.Source != ""
 	switch {
+	case used && p.Foreign:
+		return t.fail(Failed, MissingReservation, "another pod used the reservation before the pod was evicted"), false
+	case used && (t.Claimed || t.late):
+		return Wait, false
+	case used:
+		t.s.set(t.Now, Condition{
+			Type: ReservationCreated, Message: "another pod used the reservation: one more is needed",
+		})
+		if t.s.index(ReservationScheduled) >= 0 {
+			t.s.set(t.Now, Condition{Type: ReservationScheduled})
+		}
+		t.s.Node = ""
+		return Release, false
 	case p == nil && !t.untouched():
 		return t.fail(Failed, MissingPod, "the pod does not exist any more, or is being deleted"), false
 	case p == nil && created.True:
@@ -238,8 +254,6 @@ func (t *turn) place() (do Action, ready bool) {
 		return Wait, false
 	case p.Expired:
 		return t.fail(Failed, ReservationExpired, "the reservation expired, or its node was deleted"), false
-	case p.Used && t.untouched() && t.Source != "":
-		return t.fail(Failed, MissingReservation, "another pod used the reservation before the pod was evicted"), false
 	case !p.Available && !p.Used && !t.untouched():
 		return t.fail(Failed, MissingPod, "the pod does not exist any more, or is being deleted"), false
 	case !p.Available && !p.Used:
@@ -318,9 +332,12 @@ func (t *turn) follow() Action {
 			Type: PodBoundReservation, Reason: WaitForPodBindReservation, Message: "no pod uses the reservation yet",
 		})
 	default:
-		t.s.Pod = next.Reference
+		t.s.Pod, t.s.Node = next.Reference, cmp.Or(next.Node, t.s.Node)
 		t.s.set(t.Now, Condition{Type: PodScheduled, True: true})
 		t.s.set(t.Now, Condition{Type: PodBoundReservation, True: true})
+		if p := t.Place; p != nil && p.Available && !p.Foreign {
+			return Release // the pod is in the room that was held for another one
+		}
 		if !next.Ready {
 			t.s.set(t.Now, Condition{
 				Type: BoundPodReady, Reason: WaitForBoundPodReady, Message: "the new pod is not Ready yet",

@@ -35,8 +35,9 @@ type cluster struct {
 	goneAt, boundAt time.Time
 	failure         *move.Failure
 	evictions       int
-	evictAt         time.Time // of an eviction without an answer
-	requestedAt     time.Time // of the request for an eviction
+	evictAt         time.Time                   // of an eviction without an answer
+	requestedAt     time.Time                   // of the request for an eviction
+	see             func(*cluster, *move.World) // what other jobs change; nil for a job that is alone
 	finished        bool
 	removed         bool
 	problems        []string
@@ -109,12 +110,12 @@ func (c *cluster) tick(d time.Duration) {
 			p.Used, p.Available, c.pod.Node = true, false, p.Node
 		}
 	}
-	if !c.goneAt.IsZero() && after(c.goneAt, c.graceful) && c.pod != nil && c.pod.UID == "old" {
+	if !c.goneAt.IsZero() && after(c.goneAt, c.graceful) && c.pod != nil && c.pod.UID == c.job.PodUID {
 		if c.pod = nil; c.statefulSet {
 			c.pod = &move.Pod{Reference: move.Reference{Namespace: "a", Name: "p", UID: "new"}}
 		}
 	}
-	gone := c.pod == nil || c.pod.UID != "old"
+	gone := c.pod == nil || c.pod.UID != c.job.PodUID
 	if p := c.place; gone && p != nil && p.Available && after(c.goneAt, c.bindAfter) && c.next == nil {
 		p.Used, p.Available, c.boundAt = true, false, c.now
 		c.next = &move.Pod{Reference: move.Reference{Namespace: "a", Name: "q", UID: "new"}, Node: p.Node}
@@ -152,11 +153,14 @@ func (c *cluster) step(killed bool, k kill) (move.Action, bool) {
 		pod := *c.pod
 		w.Pod = &pod
 	}
-	if w.Requested = !c.requestedAt.IsZero(); w.Requested && c.pod != nil && c.pod.UID == "old" {
+	if w.Requested = !c.requestedAt.IsZero(); w.Requested && c.pod != nil && c.pod.UID == c.job.PodUID {
 		w.Pod.Asked = c.givenUp == 0 || c.now.Before(c.requestedAt.Add(c.givenUp))
 		if !w.Pod.Asked && w.Failure == nil {
 			w.Failure = &move.Failure{Action: move.Evict, Text: "NoFurtherResponder", Final: true}
 		}
+	}
+	if c.see != nil {
+		c.see(c, w)
 	}
 	status, do := move.Step(&c.job, w)
 	changed := !reflect.DeepEqual(status, c.job.Status)
@@ -198,7 +202,7 @@ func (c *cluster) act(do move.Action) {
 			if c.requestedAt.IsZero() {
 				c.requestedAt = c.now
 			}
-		} else if c.pod != nil && c.pod.UID == "old" && !c.pod.Terminating {
+		} else if c.pod != nil && c.pod.UID == c.job.PodUID && !c.pod.Terminating {
 			c.evictions++
 			c.remove()
 		}

@@ -1,9 +1,12 @@
 package migration
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +28,8 @@ type source interface {
 	pod(ctx context.Context, ref corev1.ObjectReference) (*corev1.Pod, error)
 	place(ctx context.Context, name string) (*reservation.Reservation, error)
 	request(ctx context.Context, j *v1alpha1.PodMigrationJob) (*unstructured.Unstructured, error)
+	// all returns all jobs and all Reservations.
+	all(ctx context.Context) ([]*v1alpha1.PodMigrationJob, []*reservation.Reservation, error)
 }
 
 // cached reads caches.
@@ -38,6 +43,15 @@ func (s cached) place(_ context.Context, name string) (*reservation.Reservation,
 	object, _, err := s.c.Reservations.GetByKey(name)
 	r, _ := object.(*reservation.Reservation)
 	return r, err
+}
+
+func (s cached) all(context.Context) (
+	jobs []*v1alpha1.PodMigrationJob, places []*reservation.Reservation, err error,
+) {
+	for _, object := range s.c.Reservations.List() {
+		places = append(places, object.(*reservation.Reservation))
+	}
+	return s.c.jobs(), places, nil
 }
 
 // live reads the API server.
@@ -63,6 +77,23 @@ func (s live) place(ctx context.Context, name string) (*reservation.Reservation,
 	return r, nil
 }
 
+func (s live) all(ctx context.Context) (
+	jobs []*v1alpha1.PodMigrationJob, places []*reservation.Reservation, err error,
+) {
+	var js v1alpha1.PodMigrationJobList
+	var rs reservation.ReservationList
+	if err := errors.Join(s.c.Client.List(ctx, &js), s.c.Client.List(ctx, &rs)); err != nil {
+		return nil, nil, fmt.Errorf("list jobs and reservations: %w", err)
+	}
+	for i := range js.Items {
+		jobs = append(jobs, &js.Items[i])
+	}
+	for i := range rs.Items {
+		places = append(places, &rs.Items[i])
+	}
+	return jobs, places, nil
+}
+
 // world collects what a step depends on.
 func (c *Controller) world(ctx context.Context, j *v1alpha1.PodMigrationJob, m *move.Job, from source) (
 	*move.World, error,
@@ -84,7 +115,12 @@ func (c *Controller) world(ctx context.Context, j *v1alpha1.PodMigrationJob, m *
 	}
 	if r != nil {
 		w.Place = placeOf(r, j)
-		if w.Successor, err = c.successor(ctx, r, m, from); err != nil {
+	}
+	if w.Successor, err = c.successor(ctx, r, m, from); err != nil {
+		return nil, err
+	}
+	if r != nil && !w.Place.Foreign && !m.Status.Phase.IsFinal() {
+		if err := c.exchange(ctx, w, m, j, r, from); err != nil {
 			return nil, err
 		}
 	}
@@ -102,25 +138,107 @@ func readPlace(ctx context.Context, j *v1alpha1.PodMigrationJob, from source) (*
 	return from.place(ctx, placeName(j))
 }
 
-// successor returns the pod that uses a Reservation.
+// successor returns the pod that uses a Reservation, or that the job knows already.
 func (c *Controller) successor(ctx context.Context, r *reservation.Reservation, m *move.Job, from source) (
 	*move.Pod, error,
 ) {
-	refs := slices.Clone(r.Status.CurrentOwners)
-	if p := m.Status.Pod; p.UID != "" {
-		refs = append(refs, corev1.ObjectReference{Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID)})
-	}
-	for _, ref := range refs {
-		p, err := from.pod(ctx, ref)
-		if err != nil {
+	if r != nil {
+		if u, _, err := userOf(ctx, r, from); err != nil {
 			return nil, err
-		}
-		if p != nil && p.UID == ref.UID && convert.UsedReservation(p) == string(r.UID) {
-			return podOf(p), nil
+		} else if u != nil {
+			return &u.Pod, nil
 		}
 	}
-	return nil, nil
+	known := m.Status.Pod
+	if known.UID == "" {
+		return nil, nil
+	}
+	p, err := from.pod(ctx, corev1.ObjectReference{
+		Namespace: known.Namespace, Name: known.Name, UID: types.UID(known.UID),
+	})
+	if err != nil || p == nil || string(p.UID) != known.UID || convert.UsedReservation(p) == "" {
+		return nil, err
+	}
+	return podOf(p), nil
 }
+
+// userOf returns the pod that uses a Reservation, nil for none. announced: a pod is named that is not bound yet.
+func userOf(ctx context.Context, r *reservation.Reservation, from source) (u *move.User, announced bool, err error) {
+	for _, ref := range r.Status.CurrentOwners {
+		p, err := from.pod(ctx, ref)
+		switch {
+		case err != nil:
+			return nil, false, err
+		case p == nil || p.UID != ref.UID:
+		case convert.UsedReservation(p) == string(r.UID):
+			return &move.User{Pod: *podOf(p), Created: p.CreationTimestamp.Time}, false, nil
+		default:
+			announced = true
+		}
+	}
+	return nil, announced, nil
+}
+
+// exchange finds what the scheduler has made of the Reservations of a job and of others whose pods have the same owner:
+// a pod in the room of another job that counts for this one, or for which job the pod counts that uses the room of this
+// one too early.
+func (c *Controller) exchange(ctx context.Context, w *move.World, m *move.Job, j *v1alpha1.PodMigrationJob,
+	r *reservation.Reservation, from source,
+) error {
+	left := w.Pod == nil || leaves(w.Pod, m)
+	waits := left && w.Successor == nil && !m.Status.EvictedAt().IsZero() && !w.Place.Used
+	early := !left && w.Place.Used && m.Source != ""
+	if !waits && !early {
+		return nil
+	}
+	jobs, places, err := from.all(ctx)
+	if err != nil {
+		return err
+	}
+	var rooms []move.Room
+	for _, other := range jobs {
+		i := slices.IndexFunc(places, func(p *reservation.Reservation) bool {
+			return p.Annotations[annotation.MigrationJobKey] == string(other.UID)
+		})
+		if i < 0 || !reflect.DeepEqual(places[i].Spec.Owners, r.Spec.Owners) {
+			continue
+		}
+		place := places[i]
+		user, announced, err := userOf(ctx, place, from)
+		if err != nil {
+			return err
+		}
+		w.Claimed = w.Claimed || announced && place.UID == r.UID
+		known := c.job(other)
+		room := move.Room{
+			Job: string(other.UID), Source: known.Source, Successor: known.Status.Pod.UID, User: user,
+		}
+		old, err := from.pod(ctx, *other.Spec.PodRef)
+		if err != nil {
+			return err
+		} else if old == nil || leaves(podOf(old), known) {
+			room.Evicted = known.Status.EvictedAt()
+		}
+		if known.Status.Phase.IsFinal() {
+			room.Successor = cmp.Or(room.Successor, "none")
+		}
+		rooms = append(rooms, room)
+	}
+	found := move.Exchanged(rooms)
+	if waits {
+		w.Successor = found[string(j.UID)]
+		return nil
+	}
+	for _, pod := range found {
+		w.Claimed = w.Claimed || slices.ContainsFunc(r.Status.CurrentOwners, func(o corev1.ObjectReference) bool {
+			return string(o.UID) == pod.UID
+		})
+	}
+	return nil
+}
+
+// leaves reports whether the pod of a job is being deleted, or another pod has its name already.
+func leaves(p *move.Pod, m *move.Job) bool { return p.UID != m.PodUID || p.Terminating || p.Asked }
 
 // check asks whether the pod may be evicted now, and whether the pods that must move with it may.
 func (c *Controller) check(w *move.World, j *v1alpha1.PodMigrationJob, old *corev1.Pod, r *reservation.Reservation) {

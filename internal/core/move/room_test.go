@@ -1,0 +1,180 @@
+package move_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/move"
+)
+
+func TestExchanged(t *testing.T) {
+	t.Parallel()
+	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+	user := func(uid, node string, created int) *move.User {
+		return &move.User{Pod: move.Pod{Reference: move.Reference{UID: uid}, Node: node}, Created: at(created)}
+	}
+	evicted := func(job, source string, seconds int, u *move.User) move.Room {
+		return move.Room{Job: job, Source: source, Evicted: at(seconds), User: u}
+	}
+	known := evicted("a", "n0", 1, nil)
+	known.Successor = "x"
+	for name, test := range map[string]struct {
+		rooms []move.Room
+		want  string
+	}{
+		"no other room is used": {[]move.Room{evicted("a", "n0", 1, nil), {Job: "b"}}, ""},
+		"the room of a pod that still runs is used": {
+			[]move.Room{evicted("a", "n0", 1, nil), {Job: "b", User: user("x", "n2", 2)}}, "a:x",
+		},
+		"each new pod is in the room of the other": {
+			[]move.Room{evicted("a", "n0", 1, user("y", "n1", 3)), evicted("b", "n0", 1, user("x", "n2", 2))}, "",
+		},
+		"the pod was there before the eviction": {
+			[]move.Room{evicted("a", "n0", 3, nil), {Job: "b", User: user("x", "n2", 2)}}, "",
+		},
+		"the pod is on the node that it had to leave": {
+			[]move.Room{evicted("a", "n0", 1, nil), {Job: "b", User: user("x", "n0", 2)}}, "",
+		},
+		"the pod counts already": {[]move.Room{known, {Job: "b", User: user("x", "n2", 2)}}, ""},
+		"two wait for one pod": {
+			[]move.Room{evicted("c", "n0", 2, nil), evicted("a", "n0", 1, nil), {Job: "b", User: user("x", "n2", 3)}},
+			"a:x",
+		},
+	} {
+		got := ""
+		for job, pod := range move.Exchanged(test.rooms) {
+			got += job + ":" + pod.UID
+		}
+		if got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// workload is two jobs whose pods have one owner, in a cluster whose scheduler places each new pod in any room that is
+// free.
+type workload struct {
+	jobs   []*cluster
+	free   []*move.User // new pods without a room
+	users  map[*move.Place]*move.User
+	taken  int
+	choose func(most int) int
+}
+
+func (w *workload) rooms() (all []move.Room) {
+	for _, c := range w.jobs {
+		r := move.Room{Job: c.job.PodUID, Source: source, Successor: c.job.Status.Pod.UID}
+		if c.left() {
+			r.Evicted = c.job.Status.EvictedAt()
+		}
+		if r.User = w.users[c.place]; c.job.Status.Phase.IsFinal() && r.Successor == "" {
+			r.Successor = "none"
+		}
+		if c.place != nil {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// left reports whether the pod of a job leaves its node, or has left it.
+func (c *cluster) left() bool { return c.pod == nil || c.pod.Terminating }
+
+// see sets what the step of a job sees of the rooms.
+func (w *workload) see(c *cluster, world *move.World) {
+	world.Successor = nil
+	if u := w.users[c.place]; u != nil && c.place != nil {
+		world.Successor = &u.Pod
+	} else if uid := c.job.Status.Pod.UID; uid != "" {
+		world.Successor = &move.Pod{Reference: c.job.Status.Pod, Node: c.job.Status.Node, Ready: true}
+	}
+	found := move.Exchanged(w.rooms())
+	left := c.left()
+	if left && world.Successor == nil && c.place != nil && !c.place.Used {
+		world.Successor = found[c.job.PodUID]
+	}
+	for _, pod := range found {
+		u := w.users[c.place]
+		world.Claimed = world.Claimed || !left && u != nil && u.UID == pod.UID
+	}
+}
+
+// place lets the scheduler place new pods.
+func (w *workload) place() {
+	for _, c := range w.jobs {
+		if !c.left() || slices.ContainsFunc(w.free, func(u *move.User) bool {
+			return u.Name == c.job.PodUID
+		}) {
+			continue
+		}
+		w.taken++
+		u := &move.User{Created: c.now}
+		u.UID, u.Name, u.Ready = fmt.Sprint("new-", w.taken), c.job.PodUID, true
+		w.free = append(w.free, u)
+	}
+	for _, u := range w.free {
+		if u.Node != "" || w.choose(2) == 0 {
+			continue
+		}
+		first := w.choose(len(w.jobs) - 1)
+		for i := range w.jobs {
+			c := w.jobs[(first+i)%len(w.jobs)]
+			if p := c.place; p != nil && p.Available && !p.Used {
+				p.Used, p.Available, u.Node = true, false, p.Node
+				w.users[c.place] = u
+				break
+			}
+		}
+	}
+}
+
+// TestJobsOfOneWorkloadEndInRooms: whichever room the new pods get, and whenever a process is killed, each job ends
+// with another pod, which is in a room that was held.
+func TestJobsOfOneWorkloadEndInRooms(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := &workload{users: map[*move.Place]*move.User{}, choose: func(most int) int {
+			return rapid.IntRange(0, most).Draw(t, "choice")
+		}}
+		for i := range 2 + w.choose(1) {
+			s := usual()
+			s.bindAfter, s.graceful = 0, time.Duration(1+w.choose(8))*time.Second
+			s.target = fmt.Sprint("n", i+1)
+			s.refusal, s.refusedUntil = move.Refusal{Code: "CapNode"}, time.Duration(w.choose(60))*time.Second
+			s.tooMany = time.Duration(w.choose(40)) * time.Second
+			c := newCluster(s)
+			c.job.PodUID = fmt.Sprint("old-", i)
+			c.pod.UID = c.job.PodUID
+			c.see = w.see
+			w.jobs = append(w.jobs, c)
+		}
+		for range 300 {
+			for _, c := range w.jobs {
+				for range 10 {
+					killed := w.choose(40) == 0
+					do, changed := c.step(killed, kill{acts: w.choose(1) == 0})
+					if killed || !changed && do == move.Wait || do == move.Finish || do == move.Remove {
+						break
+					}
+				}
+				c.tick(time.Second)
+			}
+			w.place()
+		}
+		successors := map[string]bool{}
+		for _, c := range w.jobs {
+			s := c.job.Status
+			placed := slices.ContainsFunc(w.free, func(u *move.User) bool {
+				return u.UID == s.Pod.UID && u.Node == s.Node
+			})
+			if s.Phase != move.Succeeded || !placed || successors[s.Pod.UID] || len(c.problems) > 0 {
+				t.Fatalf("%s ends as %+v, %v; its pod has a room: %v", c.job.PodUID, s, c.problems, placed)
+			}
+			successors[s.Pod.UID] = true
+		}
+	})
+}
