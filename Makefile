@@ -58,7 +58,7 @@ bin/tenon: FORCE
 FORCE:
 
 up: bin/tenon ## Start a local cluster of simulated machines with the demo
-	@$(BIN)/tenon up --detach --demo
+	@$(BIN)/tenon up --detach --demo --console 127.0.0.1:0
 
 down: ## Stop the local cluster and remove its data
 	@if [ -x $(BIN)/tenon ]; then $(BIN)/tenon down --purge --data "$$HOME/.tenon"; else echo "nothing to stop: bin/tenon was never built"; fi

@@ -32,22 +32,26 @@ func tenon(t *testing.T) string {
 	return program
 }
 
-// startCluster starts a local cluster with the demo, or uses the one that KUBECONFIG names.
-func startCluster(t *testing.T) (kubeconfig string) {
+// startCluster starts a local cluster with the demo, and returns its kubeconfig and the address of its console.
+func startCluster(t *testing.T) (kubeconfig, address string) {
 	t.Helper()
-	if running := os.Getenv("KUBECONFIG"); running != "" {
-		return running
-	}
 	data := t.TempDir()
 	t.Cleanup(func() {
 		if out, err := exec.Command(tenon(t), "down", "--purge", "--data", data).CombinedOutput(); err != nil {
 			t.Errorf("tenon down: %v\n%s", err, out)
 		}
 	})
-	if out, err := exec.Command(tenon(t), "up", "--detach", "--demo", "--data", data).CombinedOutput(); err != nil {
+	up := exec.Command(tenon(t), "up", "--detach", "--demo", "--console", "127.0.0.1:0", "--data", data)
+	out, err := up.CombinedOutput()
+	if err != nil {
 		t.Fatalf("tenon up: %v\n%s", err, out)
 	}
-	return filepath.Join(data, "kubeconfig")
+	_, rest, found := strings.Cut(string(out), "  open   ")
+	address, _, _ = strings.Cut(rest, " ")
+	if !found {
+		t.Fatalf("tenon up prints no address of a console:\n%s", out)
+	}
+	return filepath.Join(data, "kubeconfig"), address
 }
 
 // startConsole returns the address of a console, and a function that stops it.
@@ -251,9 +255,15 @@ var views = []view{
 }
 
 func TestEveryPageShowsTheDemo(t *testing.T) {
-	kubeconfig := startCluster(t)
+	kubeconfig, ofUp := startCluster(t)
+	b := newBrowser(t, ofUp)
+	b.do("open the console of tenon up", chromedp.Navigate(ofUp))
+	b.shows("live, read at", "pods wait")
+
 	address, stop := startConsole(t, kubeconfig, "127.0.0.1:0")
-	b := newBrowser(t, address)
+	b.mu.Lock()
+	b.origin, _, _ = strings.Cut(address, "/#")
+	b.mu.Unlock()
 	b.do("open the console", chromedp.Navigate(address))
 	b.shows("live, read at", "pods wait")
 	if at := b.at(); strings.Contains(at, "#") {

@@ -62,7 +62,8 @@ func (c *console) send(l line) {
 	}
 }
 
-func summary(dir datadir.Dir, c *cluster.Cluster, took time.Duration) string {
+// summary is what users read when all is ready; pages is the address of the console, if it is served.
+func summary(dir datadir.Dir, c *cluster.Cluster, pages string, took time.Duration) string {
 	var b strings.Builder
 	names := make([]string, len(c.Nodes()))
 	for i, n := range c.Nodes() {
@@ -71,6 +72,9 @@ func summary(dir datadir.Dir, c *cluster.Cluster, took time.Duration) string {
 	fmt.Fprintf(&b, "Ready in %.1f s: %d nodes (%s)\n", took.Seconds(), len(names), cluster.Few(names))
 	fmt.Fprintf(&b, "  export KUBECONFIG=%s\n", dir.Kubeconfig())
 	fmt.Fprintf(&b, "  look   %[1]s topology · %[1]s top · %[1]s explain · %[1]s kubectl get pods\n", name())
+	if pages != "" {
+		fmt.Fprintf(&b, "  open   %s (the console, in a browser on this machine)\n", pages)
+	}
 	fmt.Fprintf(&b, "  stop   %[1]s down%[2]s, %[1]s down%[2]s --purge (removes the data)", name(), dir.Flag())
 	return b.String()
 }

@@ -91,9 +91,12 @@ func TestFlags(t *testing.T) {
 			args: []string{"--schedulers", "4"},
 			want: "--schedulers: 4 is not allowed: use 1 to 3",
 		},
-		"a negative number of nodes":   {args: []string{"--nodes", "-1"}, want: "want 1 to"},
-		"an argument that is none":     {args: []string{"epyc-2s"}, want: "unknown command"},
-		"the console that is not here": {args: []string{"--console", "x"}, want: "unknown flag"},
+		"a negative number of nodes": {args: []string{"--nodes", "-1"}, want: "want 1 to"},
+		"an argument that is none":   {args: []string{"epyc-2s"}, want: "unknown command"},
+		"a console for other machines": {
+			args: []string{"--console", "0.0.0.0:80"},
+			want: `--console: "0.0.0.0:80" is not allowed: use a loopback address`,
+		},
 		"a count that is not a number": {args: []string{"--machine", "epyc-2s=many"}, want: "many"},
 		"settings that contradict": {
 			args: []string{"--machine", "epyc-2s,kubelet=none+follow"},
@@ -111,7 +114,7 @@ func TestFlags(t *testing.T) {
 		"a list of machines split by ','": {args: []string{"--machine", "epyc-2s,snc2"}, want: "not a preset"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newUp()
+			c := newUp(nil)
 			var out bytes.Buffer
 			c.SetOut(&out)
 			c.SetErr(io.Discard)

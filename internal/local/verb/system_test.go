@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root := &cobra.Command{Use: "tenon", SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(Commands()...)
+	root.AddCommand(Commands(nil)...)
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(codeOf(err))

@@ -14,6 +14,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"github.com/tenon-project/tenon/deploy"
+	web "github.com/tenon-project/tenon/internal/console"
 	"github.com/tenon-project/tenon/internal/local/cluster"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/machine"
@@ -26,6 +27,7 @@ type upFlags struct {
 	replicas int // of the scheduler
 	data     string
 	config   string // of the descheduler; empty for none
+	console  string // address to serve the console on; empty for none
 	fences   bool
 	detach   bool
 	demo     bool
@@ -35,7 +37,7 @@ type upFlags struct {
 	report   int           // descriptor that a detached start reports on; 0 in the foreground
 }
 
-func newUp() *cobra.Command {
+func newUp(serve ServeConsole) *cobra.Command {
 	f := &upFlags{}
 	c := &cobra.Command{
 		Use:   "up",
@@ -55,7 +57,7 @@ func newUp() *cobra.Command {
 			if f.list {
 				return listMachines(c.OutOrStdout())
 			}
-			return up(c.Context(), *f, c.OutOrStdout())
+			return up(c.Context(), *f, serve, c.OutOrStdout())
 		},
 	}
 	c.Flags().StringArrayVar(&f.machines, "machine", nil,
@@ -72,6 +74,8 @@ func newUp() *cobra.Command {
 	c.Flags().StringVar(&f.config, "descheduler-config", "",
 		"file with a DeschedulerConfiguration or a DeschedulerPolicy for the descheduler (default: pods move for "+
 			"PodMigrationJobs alone)")
+	c.Flags().StringVar(&f.console, "console", "",
+		"serve the console on this loopback `address`, such as 127.0.0.1:0 (0: any free port)")
 	c.Flags().BoolVar(&f.detach, "detach", false, "return when the cluster is ready, and leave it running")
 	c.Flags().BoolVar(&f.demo, "demo", false, "when the cluster is ready, apply pods of every class")
 	c.Flags().BoolVar(&f.list, "list-machines", false, "print the presets, and start nothing")
@@ -126,7 +130,7 @@ func listMachines(w io.Writer) error {
 	return t.Flush()
 }
 
-func up(ctx context.Context, f upFlags, out io.Writer) error {
+func up(ctx context.Context, f upFlags, serve ServeConsole, out io.Writer) error {
 	dir, err := datadir.Resolve(f.data)
 	if err != nil {
 		return err
@@ -137,6 +141,11 @@ func up(ctx context.Context, f upFlags, out io.Writer) error {
 	}
 	if f.config, err = configOf(f.config); err != nil {
 		return &cluster.ExitError{Err: err, Code: 2}
+	}
+	if f.console != "" {
+		if err := web.CheckAddress(f.console); err != nil {
+			return &cluster.ExitError{Err: fmt.Errorf("--console: %w", err), Code: 2}
+		}
 	}
 	machines := f.machines
 	if len(machines) == 0 && f.nodes != 0 {
@@ -164,11 +173,11 @@ func up(ctx context.Context, f upFlags, out io.Writer) error {
 	if f.report != 0 {
 		console.report = os.NewFile(uintptr(f.report), "report")
 	}
-	return console.end(run(ctx, dir, nodes, f, console, show))
+	return console.end(run(ctx, dir, nodes, f, serve, console, show))
 }
 
 // run keeps a cluster up until ctx ends or it breaks. It calls show once all is ready.
-func run(ctx context.Context, dir datadir.Dir, nodes []datadir.Node, f upFlags, console *console,
+func run(ctx context.Context, dir datadir.Dir, nodes []datadir.Node, f upFlags, serve ServeConsole, console *console,
 	show func() error,
 ) error {
 	binary, err := os.Executable()
@@ -179,6 +188,14 @@ func run(ctx context.Context, dir datadir.Dir, nodes []datadir.Node, f upFlags, 
 	if f.config != "" {
 		given = append(given, []byte(pluginRights), []byte(pluginRightsBound))
 	}
+	pages := ""
+	if f.console != "" { // it waits for the cluster, and a port that is taken is known at once
+		served, stop := context.WithCancel(ctx)
+		defer stop()
+		if pages, err = serve(served, dir.Kubeconfig(), f.console); err != nil {
+			return err
+		}
+	}
 	begun := time.Now()
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir: dir, Nodes: nodes, Schedulers: f.replicas, Binary: binary, Manifests: given,
@@ -188,7 +205,7 @@ func run(ctx context.Context, dir datadir.Dir, nodes []datadir.Node, f upFlags, 
 	if err != nil {
 		return err
 	}
-	console.say(summary(dir, c, time.Since(begun)))
+	console.say(summary(dir, c, pages, time.Since(begun)))
 	console.send(line{Ready: true})
 	if err = show(); err == nil {
 		err = c.Wait(ctx)

@@ -1,8 +1,18 @@
 package verb
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+// ServeConsole serves the console of the cluster of a kubeconfig on an address until ctx ends, and returns what users
+// open.
+type ServeConsole func(ctx context.Context, kubeconfig, address string) (string, error)
 
 // Commands returns the verbs of a local cluster.
-func Commands() []*cobra.Command {
-	return []*cobra.Command{newUp(), newDown(), newScheduler(), newManager(), newDescheduler(), newNodes(), newJoin()}
+func Commands(serve ServeConsole) []*cobra.Command {
+	return []*cobra.Command{
+		newUp(serve), newDown(), newScheduler(), newManager(), newDescheduler(), newNodes(), newJoin(),
+	}
 }
