@@ -24,6 +24,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
@@ -257,12 +258,14 @@ func placed() view.Pod {
 			Pod: "default/lse", Node: "epyc", Feasible: 12, Of: 14,
 			Scores: []view.Score{
 				{Node: "epyc", Total: 385, Plugins: []view.PluginScore{
-					{Name: "NodeNUMAResource", Score: 90},
-					{Name: "NodeResourcesFit", Score: 295},
+					{Name: "NodeNUMAResource", Score: 90, Normalized: 90, Weight: 1, Raw: ptr.To[int64](18)},
+					{Name: "NodeResourcesFit", Score: 295, Normalized: 59, Weight: 5, Raw: ptr.To[int64](59)},
+					{Name: "Reservation", Weight: 5000},
 				}},
-				{Node: "xeon", Total: 372, Plugins: []view.PluginScore{
-					{Name: "NodeNUMAResource", Score: 80},
-					{Name: "NodeResourcesFit", Score: 292},
+				{Node: "xeon", Total: 370, Plugins: []view.PluginScore{
+					{Name: "NodeNUMAResource", Score: 80, Normalized: 80, Weight: 1, Raw: ptr.To[int64](16)},
+					{Name: "NodeResourcesFit", Score: 290, Normalized: 58, Weight: 5, Raw: ptr.To[int64](58)},
+					{Name: "Reservation", Weight: 5000},
 				}},
 			},
 		},
@@ -536,9 +539,54 @@ func TestVerbsAgainstAServer(t *testing.T) {
 			ExitOK,
 			[]string{
 				"Running", "exclusive CPUs 0-2,32-33", "cpuset.cpus 0-2,32-33, as wanted", "why here",
-				"score 385 against 372 of xeon",
+				"score 385 against 370 of xeon",
 			},
 			nil,
+		},
+		"the scores of a pod that runs": {
+			[]string{"explain", "lse", "--kubeconfig", with, "--scores"},
+			ExitOK,
+			[]string{
+				"| # | Pod | Node | Score | NodeNUMAResource | NodeResourcesFit | Reservation |\n" +
+					"| --- | --- | --- | ---:| ---:| ---:| ---:|\n" +
+					"| 0 | default/lse | epyc | 385 | 90 | 295 | 0 |\n| 1 | default/lse | xeon | 370 | 80 | 290 | 0 |\n",
+			},
+			[]string{"scores of the best 2 of 12 feasible nodes; PUT /debug/flags/s keeps more"},
+		},
+		"the best score, and how it came about": {
+			[]string{"explain", "lse", "--kubeconfig", with, "--scores=2", "-o", "wide"},
+			ExitOK,
+			[]string{
+				"NODE  PLUGIN            RAW  NORMALIZED  WEIGHT  SCORE",
+				"epyc  NodeNUMAResource  18   90          1       90\n", "      NodeResourcesFit  59   59          5       295",
+				"      Reservation       -    0           5000    0      no effect among these nodes",
+			},
+			nil,
+		},
+		"scores as JSON": {
+			[]string{"explain", "lse", "--kubeconfig", with, "--scores=1", "-o", "json"},
+			ExitOK, []string{`"raw": 18`, `"normalized": 59`, `"weight": 5000`},
+			nil,
+		},
+		"scores of a pod without a node": {
+			[]string{"explain", "train", "--kubeconfig", with, "--scores"},
+			ExitUsage, nil,
+			[]string{"pod default/train has no node, so none was scored"},
+		},
+		"scores of a decision that is not known": {
+			[]string{"explain", "lse", "--kubeconfig", without, "--scores"},
+			ExitOK, nil,
+			[]string{"the leading scheduler does not remember its decision: it keeps the last 256"},
+		},
+		"scores of no pod": {
+			[]string{"explain", "--kubeconfig", with, "--scores"},
+			ExitUsage, nil,
+			[]string{"--scores needs a pod and excludes --hints"},
+		},
+		"no scores": {
+			[]string{"explain", "lse", "--kubeconfig", with, "--scores=0"},
+			ExitUsage, nil,
+			[]string{"--scores=0 is not allowed: use 1 or more"},
 		},
 		"for programs": {
 			[]string{"explain", "train", "--kubeconfig", with, "-o", "json"},

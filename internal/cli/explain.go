@@ -31,6 +31,7 @@ type explainOptions struct {
 	node                      string
 	allNamespaces, everything bool
 	exitCode, hintTable       bool
+	scores                    int // rows of the table of scores, 0 = no table
 }
 
 func newExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
@@ -50,6 +51,9 @@ and why it waits or how it was placed, as of a pod.`,
 
   # the kubelet's hints for the pod on one node, their merge, and free amounts by NUMA node
   tenon explain pod/web-0 --node epyc-2s-0 --hints
+
+  # the scores of the nodes between which the scheduler chose
+  tenon explain pod/web-0 --scores
 
   # the pods of a workload, also those that were refused before they existed, or of a gang
   tenon explain deploy/web
@@ -74,6 +78,11 @@ and why it waits or how it was placed, as of a pod.`,
 			if (name == "" || kind != "pod") && (o.hintTable || o.node != "") {
 				return usagef("--hints and --node need a pod: tenon explain pod/NAME --node NODE --hints")
 			}
+			if scores := c.Flags().Changed("scores"); scores && (name == "" || kind != "pod" || o.hintTable) {
+				return usagef("--scores needs a pod and excludes --hints: tenon explain pod/NAME --scores")
+			} else if scores && o.scores < 1 {
+				return usagef("--scores=%d is not allowed: use 1 or more", o.scores)
+			}
 			if o.node != "" && !o.hintTable {
 				return usagef("--node is read with --hints: without it all nodes are shown")
 			}
@@ -97,6 +106,8 @@ and why it waits or how it was placed, as of a pod.`,
 	c.Flags().BoolVar(&o.everything, "all", false,
 		"show all nodes instead of the ten nearest, all masks instead of twenty")
 	c.Flags().BoolVar(&o.hintTable, "hints", false, "show the NUMA hints of each resource on a node, and their merge")
+	c.Flags().IntVar(&o.scores, "scores", 0, "show the scores of this many nodes; -o wide adds how they came about")
+	c.Flags().Lookup("scores").NoOptDefVal = allScores
 	c.Flags().StringVar(&o.node, "node", "", "with --hints: the node (default: the node of the pod)")
 	utilruntime.Must(c.RegisterFlagCompletionFunc("node", completeNames(flags, "node")))
 	c.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with 3 while a pod is blocked")
@@ -169,6 +180,9 @@ func (e *explanation) explain(ctx context.Context, kind, name string) error {
 	answer := explained{Phase: pod.Status.Phase}
 	if answer.Pod, err = e.explainPod(ctx, pod); err != nil {
 		return err
+	}
+	if e.scores > 0 {
+		return e.printScores(answer.Pod)
 	}
 	for _, key := range convert.Ignored(pod) {
 		answer.Notes = append(answer.Notes, key.String())

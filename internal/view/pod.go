@@ -203,17 +203,21 @@ type Decision struct {
 	Scores   []Score `json:"scores"`
 }
 
-// Score is a node's score: the sum of Plugins, which are weighted.
+// Score is a node's score: the sum of Plugins, which are weighted. Plugins has all score plugins of the profile, by name.
 type Score struct {
 	Node    string        `json:"node"`
 	Total   int64         `json:"total"`
 	Plugins []PluginScore `json:"plugins"`
 }
 
-// PluginScore is one plugin's weighted score.
+// PluginScore is one plugin's score of a node. Score is Weight times Normalized.
 type PluginScore struct {
-	Name  string `json:"name"`
-	Score int64  `json:"score"`
+	Name       string `json:"name"`
+	Score      int64  `json:"score"`
+	Normalized int64  `json:"normalized"`
+	Weight     int64  `json:"weight"`
+	// Raw is what the plugin said before it normalized; absent for one that did not score the pod's nodes.
+	Raw *int64 `json:"raw,omitempty"`
 }
 
 // Data is what the answer was computed from.

@@ -102,6 +102,7 @@ func newScheduler() *cobra.Command {
 			"--tls-cert-file=" + certFile,
 			"--tls-private-key-file=" + keyFile,
 			"--legacy-debug-address=" + address(ports[datadir.Diagnostics.Of(replica)]),
+			"--legacy-debug-allow-flags",
 		})
 		return c.ExecuteContext(ctx)
 	})

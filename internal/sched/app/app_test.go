@@ -27,6 +27,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
@@ -54,6 +55,10 @@ func TestOptionsRefuse(t *testing.T) {
 		"plain port without one": {
 			func(o *Options, _ *pflag.FlagSet) { o.LegacyDebugAddress = "127.0.0.1" },
 			"missing port",
+		},
+		"flags without authentication and without a port for them": {
+			func(o *Options, _ *pflag.FlagSet) { o.LegacyDebugAllowFlags = true },
+			"--legacy-debug-allow-flags needs --legacy-debug-address",
 		},
 		"plain port on loopback": {func(o *Options, _ *pflag.FlagSet) { o.LegacyDebugAddress = "[::1]:0" }, ""},
 		"plain port by name":     {func(o *Options, _ *pflag.FlagSet) { o.LegacyDebugAddress = "localhost:0" }, ""},
@@ -174,6 +179,39 @@ func TestPortWithoutAuthenticationChangesNothing(t *testing.T) {
 		t.Errorf("GET /debug/flags: %v, %v; want 200", answer, err)
 	}
 	_ = answer.Body.Close()
+}
+
+// TestTheSeedsCurlLinesWorkWithoutAuthenticationWhereThatIsAllowed: `curl -X PUT IP:10251/debug/flags/v --data '5'`.
+func TestTheSeedsCurlLinesWorkWithoutAuthenticationWhereThatIsAllowed(t *testing.T) {
+	s := newScheduler(t)
+	diagnostics, err := s.diagnostics(t.Context(), nil)
+	testkit.Check(t, err)
+	h := withFlags(diagnostics, diag.ReadOnly(diagnostics, "use the secure port"))
+	for _, tt := range []struct {
+		host, method, path, value string
+		code                      int
+		want                      string
+	}{
+		{"127.0.0.1:10251", "PUT", "/debug/flags/v", "5", 200, "successfully set klog.logging.verbosity to 5\n"},
+		{"localhost:10251", "PUT", "/debug/flags/s", "100", 200, "successfully set debugTopNScores to 100\n"},
+		{"[::1]:10251", "PUT", "/debug/flags/f", "true", 200, "successfully set debugFilterFailure to true\n"},
+		{"127.0.0.1:10251", "POST", "/debug/flags/s", "3", 406, "unsupported http method\n"},
+		{"page.example:10251", "PUT", "/debug/flags/s", "3", 405, "method PUT is not allowed"},
+		{"127.0.0.1", "PUT", "/debug/flags/s", "3", 405, "method PUT is not allowed"},
+		{"127.0.0.1:10251", "PUT", "/apis/v1/decisions", "3", 405, "method PUT is not allowed"},
+		{"127.0.0.1:10251", "PUT", "/debug/flags/v", "0", 200, "successfully set klog.logging.verbosity to 0\n"},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), tt.method, tt.path, strings.NewReader(tt.value))
+		r.Host = tt.host
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != tt.code || !strings.Contains(w.Body.String(), tt.want) {
+			t.Errorf("%s %s%s: got %d %q, want %d %q", tt.method, tt.host, tt.path, w.Code, w.Body, tt.code, tt.want)
+		}
+	}
+	if n := s.flags.TopScores(); n != 100 {
+		t.Errorf("scores of %d nodes are printed, want 100", n)
+	}
 }
 
 func TestEndpoints(t *testing.T) {

@@ -27,6 +27,8 @@ type Options struct {
 	TrustedNames []string
 	// LegacyDebugAddress serves diagnostics without authentication; loopback only, "" for none.
 	LegacyDebugAddress string
+	// LegacyDebugAllowFlags makes the debug flags changeable there.
+	LegacyDebugAllowFlags bool
 	// Plugins are beside ours; a profile of the configuration file enables them.
 	Plugins frameworkruntime.Registry
 }
@@ -59,6 +61,8 @@ func NewOptions(with ...Option) *Options {
 			"Koordinator's while a cluster moves over. What pods of any other scheduler say is ignored.")
 	fs.StringVar(&o.LegacyDebugAddress, "legacy-debug-address", "",
 		"Loopback address, e.g. 127.0.0.1:10251, of read-only diagnostics without authentication. Empty: none.")
+	fs.BoolVar(&o.LegacyDebugAllowFlags, "legacy-debug-allow-flags", false,
+		"Let every process of the host change the debug flags at --legacy-debug-address.")
 	return o
 }
 
@@ -108,18 +112,26 @@ func (o *Options) validate(set *pflag.FlagSet) error {
 		}
 	}
 	if o.LegacyDebugAddress == "" {
+		if o.LegacyDebugAllowFlags {
+			return errors.New("--legacy-debug-allow-flags needs --legacy-debug-address")
+		}
 		return nil
 	}
 	host, _, err := net.SplitHostPort(o.LegacyDebugAddress)
 	if err != nil {
 		return fmt.Errorf("--legacy-debug-address: %w", err)
 	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if !isLoopback(host) {
 		return fmt.Errorf(
 			"--legacy-debug-address=%s is not allowed: it has no authentication, so it must be a loopback address",
 			o.LegacyDebugAddress)
 	}
 	return nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // inFile adds the configuration file to an error of what it says: upstream's errors name the field alone.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"k8s.io/apiserver/pkg/server/healthz"
@@ -41,7 +42,8 @@ func (s *Scheduler) serve(ctx context.Context, cancel context.CancelCauseFunc) e
 	return nil
 }
 
-// servePlain serves diagnostics on a loopback address, without authentication and so read-only.
+// servePlain serves diagnostics on a loopback address, without authentication and so read-only, apart from the debug
+// flags where that is allowed.
 func (s *Scheduler) servePlain(ctx context.Context, cancel context.CancelCauseFunc) error {
 	diagnostics, err := s.diagnostics(ctx, nil)
 	if err != nil {
@@ -51,8 +53,11 @@ func (s *Scheduler) servePlain(ctx context.Context, cancel context.CancelCauseFu
 	if err != nil {
 		return fmt.Errorf("--legacy-debug-address: %w", err)
 	}
-	diagnostics = diag.ReadOnly(diagnostics, "this port has no authentication and is read-only, use the secure port")
-	server := &http.Server{Handler: diagnostics, ReadHeaderTimeout: shutdownTimeout}
+	plain := diag.ReadOnly(diagnostics, "this port has no authentication and is read-only, use the secure port")
+	if s.options.LegacyDebugAllowFlags {
+		plain = withFlags(diagnostics, plain)
+	}
+	server := &http.Server{Handler: plain, ReadHeaderTimeout: shutdownTimeout}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			cancel(fmt.Errorf("serve diagnostics on %s: %w", listener.Addr(), err))
@@ -61,6 +66,19 @@ func (s *Scheduler) servePlain(ctx context.Context, cancel context.CancelCauseFu
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	klog.FromContext(ctx).Info("Serving diagnostics without authentication", "address", listener.Addr().String())
 	return nil
+}
+
+// withFlags passes changes of debug flags on to diagnostics, and all else to plain. The Host of a change must be a
+// loopback address: a page of a browser whose name resolves to one changes nothing.
+func withFlags(diagnostics, plain http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err == nil && isLoopback(host) && strings.HasPrefix(r.URL.Path, "/debug/flags/") {
+			diagnostics.ServeHTTP(w, r)
+			return
+		}
+		plain.ServeHTTP(w, r)
+	})
 }
 
 // server has the paths of kube-scheduler, with checks of health. Not being the leader fails none of them.

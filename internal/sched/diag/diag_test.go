@@ -137,7 +137,7 @@ func config(t *testing.T) Config {
 		Node: "node-1", Feasible: 2, Of: 3,
 		Scores: []view.Score{{
 			Node: "node-1", Total: 7,
-			Plugins: []view.PluginScore{{Name: "NodeNUMAResource", Score: 7}},
+			Plugins: []view.PluginScore{{Name: "NodeNUMAResource", Score: 7, Normalized: 7, Weight: 1}},
 		}},
 	})
 	return Config{
@@ -285,7 +285,7 @@ func TestBodiesByteByByte(t *testing.T) {
 		"/apis/v1/decisions?pod=default/lse": `[{"pod":"default/lse","uid":"u-lse","profile":"tenon-scheduler",` +
 			`"time":"2023-11-14T22:13:20Z","node":"node-1",` +
 			`"feasible":2,"of":3,"scores":[{"node":"node-1","total":7,"plugins":[{"name":"NodeNUMAResource",` +
-			`"score":7}]}]}]`,
+			`"score":7,"normalized":7,"weight":1}]}]}]`,
 		"/apis/v1/decisions?pod=default/other": `[]`,
 		"/apis/v1/explain/pods/default/waits": `{"pod":"default/waits","uid":"u-waits","state":"Pending",` +
 			`"scheduler":"tenon-scheduler","qos":"LSE","asked":"",` +
@@ -315,7 +315,8 @@ func TestBodiesByteByByte(t *testing.T) {
 			`"cores":[{"core":1,"cpuset":"1,17","whole":true}]}],"deviceChoice":{"sets":[]}},` +
 			`"decision":{"pod":"default/lse","uid":"u-lse","profile":"tenon-scheduler","time":"2023-11-14T22:13:20Z",` +
 			`"node":"node-1","feasible":2,"of":3,` +
-			`"scores":[{"node":"node-1","total":7,"plugins":[{"name":"NodeNUMAResource","score":7}]}]},` +
+			`"scores":[{"node":"node-1","total":7,"plugins":[{"name":"NodeNUMAResource","score":7,"normalized":7,` +
+			`"weight":1}]}]},` +
 			`"data":{"source":"scheduler"}}`,
 	} {
 		want = strings.Replace(want, `"asked":"",`, "", 1)

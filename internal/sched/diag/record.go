@@ -1,8 +1,10 @@
 package diag
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,15 +17,25 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// scoresKept is the number of best nodes whose scores a decision remembers.
+// scoresKept is the number of best nodes whose scores a decision remembers where the flags ask for no more.
 const scoresKept = 3
 
 // SchedulePod is the step of kube-scheduler's cycle that chooses a node.
 type SchedulePod = func(context.Context, framework.Framework, fwk.CycleState,
 	*framework.QueuedPodInfo) (scheduler.ScheduleResult, error)
 
+// Ranked is a profile that ranks nodes: it has scores of nodes although the cycle asks the proposed one alone.
+type Ranked interface {
+	// Proposed returns the best scores of the ranking that proposed the last pod's node, at least most of them where
+	// there are as many, and how many of the evaluated nodes are feasible; none where no ranking did.
+	Proposed(most int) (scores []fwk.NodePluginScores, feasible, evaluated int)
+	// Raw returns what plugins say of a node before they normalize, by name, for a pod whose nodes were scored.
+	Raw(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) map[string]int64
+}
+
 // Record remembers in r each choice of a node, with the best scores, and prints what the flags ask for.
 func (r *Ring) Record(flags *Flags, inner SchedulePod) SchedulePod {
+	weights := map[string][]view.PluginScore{} // by profile
 	return func(ctx context.Context, f framework.Framework, state fwk.CycleState,
 		pod *framework.QueuedPodInfo,
 	) (scheduler.ScheduleResult, error) {
@@ -38,40 +50,68 @@ func (r *Ring) Record(flags *Flags, inner SchedulePod) SchedulePod {
 			}
 			return result, err
 		}
-		feasible, evaluated := result.FeasibleNodes, result.EvaluatedNodes
-		// A profile that ranks nodes has scores without running the plugins. Its ranking has evaluated the nodes, of
-		// which the cycle then asks the proposed one alone.
-		ranked, ok := f.(interface {
-			Proposed() (scores []fwk.NodePluginScores, feasible, evaluated int)
-		})
-		if ok && len(listening.best) == 0 {
-			scores, count, all := ranked.Proposed()
-			if len(scores) > 0 && scores[0].Name == result.SuggestedHost {
-				listening.best, feasible, evaluated = best(scores, keep), count, all
+		scores, feasible, evaluated := listening.best, result.FeasibleNodes, result.EvaluatedNodes
+		ranked, ranks := f.(Ranked)
+		if ranks && len(scores) == 0 {
+			proposed, count, all := ranked.Proposed(flags.TopScores())
+			if slices.ContainsFunc(proposed, func(s fwk.NodePluginScores) bool { return s.Name == result.SuggestedHost }) {
+				scores, feasible, evaluated = best(proposed, keep), count, all
 			}
+		}
+		named, known := weights[f.ProfileName()]
+		if !known && len(scores) > 0 {
+			named = scorersOf(f)
+			weights[f.ProfileName()] = named
 		}
 		d := view.Decision{
 			Pod: pod.Pod.Namespace + "/" + pod.Pod.Name, UID: string(pod.Pod.UID), Profile: f.ProfileName(),
 			Time: time.Now(), Node: result.SuggestedHost, Feasible: feasible, Of: evaluated,
-			Scores: listening.best,
+		}
+		for _, s := range scores {
+			var raw map[string]int64
+			if ranks {
+				raw = ranked.Raw(ctx, state, pod.Pod, s.Name)
+			}
+			d.Scores = append(d.Scores, scoreOf(s, named, raw))
 		}
 		r.Add(d)
 		if n := flags.TopScores(); n > 0 {
-			// a table to copy: a structured logger would quote it
-			var scorers []string
-			for _, p := range f.ListPlugins().Score.Enabled {
-				scorers = append(scorers, p.Name)
-			}
-			klog.Info("Scores\n" + ScoreTable(d, n, scorers...))
+			klog.Info("Scores\n" + view.ScoreTable(d, n)) // a table to copy: a structured logger would quote it
 		}
 		return result, nil
 	}
 }
 
+// scorersOf returns the score plugins of a profile with their weights, by name.
+func scorersOf(f framework.Framework) (all []view.PluginScore) {
+	for _, p := range f.ListPlugins().Score.Enabled {
+		all = append(all, view.PluginScore{Name: p.Name, Weight: int64(p.Weight)})
+	}
+	slices.SortFunc(all, func(a, b view.PluginScore) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// scoreOf describes the score of a node. Plugins that did not score it have 0.
+func scoreOf(s fwk.NodePluginScores, scorers []view.PluginScore, raw map[string]int64) view.Score {
+	out := view.Score{Node: s.Name, Total: s.TotalScore, Plugins: slices.Clone(scorers)}
+	for _, p := range s.Scores {
+		i := slices.IndexFunc(out.Plugins, func(q view.PluginScore) bool { return q.Name == p.Name })
+		if i < 0 {
+			continue
+		}
+		q := &out.Plugins[i]
+		q.Score, q.Normalized = p.Score, p.Score/max(q.Weight, 1)
+		if n, known := raw[p.Name]; known {
+			q.Raw = &n
+		}
+	}
+	return out
+}
+
 type listener struct {
 	framework.Framework
 	keep int
-	best []view.Score
+	best []fwk.NodePluginScores
 }
 
 func (l *listener) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
@@ -84,28 +124,24 @@ func (l *listener) RunScorePlugins(ctx context.Context, state fwk.CycleState, po
 	return scores, status
 }
 
-func best(scores []fwk.NodePluginScores, n int) []view.Score {
-	top := make([]int, 0, n+1)
+// best returns the n best scores, the best first, equal ones by node. It does not change the argument.
+func best(scores []fwk.NodePluginScores, n int) []fwk.NodePluginScores {
+	compare := func(a, b *fwk.NodePluginScores) int {
+		return cmp.Or(cmp.Compare(b.TotalScore, a.TotalScore), strings.Compare(a.Name, b.Name))
+	}
+	top := make([]*fwk.NodePluginScores, 0, min(n, len(scores))+1)
 	for i := range scores {
-		if len(top) == n && scores[i].TotalScore <= scores[top[n-1]].TotalScore {
+		s := &scores[i]
+		if len(top) == n && compare(top[n-1], s) < 0 {
 			continue
 		}
-		at, _ := slices.BinarySearchFunc(top, scores[i].TotalScore, func(j int, total int64) int {
-			if scores[j].TotalScore >= total {
-				return -1
-			}
-			return 1
-		})
-		top = slices.Insert(top, at, i)
+		at, _ := slices.BinarySearchFunc(top, s, compare)
+		top = slices.Insert(top, at, s)
 		top = top[:min(len(top), n)]
 	}
-	out := make([]view.Score, len(top))
-	for i, j := range top {
-		out[i] = view.Score{Node: scores[j].Name, Total: scores[j].TotalScore}
-		out[i].Plugins = make([]view.PluginScore, len(scores[j].Scores))
-		for k, p := range scores[j].Scores {
-			out[i].Plugins[k] = view.PluginScore{Name: p.Name, Score: p.Score}
-		}
+	out := make([]fwk.NodePluginScores, len(top))
+	for i, s := range top {
+		out[i] = *s
 	}
 	return out
 }

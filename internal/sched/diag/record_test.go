@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/view"
@@ -19,20 +20,39 @@ type rankedProfile struct{ framework.Framework }
 
 func (rankedProfile) ProfileName() string { return "ranked" }
 
-func (rankedProfile) Proposed() (scores []fwk.NodePluginScores, feasible, evaluated int) {
-	return []fwk.NodePluginScores{{Name: "a", TotalScore: 9}, {Name: "b", TotalScore: 7}}, 4, 5
+func (rankedProfile) ListPlugins() *schedulerconfig.Plugins {
+	return &schedulerconfig.Plugins{Score: schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{
+		{Name: "Y", Weight: 3}, {Name: "Silent", Weight: 2},
+	}}}
+}
+
+func (rankedProfile) Proposed(int) (scores []fwk.NodePluginScores, feasible, evaluated int) {
+	return []fwk.NodePluginScores{
+		{Name: "a", TotalScore: 9, Scores: []fwk.PluginScore{{Name: "Y", Score: 9}}},
+		{Name: "b", TotalScore: 6, Scores: []fwk.PluginScore{{Name: "Y", Score: 6}}},
+	}, 4, 5
+}
+
+func (rankedProfile) Raw(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, node string) map[string]int64 {
+	return map[string]int64{"Y": int64(len(node)) + 70}
 }
 
 // TestADecisionOfARankingCountsTheNodesThatItRanked, where the cycle asked the proposed node alone. For another node
 // than the proposed one, which all nodes were asked for, the ranking says nothing.
 func TestADecisionOfARankingCountsTheNodesThatItRanked(t *testing.T) {
 	t.Parallel()
+	raw := int64(71)
+	silent := view.PluginScore{Name: "Silent", Weight: 2}
 	for chosen, want := range map[string]view.Decision{
 		"a": {
 			Feasible: 4, Of: 5,
 			Scores: []view.Score{
-				{Node: "a", Total: 9, Plugins: []view.PluginScore{}},
-				{Node: "b", Total: 7, Plugins: []view.PluginScore{}},
+				{Node: "a", Total: 9, Plugins: []view.PluginScore{
+					silent, {Name: "Y", Score: 9, Normalized: 3, Weight: 3, Raw: &raw},
+				}},
+				{Node: "b", Total: 6, Plugins: []view.PluginScore{
+					silent, {Name: "Y", Score: 6, Normalized: 2, Weight: 3, Raw: &raw},
+				}},
 			},
 		},
 		"c": {Feasible: 1, Of: 2},
@@ -62,9 +82,10 @@ func TestDecisionsRememberTheBestScores(t *testing.T) {
 		{Name: "d", TotalScore: 5},
 		{Name: "e", TotalScore: 30},
 	}
+	slices.Reverse(scores) // equal scores are ordered by node, not by position
 	var got []string
 	for _, s := range best(scores, 3) {
-		got = append(got, s.Node)
+		got = append(got, s.Name)
 	}
 	if want := []string{"b", "e", "c"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)

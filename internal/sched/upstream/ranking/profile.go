@@ -108,12 +108,13 @@ type Profile struct {
 	Together Together
 
 	changes  *hooks.Changes
-	usable   bool     // every score plugin is known
-	across   []string // plugins that must have nothing to say: what they say of a node depends on others
-	scorers  []scorer // that evaluate each node by itself
-	spreader Spreader // nil without
-	spreads  int64    // weight of spreader
-	valuer   Valuer   // nil without
+	usable   bool                       // every score plugin is known
+	across   []string                   // plugins that must have nothing to say: what they say of a node depends on others
+	scorers  []scorer                   // that evaluate each node by itself
+	asked    map[string]fwk.ScorePlugin // by name, all that are known
+	spreader Spreader                   // nil without
+	spreads  int64                      // weight of spreader
+	valuer   Valuer                     // nil without
 	affinity fwk.PreScorePlugin
 	rankings *lru.Cache // key → *ranking
 	refusals *lru.Cache // key → *refusal
@@ -142,7 +143,7 @@ func NewProfile(
 ) (*Profile, error) {
 	p := &Profile{
 		Framework: f, changes: changes, usable: true, rankings: lru.New(rankingsKept),
-		refusals: lru.New(refusalsKept),
+		refusals: lru.New(refusalsKept), asked: map[string]fwk.ScorePlugin{},
 	}
 	made := map[string]fwk.Plugin{}
 	for _, e := range f.EnqueueExtensions() {
@@ -176,6 +177,9 @@ func NewProfile(
 				return nil, fmt.Errorf("make %s: %w", enabled.Name, err)
 			}
 			plugin, ok = another.(fwk.ScorePlugin)
+		}
+		if ok {
+			p.asked[enabled.Name] = plugin
 		}
 		pre, _ := plugin.(fwk.PreScorePlugin)
 		spreader, spreads := plugin.(Spreader)

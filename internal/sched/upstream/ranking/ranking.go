@@ -1,9 +1,11 @@
 package ranking
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -121,7 +123,7 @@ func (r *ranking) fill(ctx context.Context, p *Profile, state fwk.CycleState, po
 	}
 	var err error
 	if r.spread, err = newSpread(ctx, p, state, pod); r.spread != nil {
-		r.spread.normal = make([]int64, n)
+		r.spread.raw, r.spread.normal = make([]int64, n), make([]int64, n)
 	}
 	return err == nil
 }
@@ -299,33 +301,77 @@ func (r *ranking) normalize(ctx context.Context, p *Profile, state fwk.CycleStat
 	return true
 }
 
-// Proposed returns the scores of the last pod's node and of the next best, and how many of the nodes that the ranking
-// evaluates are feasible for the pod; nothing for a pod that was not ranked.
-func (p *Profile) Proposed() (out []fwk.NodePluginScores, feasible, evaluated int) {
+// Proposed returns the scores of the last pod's node and of the next best, or the scores of the best most nodes where
+// most is larger than two, and how many of the nodes that the ranking evaluates are feasible for the pod; nothing for a
+// pod that was not ranked.
+func (p *Profile) Proposed(most int) (out []fwk.NodePluginScores, feasible, evaluated int) {
 	r := p.used
 	if r == nil {
 		return nil, 0, 0
 	}
-	for _, i := range []int{r.last, r.next} {
+	members := []int{r.last, r.next}
+	if most > len(members) {
+		members = members[:0]
+		for i, fits := range r.feasible {
+			if fits {
+				members = append(members, i)
+			}
+		}
+		slices.SortFunc(members, func(i, j int) int {
+			return cmp.Or(cmp.Compare(r.total[j], r.total[i]),
+				strings.Compare(p.names[r.members[i]], p.names[r.members[j]]))
+		})
+		members = members[:min(most, len(members))]
+		if !slices.Contains(members, r.last) { // one of many equal ones
+			members[len(members)-1] = r.last
+		}
+	}
+	for _, i := range members {
 		if i < 0 {
 			break
 		}
 		scores := fwk.NodePluginScores{Name: p.names[r.members[i]], TotalScore: r.total[i]}
-		for k := range r.scores {
-			if s := &r.scores[k]; s.active {
-				scores.Scores = append(scores.Scores, fwk.PluginScore{
-					Name:  p.scorers[k].Name(),
-					Score: p.scorers[k].weight * s.normal[i],
-				})
-			}
-		}
-		if r.spread != nil {
-			scores.Scores = append(scores.Scores, fwk.PluginScore{
-				Name:  p.spreader.Name(),
-				Score: p.spreads * r.spread.normal[i],
-			})
-		}
+		p.each(r, func(s *score, name string, weight int64) {
+			scores.Scores = append(scores.Scores, fwk.PluginScore{Name: name, Score: weight * s.normal[i]})
+		})
 		out = append(out, scores)
 	}
 	return out, r.count, len(r.members)
+}
+
+// each calls f for each plugin that scores the members of a ranking.
+func (p *Profile) each(r *ranking, f func(s *score, name string, weight int64)) {
+	for k := range r.scores {
+		if s := &r.scores[k]; s.active {
+			f(s, p.scorers[k].Name(), p.scorers[k].weight)
+		}
+	}
+	if r.spread != nil {
+		f(&score{raw: r.spread.raw, normal: r.spread.normal}, p.spreader.Name(), p.spreads)
+	}
+}
+
+// Raw returns what the score plugins say of a node before they normalize: those of the ranking that chose the last
+// pod's node, else those that the pod's cycle has asked, again.
+func (p *Profile) Raw(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) map[string]int64 {
+	out := map[string]int64{}
+	if r := p.used; r != nil {
+		if i, known := p.ids[node]; known && r.member[i] >= 0 {
+			p.each(r, func(s *score, name string, _ int64) { out[name] = s.raw[r.member[i]] })
+		}
+		return out
+	}
+	info, err := p.SnapshotSharedLister().NodeInfos().Get(node)
+	if err != nil {
+		return nil
+	}
+	for name, plugin := range p.asked {
+		if state.GetSkipScorePlugins().Has(name) {
+			continue
+		}
+		if raw, status := plugin.Score(ctx, state, pod, info); status.IsSuccess() {
+			out[name] = raw
+		}
+	}
+	return out
 }

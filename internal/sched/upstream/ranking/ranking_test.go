@@ -310,9 +310,12 @@ func (c *cluster) pod(workload int) *corev1.Pod {
 	return p
 }
 
-// scored is what a pass of upstream's own code over some nodes says.
-func (c *cluster) scored(f framework.Framework, pod *corev1.Pod, among sets.Set[string]) map[string]int64 {
+// scored is what a pass of upstream's own code over some nodes says, by node: the total and the columns of the plugins,
+// weighted and before they are normalized.
+func (c *cluster) scored(p *Profile, pod *corev1.Pod, among sets.Set[string],
+) (totals map[string]int64, columns, raw map[string]map[string]int64) {
 	c.t.Helper()
+	f := p.Framework
 	state := framework.NewCycleState()
 	if _, status, _ := f.RunPreFilterPlugins(c.t.Context(), state, pod); !status.IsSuccess() {
 		c.t.Fatal(status)
@@ -328,9 +331,9 @@ func (c *cluster) scored(f framework.Framework, pod *corev1.Pod, among sets.Set[
 			feasible = append(feasible, n)
 		}
 	}
-	totals := map[string]int64{}
+	totals, columns, raw = map[string]int64{}, map[string]map[string]int64{}, map[string]map[string]int64{}
 	if len(feasible) == 0 {
-		return totals
+		return totals, columns, raw
 	}
 	if status := f.RunPreScorePlugins(c.t.Context(), state, pod, feasible); !status.IsSuccess() {
 		c.t.Fatal(status)
@@ -340,9 +343,19 @@ func (c *cluster) scored(f framework.Framework, pod *corev1.Pod, among sets.Set[
 		c.t.Fatal(status)
 	}
 	for _, s := range scores {
-		totals[s.Name] = s.TotalScore
+		totals[s.Name], columns[s.Name], raw[s.Name] = s.TotalScore, map[string]int64{}, map[string]int64{}
+		for _, column := range s.Scores {
+			columns[s.Name][column.Name] = column.Score
+		}
 	}
-	return totals
+	for _, n := range feasible {
+		for name := range columns[n.Node().Name] {
+			if raw[n.Node().Name][name], status = p.asked[name].Score(c.t.Context(), state, pod, n); !status.IsSuccess() {
+				c.t.Fatal(status)
+			}
+		}
+	}
+	return totals, columns, raw
 }
 
 // place is the scheduling cycle of the core. It compares what a ranking proposes with a pass over the nodes.
@@ -365,9 +378,9 @@ func (c *cluster) place(ctx context.Context, pod *corev1.Pod) (node string, stat
 				among.Insert(p.names[i])
 			}
 		}
-		totals := c.scored(p.Framework, pod, among)
+		totals, columns, raw := c.scored(p, pod, among)
 		best := slices.Max(slices.Collect(maps.Values(totals)))
-		proposed, feasible, evaluated := p.Proposed()
+		proposed, feasible, evaluated := p.Proposed(0)
 		if got, fits := totals[hint]; !fits || got != best || got != proposed[0].TotalScore {
 			c.t.Fatalf("pod %s (%v) of profile %s: the ranking proposes %s with %+v; a pass says %d of %d among %v",
 				pod.Name, pod.Labels, pod.Spec.SchedulerName, hint, proposed, got, best, totals)
@@ -375,6 +388,22 @@ func (c *cluster) place(ctx context.Context, pod *corev1.Pod) (node string, stat
 		if feasible != len(totals) || evaluated != len(p.used.members) || len(proposed) != min(feasible, 2) {
 			c.t.Fatalf("pod %s: %d of %d nodes fit, with scores of %d; a pass finds %d of %d", pod.Name, feasible,
 				evaluated, len(proposed), len(totals), len(p.used.members))
+		}
+		all, _, _ := p.Proposed(len(totals) + 1)
+		if len(all) != len(totals) {
+			c.t.Fatalf("pod %s: scores of %d nodes, want those of all %d", pod.Name, len(all), len(totals))
+		}
+		for i, s := range all {
+			got := map[string]int64{}
+			for _, column := range s.Scores {
+				got[column.Name] = column.Score
+			}
+			said := p.Raw(ctx, state, pod, s.Name)
+			if !maps.Equal(got, columns[s.Name]) || !maps.Equal(said, raw[s.Name]) || s.TotalScore != totals[s.Name] ||
+				i > 0 && all[i-1].TotalScore < s.TotalScore {
+				c.t.Fatalf("pod %s on %s: the ranking has %v of %v, a pass %v of %v", pod.Name, s.Name, got, said,
+					columns[s.Name], raw[s.Name])
+			}
 		}
 		delete(totals, hint)
 		for _, next := range proposed[1:] {

@@ -30,6 +30,7 @@ type spread struct {
 	incomplete  bool   // nodes without all keys are left out
 	leftOut     []bool // by node: it lacks a key, gets no score, and its pods do not count
 
+	raw    []int64 // before it is normalized, by member of the ranking
 	normal []int64 // by member of the ranking
 	stale  bool    // normal does not follow from the counts, or from which members are feasible
 }
@@ -192,7 +193,7 @@ func (s *spread) normalize(r *ranking) {
 	}
 	lowest, highest := int64(math.MaxInt64), int64(0)
 	for m, i := range r.members {
-		s.normal[m] = 0
+		s.raw[m], s.normal[m] = 0, 0
 		if !r.feasible[m] || s.leftOut[i] {
 			continue
 		}
@@ -210,7 +211,7 @@ func (s *spread) normalize(r *ranking) {
 			sum += float64(pods)*weights[k] + float64(c.MaxSkew-1)
 		}
 		raw := int64(math.Round(sum))
-		s.normal[m] = raw
+		s.raw[m] = raw
 		lowest, highest = min(lowest, raw), max(highest, raw)
 	}
 	for m, i := range r.members {
@@ -219,7 +220,7 @@ func (s *spread) normalize(r *ranking) {
 		case highest == 0:
 			s.normal[m] = fwk.MaxScore
 		default:
-			s.normal[m] = fwk.MaxScore * (highest + lowest - s.normal[m]) / highest
+			s.normal[m] = fwk.MaxScore * (highest + lowest - s.raw[m]) / highest
 		}
 	}
 }
