@@ -565,7 +565,8 @@ func TestVerbsAgainstAServer(t *testing.T) {
 		},
 		"scores as JSON": {
 			[]string{"explain", "lse", "--kubeconfig", with, "--scores=1", "-o", "json"},
-			ExitOK, []string{`"raw": 18`, `"normalized": 59`, `"weight": 5000`},
+			ExitOK,
+			[]string{`"raw": 18`, `"normalized": 59`, `"weight": 5000`},
 			nil,
 		},
 		"scores of a pod without a node": {

@@ -250,9 +250,19 @@ func TestEndpoints(t *testing.T) {
 	expect("/apis/v1/__services__", 200, "availableCPUs")
 	expect("/apis/v1/__services__", 200, `"/apis/v1/plugins/ElasticQuota/quota/:name",`+
 		`"/apis/v1/plugins/ElasticQuota/quotas","/apis/v1/plugins/ElasticQuota/quotas/:name"`)
+	for _, path := range []string{ // of seed 003, as it prints them
+		"__services__", "nodes/:nodeName", "plugins/Coscheduling/gang/:namespace/:name",
+		"plugins/DeviceShare/nodeDeviceSummaries", "plugins/DeviceShare/nodeDeviceSummaries/:name",
+		"plugins/ElasticQuota/quota/:name", "plugins/NodeNUMAResource/availableCPUs/:nodeName",
+		"plugins/NodeNUMAResource/cpuTopologyOptions/:nodeName",
+	} {
+		expect("/apis/v1/__services__", 200, `"/apis/v1/`+path+`"`)
+	}
 	expect("/apis/v1/plugins/ElasticQuota/quota/none", 404, "cannot find quota none")
 	expect("/apis/v1/plugins/ElasticQuota/quota/koordinator-root-quota", 200, `"name":"koordinator-root-quota"`)
 	expect("/apis/v1/plugins/NodeNUMAResource/availableCPUs/absent", 404, "cannot find node")
+	expect("/apis/v1/plugins/DeviceShare/nodeDeviceSummaries/absent", 404, "cannot find node absent")
+	expect("/apis/v1/plugins/NodeNUMAResources/cpuTopologyOptions/n", 200, "cpuTopology")
 	expect("/apis/v1/plugins/NodeNUMAResource/availableCPUs/n", 200, "availableCPUs")
 	expect("/apis/v1/plugins/Reservation/nodeReservations/absent", 404, "cannot find node absent")
 	expect("/apis/v1/plugins/NodeNUMAResource/mispredictions", 200, "[]")

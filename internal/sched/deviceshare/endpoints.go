@@ -63,8 +63,9 @@ func endpoints(names func() []string, account func(node string) *ledger.View, lo
 		return nil
 	}
 	return diag.Service{Endpoints: []diag.Endpoint{
-		{Path: "nodeDeviceSummaries/{nodeName}", Answer: func(r *http.Request, mayRead func(string) bool) any {
-			return answer(r.PathValue("nodeName"), mayRead)
+		{Path: "nodeDeviceSummaries/{name}", Names: diag.NamesNode, Answer: func(r *http.Request, mayRead func(string) bool,
+		) any {
+			return answer(r.PathValue("name"), mayRead)
 		}},
 		{Path: "nodeDeviceSummaries", Answer: func(_ *http.Request, mayRead func(string) bool) any {
 			list := map[string]any{}

@@ -28,7 +28,7 @@ func TestSummariesOfDevices(t *testing.T) {
 		func(node string) *ledger.View { return views[node] }, func() []fragments { return nil })
 	ask := func(i int, node string, mayRead func(string) bool) string {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		r.SetPathValue("nodeName", node)
+		r.SetPathValue("name", node)
 		body := s.Endpoints[i].Answer(r, mayRead)
 		if body == nil {
 			return ""

@@ -73,11 +73,14 @@ type Service struct {
 	Endpoints []Endpoint
 }
 
+// NamesNode is the Names of paths with the name of a Node.
+const NamesNode = "node"
+
 // Endpoint is one GET path of a plugin.
 type Endpoint struct {
 	// Path is below the plugin's, in net/http's spelling. {nodeName} in it is a node that the caller may read.
 	Path string
-	// Names is what {name} in Path names.
+	// Names is what {name} in Path names. With NamesNode it is a node that the caller may read.
 	Names string
 	// Answer returns the JSON, nil for an unknown node or name. mayRead reports whose pods the caller may read.
 	Answer func(r *http.Request, mayRead func(namespace string) bool) any

@@ -141,13 +141,13 @@ func (s *server) provide(plugin string, service Service) {
 			body := e.Answer(r, s.reader(r))
 			if body == nil {
 				name := path.Join(r.PathValue("namespace"), r.PathValue("name"))
-				writeError(w, http.StatusNotFound, "cannot find %s %s", cmp.Or(e.Names, "node"),
+				writeError(w, http.StatusNotFound, "cannot find %s %s", cmp.Or(e.Names, NamesNode),
 					cmp.Or(r.PathValue("nodeName"), name))
 				return
 			}
 			writeJSON(w, body)
 		}
-		if strings.Contains(e.Path, "{nodeName}") {
+		if strings.Contains(e.Path, "{nodeName}") || e.Names == NamesNode {
 			serve = s.requireNodeAccess(serve)
 		}
 		s.handleGet(PluginPrefix+plugin+"/"+e.Path, serve)
@@ -194,7 +194,7 @@ func (s *server) mount(m Mount) error {
 // requireNodeAccess answers with 403 a caller who may not get the Node that the path names.
 func (s *server) requireNodeAccess(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		name := r.PathValue("nodeName")
+		name := cmp.Or(r.PathValue("nodeName"), r.PathValue("name"))
 		if !s.mayGet(r, authorizer.AttributesRecord{Name: name, Resource: "nodes"}) {
 			writeError(w, http.StatusForbidden, "node %s cannot be read: get on nodes is missing", name)
 			return

@@ -91,6 +91,9 @@ func (counter) ExplainDevices(_ *corev1.Pod, into *view.Pod) {
 
 func (counter) Diagnostics() Service {
 	return Service{Aliases: []string{"Counters"}, Endpoints: []Endpoint{
+		{Path: "load/{name}", Names: NamesNode, Answer: func(r *http.Request, _ func(string) bool) any {
+			return r.PathValue("name")
+		}},
 		{Path: "pods/{nodeName}", Answer: func(r *http.Request, mayRead func(string) bool) any {
 			if r.PathValue("nodeName") == "nope" {
 				return nil
@@ -263,7 +266,8 @@ func TestBodiesByteByByte(t *testing.T) {
 		"/apis/v1/__services__": `{"GET":["/apis/v1/__services__","/apis/v1/decisions",` +
 			`"/apis/v1/explain/pods/:namespace/:name",` +
 			`"/apis/v1/explain/pods/:namespace/:name/hints/:nodeName","/apis/v1/nodes/:nodeName",` +
-			`"/apis/v1/plugins/Counter/explain","/apis/v1/plugins/Counter/pods/:nodeName",` +
+			`"/apis/v1/plugins/Counter/explain","/apis/v1/plugins/Counter/load/:name",` +
+			`"/apis/v1/plugins/Counter/pods/:nodeName",` +
 			`"/apis/v1/plugins/Counter/total"],"POST":["/apis/v1/whatif"]}`,
 		"/apis/v1/plugins/Counter/explain?namespace=default&pod=lse": `{"pod":"default/lse","state":"Bound",` +
 			`"node":"node-1","deviceChoice":{"sets":[]},"candidates":[]}`,
@@ -405,6 +409,10 @@ func TestBadRequestsSayWhatIsWrong(t *testing.T) {
 		},
 		"forbidden node of a plugin": {
 			"GET", "/apis/v1/plugins/Counter/pods/node-2", 403,
+			`{"message":"node node-2 cannot be read: get on nodes is missing"}`,
+		},
+		"forbidden node of a plugin, by name": {
+			"GET", "/apis/v1/plugins/Counter/load/node-2", 403,
 			`{"message":"node node-2 cannot be read: get on nodes is missing"}`,
 		},
 		"broken evaluation": {
