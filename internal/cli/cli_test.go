@@ -549,7 +549,8 @@ func TestVerbsAgainstAServer(t *testing.T) {
 			[]string{
 				"| # | Pod | Node | Score | NodeNUMAResource | NodeResourcesFit | Reservation |\n" +
 					"| --- | --- | --- | ---:| ---:| ---:| ---:|\n" +
-					"| 0 | default/lse | epyc | 385 | 90 | 295 | 0 |\n| 1 | default/lse | xeon | 370 | 80 | 290 | 0 |\n",
+					"| 0 | default/lse | epyc | 385 | 90 | 295 | 0 |\n" +
+					"| 1 | default/lse | xeon | 370 | 80 | 290 | 0 |\n",
 			},
 			[]string{"scores of the best 2 of 12 feasible nodes; PUT /debug/flags/s keeps more"},
 		},
@@ -558,7 +559,8 @@ func TestVerbsAgainstAServer(t *testing.T) {
 			ExitOK,
 			[]string{
 				"NODE  PLUGIN            RAW  NORMALIZED  WEIGHT  SCORE",
-				"epyc  NodeNUMAResource  18   90          1       90\n", "      NodeResourcesFit  59   59          5       295",
+				"epyc  NodeNUMAResource  18   90          1       90\n",
+				"      NodeResourcesFit  59   59          5       295",
 				"      Reservation       -    0           5000    0      no effect among these nodes",
 			},
 			nil,

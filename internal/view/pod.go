@@ -203,7 +203,8 @@ type Decision struct {
 	Scores   []Score `json:"scores"`
 }
 
-// Score is a node's score: the sum of Plugins, which are weighted. Plugins has all score plugins of the profile, by name.
+// Score is a node's score: the sum of Plugins, which are weighted. Plugins has all score plugins of the profile, by
+// name.
 type Score struct {
 	Node    string        `json:"node"`
 	Total   int64         `json:"total"`

@@ -63,10 +63,12 @@ func endpoints(names func() []string, account func(node string) *ledger.View, lo
 		return nil
 	}
 	return diag.Service{Endpoints: []diag.Endpoint{
-		{Path: "nodeDeviceSummaries/{name}", Names: diag.NamesNode, Answer: func(r *http.Request, mayRead func(string) bool,
-		) any {
-			return answer(r.PathValue("name"), mayRead)
-		}},
+		{
+			Path: "nodeDeviceSummaries/{name}", Names: diag.NamesNode,
+			Answer: func(r *http.Request, mayRead func(string) bool) any {
+				return answer(r.PathValue("name"), mayRead)
+			},
+		},
 		{Path: "nodeDeviceSummaries", Answer: func(_ *http.Request, mayRead func(string) bool) any {
 			list := map[string]any{}
 			if !mayRead("") {

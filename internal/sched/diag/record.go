@@ -54,7 +54,9 @@ func (r *Ring) Record(flags *Flags, inner SchedulePod) SchedulePod {
 		ranked, ranks := f.(Ranked)
 		if ranks && len(scores) == 0 {
 			proposed, count, all := ranked.Proposed(flags.TopScores())
-			if slices.ContainsFunc(proposed, func(s fwk.NodePluginScores) bool { return s.Name == result.SuggestedHost }) {
+			if slices.ContainsFunc(proposed, func(s fwk.NodePluginScores) bool {
+				return s.Name == result.SuggestedHost
+			}) {
 				scores, feasible, evaluated = best(proposed, keep), count, all
 			}
 		}

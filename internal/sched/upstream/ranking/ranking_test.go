@@ -350,7 +350,8 @@ func (c *cluster) scored(p *Profile, pod *corev1.Pod, among sets.Set[string],
 	}
 	for _, n := range feasible {
 		for name := range columns[n.Node().Name] {
-			if raw[n.Node().Name][name], status = p.asked[name].Score(c.t.Context(), state, pod, n); !status.IsSuccess() {
+			raw[n.Node().Name][name], status = p.asked[name].Score(c.t.Context(), state, pod, n)
+			if !status.IsSuccess() {
 				c.t.Fatal(status)
 			}
 		}
