@@ -108,19 +108,21 @@ type Profile struct {
 	Together Together
 
 	changes  *hooks.Changes
-	usable   bool                       // every score plugin is known
-	across   []string                   // plugins that must have nothing to say: what they say of a node depends on others
-	scorers  []scorer                   // that evaluate each node by itself
-	asked    map[string]fwk.ScorePlugin // by name, all that are known
-	spreader Spreader                   // nil without
-	spreads  int64                      // weight of spreader
-	valuer   Valuer                     // nil without
+	usable   bool     // every score plugin is known
+	across   []string // plugins that must have nothing to say: what they say of a node depends on others
+	scorers  []scorer // that evaluate each node by itself
+	spreader Spreader // nil without
+	spreads  int64    // weight of spreader
+	valuer   Valuer   // nil without
 	affinity fwk.PreScorePlugin
 	rankings *lru.Cache // key → *ranking
 	refusals *lru.Cache // key → *refusal
 	lowest   priorities
 	attempt  attempt
 	refused  atomic.Pointer[refusal] // of the attempt; nil unless all nodes refuse its pod. Binding cycles read it too
+
+	// asked has the score plugins that are known, by name.
+	asked map[string]fwk.ScorePlugin
 
 	// The nodes of the snapshot, by name; they hold while the log's set of nodes is the same.
 	names []string
