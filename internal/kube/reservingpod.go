@@ -87,11 +87,23 @@ const (
 	vacatePause = time.Second
 )
 
-// Vacate deletes the reserving pod whose room a pod uses, and returns when it is gone.
+// Vacate deletes the reserving pod whose room a pod uses, and returns when it is gone. The node is written on the pod
+// first: if this process ends before the Binding, the next one keeps the room for the pod.
 func (s *Reservations) Vacate(ctx context.Context, user *corev1.Pod) error {
 	p := s.reservingPod(user)
 	if p == nil {
 		return nil
+	}
+	nominated, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": user.UID}, "status": map[string]any{"nominatedNodeName": p.Spec.NodeName},
+	})
+	if err != nil {
+		return err
+	}
+	err = s.client.Patch(types.StrategicMergePatchType).AbsPath(append(pathOf(user), "status")...).Body(nominated).
+		Do(ctx).Error()
+	if err != nil {
+		return fmt.Errorf("write the node of pod %s/%s: %w", user.Namespace, user.Name, err)
 	}
 	options, err := json.Marshal(metav1.DeleteOptions{
 		TypeMeta:      metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},

@@ -129,6 +129,33 @@ func TestAReservingPodIsUsedOnceWhateverIsKilled(t *testing.T) {
 	}
 }
 
+// TestNoOtherPodGetsTheRoomThatAReservingPodHasLeft: the scheduler is killed when the reserving pod has ended and its
+// owner is not bound yet. Another pod waits longer.
+func TestNoOtherPodGetsTheRoomThatAReservingPodHasLeft(t *testing.T) {
+	t.Parallel()
+	left := ""
+	in := plain("n0", 6) + strings.ReplaceAll(keeper("r", "web", "cpu: 4"), lsr, "a: b") +
+		using("web", "web", "", "cpu: 4", "")
+	_, err := simulated(t, in, func(e *engine) {
+		e.api.fault = func(r *http.Request, _ []byte) error {
+			if strings.HasSuffix(r.URL.Path, "/pods/web/binding") {
+				left = objectsOf(t, e)
+			}
+			return nil
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left == "" || strings.Contains(left, "name: r\n") {
+		t.Fatalf("the reserving pod has not ended before the Binding:\n%s", left)
+	}
+	r, _ := simulate(t, plain("n0", 6)+using("first", "other", "", "cpu: 3", "")+left, "-")
+	if got := placements(r); got["web"] != "Scheduled n0" || got["first"] != "Unschedulable" {
+		t.Errorf("placed %v, want web alone; what is left:\n%s", got, left)
+	}
+}
+
 // TestAReservingPodUsesNoReservation: what it left to the pod that uses it would belong to two.
 func TestAReservingPodUsesNoReservation(t *testing.T) {
 	t.Parallel()
