@@ -439,15 +439,15 @@ func capacityHead(c *view.Capacity, none *view.Pod) string {
 
 // lacking names the resource that a refusal is about; "" for none.
 func lacking(r *view.Refusal) string {
-	name, _ := r.Params["resource"].(string)
-	switch {
-	case r.Code == why.InsufficientExclusiveCPU:
+	switch r.Code {
+	case why.InsufficientExclusiveCPU:
 		return "CPU for exclusive use"
-	case r.Code == why.InsufficientCPU:
+	case why.InsufficientCPU:
 		return "cpu"
-	case r.Code == why.InsufficientPods:
+	case why.InsufficientPods:
 		return "the number of pods of a node"
 	}
+	name, _ := r.Params["resource"].(string)
 	return name
 }
 

@@ -74,7 +74,7 @@ func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
 		},
 		Admit: elasticquota.Admitted,
 		Reserve: func(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, node string,
-		) (map[string]string, string, *fwk.Status) {
+		) (func() map[string]string, string, *fwk.Status) {
 			within, _ := reserving.Chosen(cs, node)
 			for _, e := range f.EnqueueExtensions() {
 				if p, ok := e.(accountant); ok {
@@ -83,7 +83,7 @@ func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
 					}
 				}
 			}
-			return placement.Read(cs).Record(), within, nil
+			return placement.Read(cs).Record, within, nil
 		},
 		Exclude: reserving.Exclude,
 		Preemption: func(f framework.Framework) *preemption.Evaluator {

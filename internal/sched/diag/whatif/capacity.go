@@ -245,8 +245,10 @@ func (c *count) fill(i, most int) error {
 		if status.IsSuccess() {
 			_, _, status = c.Reserve(c.ctx, c.f, cs, c.pod, name)
 		}
-		if c.ctx.Err() != nil {
-			return nil // the count has ended
+		select {
+		case <-c.ctx.Done(): // the count has ended
+			return nil
+		default:
 		}
 		switch {
 		case status.IsRejected():

@@ -77,10 +77,10 @@ type Cluster struct {
 	Members func(gang string) []*corev1.Pod
 	// Admit marks a cycle whose pod is not compared with its quota.
 	Admit func(cs fwk.CycleState)
-	// Reserve reserves CPUs and devices on the trial of a cycle, and returns the annotations of the pod and the
-	// Reservation whose room it uses, "" for none.
+	// Reserve reserves CPUs and devices on the trial of a cycle, and returns what writes the annotations of the pod
+	// and the Reservation whose room it uses, "" for none.
 	Reserve func(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, node string,
-	) (record map[string]string, within string, status *fwk.Status)
+	) (record func() map[string]string, within string, status *fwk.Status)
 	// Exclude leaves Reservations out of a cycle, by UID.
 	Exclude func(cs fwk.CycleState, reservations map[string]bool)
 	// Preemption returns what chooses victims for a profile, nil for one that does not preempt.

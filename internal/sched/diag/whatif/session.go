@@ -302,7 +302,7 @@ func (s *session) reserve(f framework.Framework, cs fwk.CycleState, pod *corev1.
 	if s.quotas != nil {
 		s.quotas.Reserve(string(pod.UID))
 	}
-	return &placed{assumed, node, record}, nil
+	return &placed{assumed, node, record()}, nil
 }
 
 // preempt finds the pods that would be evicted for a pod that fits on no node, removes them and places the pod.
