@@ -3,5 +3,6 @@
 //
 //	tenon up --demo ─► tenon console ─► Chromium: every page, in both languages, light and dark, 360 px to 4K
 //
-// A page fails the test that logs an error, asks another origin, or is wider than the window.
+// A page fails the test that logs an error, asks another origin, or is wider than the window. PICTURES=FOLDER keeps a
+// picture of each page.
 package console

@@ -72,7 +72,9 @@ export const query = (key: string) => place.value.searchParams.get(key) ?? "";
 let running = new AbortController();
 
 const topicKey = computed(() => JSON.stringify(topics.value));
-effect(() => connect(JSON.parse(topicKey.value)));
+effect(() => {
+  connect(JSON.parse(topicKey.value));
+});
 
 async function connect(wanted: string[]) {
   running.abort();
@@ -112,7 +114,7 @@ async function connect(wanted: string[]) {
 // silence is how long the server may send nothing. It reads a large cluster for up to a minute.
 const silence = 90_000;
 
-async function* events(body: ReadableStream<Uint8Array>, signal: AbortSignal) {
+async function* events(body: ReadableStream<Uint8Array<ArrayBuffer>>, signal: AbortSignal) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   for (let text = ""; ; ) {
     let late = 0;

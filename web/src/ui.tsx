@@ -143,7 +143,7 @@ export function Bar({ part, whole, label, kind = "" }: { part: number; whole: nu
 export function Facts({ rows }: { rows: [string, ComponentChildren][] }) {
   return (
     <dl class="facts">
-      {rows.filter(([, value]) => value !== undefined && value !== "" && value !== null).map(([name, value]) => (
+      {rows.filter(([, value]) => value !== undefined && value !== "" && value !== null && value !== false).map(([name, value]) => (
         <div>
           <dt>{name}</dt>
           <dd>{value}</dd>
