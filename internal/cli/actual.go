@@ -29,9 +29,8 @@ type explained struct {
 	Phase corev1.PodPhase `json:"phase,omitempty"`
 	// Actual is absent for pods without a node, and when the node's agent could not be asked.
 	Actual *view.Cgroups `json:"actual,omitempty"`
-	// Jobs move the pod, or make room for it. Fixes were verified to help it.
-	Jobs  []jobMove `json:"jobs,omitempty"`
-	Fixes []fix     `json:"fixes,omitempty"`
+	// Jobs move the pod, or make room for it.
+	Jobs []jobMove `json:"jobs,omitempty"`
 }
 
 // Where the agents of a real cluster are, unless TENON_NAMESPACE says another namespace, and their address inside pods.

@@ -132,11 +132,11 @@ func extensionOf(flags *genericclioptions.ConfigFlags) (local extension, err err
 var errWaiting = errors.New("waits for leadership")
 
 // explain asks for the explanation of a pod, whose namespace and name the path begins with.
-func (d diagnostics) explain(ctx context.Context, into any, path ...string) error {
+func (d diagnostics) explain(ctx context.Context, into any, query string, path ...string) error {
 	for i := range path {
 		path[i] = url.PathEscape(path[i])
 	}
-	return d.get(ctx, into, "/apis/v1/explain/pods/"+strings.Join(path, "/"), "")
+	return d.get(ctx, into, "/apis/v1/explain/pods/"+strings.Join(path, "/"), query)
 }
 
 // get asks one replica after the other until one answers that leads, or the one that holds the lease. The path is

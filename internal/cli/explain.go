@@ -237,7 +237,7 @@ func (e *explanation) readPod(ctx context.Context, name string) (*corev1.Pod, er
 
 // ask asks the scheduler. It returns false where the objects must do, and warns if the scheduler failed to answer.
 func (e *explanation) ask(ctx context.Context, answer any, path ...string) bool {
-	err := e.scheduler.explain(ctx, answer, path...)
+	err := e.scheduler.explain(ctx, answer, "fixes=true", path...)
 	if errors.Is(err, errNoScheduler) {
 		e.unasked = []string{err.Error()}
 	} else if err != nil {

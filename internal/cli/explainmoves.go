@@ -24,13 +24,6 @@ type jobMove struct {
 	MakesRoomOn string `json:"makesRoomOn,omitempty"`
 }
 
-// fix is what was verified to help a pod that waits.
-type fix struct {
-	Kind    string          `json:"kind"`
-	Message string          `json:"message"`
-	Moves   []view.RoomMove `json:"moves,omitempty"`
-}
-
 // addMoves adds the jobs that move the pod or make room for it and, for a pod that waits without one, the moves of
 // which the scheduler says that the pod then fits. The answer is valid without them, so errors are ignored.
 func (e *explanation) addMoves(ctx context.Context, answer *explained, pod *corev1.Pod) {
@@ -71,8 +64,8 @@ func (e *explanation) addMoves(ctx context.Context, answer *explained, pod *core
 	for _, m := range room.Moves {
 		moves = append(moves, fmt.Sprintf("%s from %s to %s", m.Pod, m.Node, m.Target))
 	}
-	answer.Fixes = append(answer.Fixes, fix{
-		Kind: "MakeRoom", Moves: room.Moves,
+	answer.Fixes = append(answer.Fixes, view.Fix{
+		Kind: view.FixRoom, Moves: room.Moves,
 		Message: "move " + strings.Join(moves, ", ") + ": tenon make-room " + asked + " -n " + pod.Namespace,
 	})
 }
@@ -94,7 +87,19 @@ func (r *renderer) moves(p *explained) {
 		}
 		r.line("  move", text)
 	}
+	var fixes []string
 	for _, f := range p.Fixes {
-		r.line("  fix", f.Message)
+		fixes = append(fixes, f.Message)
 	}
+	if s := p.Search; s != nil {
+		switch {
+		case s.Note != "":
+			fixes = append(fixes, s.Note)
+		case s.Exhausted:
+			fixes = append(fixes, fmt.Sprintf("the search ended after %d trials; other changes may help too", s.Runs))
+		case len(fixes) == 0:
+			fixes = append(fixes, fmt.Sprintf("no single change found (%d tried)", s.Runs))
+		}
+	}
+	r.line("  fix", fixes...)
 }

@@ -54,7 +54,7 @@ func (e *explanation) pending(ctx context.Context) error {
 		}
 		asked++
 		var said view.Pod
-		err := e.scheduler.explain(ctx, &said, pods.Items[i].Namespace, pods.Items[i].Name)
+		err := e.scheduler.explain(ctx, &said, "", pods.Items[i].Namespace, pods.Items[i].Name)
 		if err == nil && said.RootCause != nil {
 			answers[i] = said
 		}

@@ -35,7 +35,10 @@ type Pod struct {
 	// Rejection is set for pods that their kubelet did not run.
 	Rejection *Rejection `json:"rejection,omitempty"`
 	Decision  *Decision  `json:"decision,omitempty"`
-	Data      Data       `json:"data"`
+	// Fixes were tried, each on its own; Search says how they were looked for. Both are absent unless asked for.
+	Fixes  []Fix      `json:"fixes,omitempty"`
+	Search *FixSearch `json:"search,omitempty"`
+	Data   Data       `json:"data"`
 	// Notes are sentences about the answer itself: what it could not look at, and why.
 	Notes []string `json:"notes,omitempty"`
 }

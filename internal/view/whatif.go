@@ -16,6 +16,9 @@ type Change struct {
 	RemovePod string `json:"removePod,omitempty"`
 	// AddPod is a Pod that exists from now on. With spec.nodeName it is placed on that node, if it fits there.
 	AddPod json.RawMessage `json:"addPod,omitempty"`
+	// PatchPod changes a pod that has no node, PatchNode the labels, the taints and the cordon of a node.
+	PatchPod  *Patch `json:"patchPod,omitempty"`
+	PatchNode *Patch `json:"patchNode,omitempty"`
 	// Cordon is a node that takes no further pods.
 	Cordon string `json:"cordon,omitempty"`
 	// AddNode adds empty nodes.
@@ -26,6 +29,12 @@ type Change struct {
 	// and AddPod, and are not for mode Preempt.
 	SetQuota  json.RawMessage `json:"setQuota,omitempty"`
 	ScaleGang json.RawMessage `json:"scaleGang,omitempty"`
+}
+
+// Patch is a strategic merge patch of an object: namespace/name of a pod, the name of a node.
+type Patch struct {
+	Name  string          `json:"name"`
+	Patch json.RawMessage `json:"patch"`
 }
 
 // AddNode adds Count nodes (1 to 100, 0 means 1) that are like an existing one without its pods, or that are Machines

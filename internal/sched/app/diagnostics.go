@@ -31,6 +31,7 @@ func (s *Scheduler) diagnostics(ctx context.Context, may authorizer.Authorizer) 
 		NodeInfo: s.live.NodeInfo,
 		Pod:      s.pod,
 		WhatIf:   s.whatIf.Answer,
+		Fixes:    s.whatIf.Fixes,
 		Evaluate: s.live.Evaluate,
 		Queue: func(pod *corev1.Pod) *view.Queue {
 			return s.reporter.Queued(pod, s.core.SchedulingQueue, &s.config.ComponentConfig)

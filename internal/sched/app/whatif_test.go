@@ -417,14 +417,24 @@ func TestAQuestionThatCannotBeAnsweredNamesTheRule(t *testing.T) {
 		`{"changes":[{"removePod":"default/small"}]}`:    "pod default/small is not bound to a node",
 		`{"changes":[{"removePod":"default/on-a"},{"removePod":"default/on-a"}]}`: "changes[1]: removePod: pod " +
 			"default/on-a is removed already",
-		`{"changes":[{"addNode":{"like":"z"}}]}`:                 "addNode.like: node z does not exist",
-		`{"changes":[{"addNode":{"like":"a","count":101}}]}`:     "addNode.count is 101, want 1 to 100",
-		`{"changes":[{"addPod":{"metadata":{"name":"small"}}}]}`: "addPod: pod default/small exists already",
-		`{"changes":[{"addPod":{"metadata":{}}}]}`:               "addPod: metadata.name is empty",
-		`{"changes":[{"addPod":{"metadat":{}}}]}`:                `addPod: json: unknown field "metadat"`,
-		`{"changes":[{"setQuota":{}}]}`:                          "setQuota: has neither min nor max",
-		`{"changes":[{"setQuota":{"name":"x","max":{}}}]}`:       "setQuota: quota x does not exist",
-		`{"changes":[{"setQuota":{"size":1}}]}`:                  `setQuota: json: unknown field "size"`,
+		`{"changes":[{"addNode":{"like":"z"}}]}`:                        "addNode.like: node z does not exist",
+		`{"changes":[{"addNode":{"like":"a","count":101}}]}`:            "addNode.count is 101, want 1 to 100",
+		`{"changes":[{"addPod":{"metadata":{"name":"small"}}}]}`:        "addPod: pod default/small exists already",
+		`{"changes":[{"addPod":{"metadata":{}}}]}`:                      "addPod: metadata.name is empty",
+		`{"changes":[{"addPod":{"metadat":{}}}]}`:                       `addPod: json: unknown field "metadat"`,
+		`{"changes":[{"patchPod":{"name":"default/on-a","patch":{}}}]}`: "default/on-a is bound to node a",
+		`{"changes":[{"patchPod":{"name":"x","patch":{}}}]}`:            `patchPod: "x" is not a pod`,
+		`{"changes":[{"patchPod":{"name":"default/small","patch":{"metadata":{"uid":"u"}}}}]}`: "patchPod: " +
+			"metadata.namespace, name, uid and spec.nodeName cannot change",
+		`{"changes":[{"patchPod":{"name":"default/small","patch":{"spec":{"size":1}}}}]}`: `unknown field "size"`,
+		`{"changes":[{"patchNode":{"name":"x","patch":{}}}]}`:                             "node x does not exist",
+		`{"changes":[{"patchNode":{"name":"a","patch":{"status":{"allocatable":{"cpu":"64"}}}}}]}`: "patchNode: only " +
+			"metadata.labels, spec.taints and spec.unschedulable can change",
+		`{"changes":[{"patchNode":{"name":"a","patch":{"metadata":{"labels":` +
+			`{"node.koordinator.sh/numa-topology-policy":"Restricted"}}}}}]}`: "the node's account depends on it",
+		`{"changes":[{"setQuota":{}}]}`:                    "setQuota: has neither min nor max",
+		`{"changes":[{"setQuota":{"name":"x","max":{}}}]}`: "setQuota: quota x does not exist",
+		`{"changes":[{"setQuota":{"size":1}}]}`:            `setQuota: json: unknown field "size"`,
 		`{"changes":[{"removePod":"default/on-a"},{"setQuota":{"name":"x","max":{}}}]}`: "must come " +
 			"before removePod",
 		`{"changes":[{"scaleGang":{"gang":"a/b","to":8}}]}`: `scaleGang: gang "a/b" has no pod`,

@@ -29,6 +29,8 @@ type Config struct {
 	Evaluate func(ctx context.Context, pod *corev1.Pod) (view.Verdict, error)
 	// WhatIf answers a question about another cluster.
 	WhatIf func(ctx context.Context, q *view.WhatIf) (*view.WhatIfAnswer, error)
+	// Fixes returns what was tried and helps a pod that waits, of which said says why.
+	Fixes func(ctx context.Context, pod *corev1.Pod, said *view.Pod) ([]view.Fix, *view.FixSearch, error)
 	// Queue returns the state of a pod in the scheduling queue.
 	Queue func(pod *corev1.Pod) *view.Queue
 	// LeftAlone returns how much longer the node of a rejected pod is kept from pods of the same shape.

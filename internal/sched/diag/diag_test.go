@@ -259,6 +259,40 @@ func TestWhatIfOverHTTP(t *testing.T) {
 	}
 }
 
+func TestFixesAreAnsweredWhenAskedFor(t *testing.T) {
+	t.Parallel()
+	c := config(t)
+	fail, calls := error(nil), 0
+	c.Fixes = func(_ context.Context, pod *corev1.Pod, said *view.Pod) ([]view.Fix, *view.FixSearch, error) {
+		if calls++; said.Pod != "default/"+pod.Name {
+			t.Errorf("asked about %s with what is said of %s", pod.Name, said.Pod)
+		}
+		return []view.Fix{{Kind: view.FixNode, Message: "uncordon node a"}}, &view.FixSearch{Runs: 2}, fail
+	}
+	h, err := New(c)
+	testkit.Check(t, err)
+	const path = "/apis/v1/explain/pods/default/waits"
+	for _, tt := range []struct {
+		query, want string
+		fails       error
+		status      int
+		calls       int
+	}{
+		{"", `"data":`, nil, 200, 0},
+		{"?fixes=false", `"data":`, nil, 200, 0},
+		{"?fixes=true", `"fixes":[{"kind":"RelaxNode","message":"uncordon node a"}],"search":{"runs":2}`, nil, 200, 1},
+		{"?fixes=true", `"search":{"runs":0,"note":"no fix was looked for: busy"}`, errors.New("busy"), 200, 1},
+		{"?fixes=some", `{"message":"fixes=some is not allowed: use true or false"}`, nil, 400, 0},
+	} {
+		fail, calls = tt.fails, 0
+		status, body, _ := ask(h, http.MethodGet, path+tt.query, "")
+		if status != tt.status || !strings.Contains(body, tt.want) || calls != tt.calls {
+			t.Errorf("%q: got %d %s after %d calls, want %d with %s after %d", tt.query, status, body, calls, tt.status,
+				tt.want, tt.calls)
+		}
+	}
+}
+
 func TestBodiesByteByByte(t *testing.T) {
 	t.Parallel()
 	h := serve(t, config(t))

@@ -2,6 +2,8 @@ package diag
 
 import (
 	"net/http"
+	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,8 +38,31 @@ func (s *server) ofPod(h func(w http.ResponseWriter, r *http.Request, pod *corev
 }
 
 func (s *server) explain(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) {
-	if out, ok := s.explanation(w, r, pod); ok {
-		writeJSON(w, out)
+	out, ok := s.explanation(w, r, pod)
+	if !ok {
+		return
+	}
+	if text := r.URL.Query().Get("fixes"); text != "" {
+		wanted, err := strconv.ParseBool(text)
+		if err != nil {
+			writeError(w, http.StatusBadRequest, "fixes=%s is not allowed: use true or false", text)
+			return
+		}
+		if wanted {
+			s.addFixes(r, pod, &out)
+		}
+	}
+	writeJSON(w, out)
+}
+
+// addFixes adds what helps the pod. The answer is valid without it, so an error is a note.
+func (s *server) addFixes(r *http.Request, pod *corev1.Pod, into *view.Pod) {
+	var err error
+	if into.Fixes, into.Search, err = s.Fixes(r.Context(), pod, into); err != nil {
+		into.Search = &view.FixSearch{Note: "no fix was looked for: " + err.Error()}
+	}
+	if into.Quota != nil && !s.mayReadPods(r, "") { // what others use shows in what is enough
+		into.Fixes = slices.DeleteFunc(into.Fixes, func(f view.Fix) bool { return f.Kind == view.FixQuota })
 	}
 }
 

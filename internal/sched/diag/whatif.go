@@ -79,10 +79,16 @@ func (s *server) refuse(r *http.Request, q *view.WhatIf, mayRead func(namespace 
 		if c.AddNode != nil {
 			nodes = append(nodes, c.AddNode.Like)
 		}
+		if c.PatchNode != nil {
+			nodes = append(nodes, c.PatchNode.Name)
+		}
 		for _, name := range nodes {
 			if name != "" && !s.mayGet(r, authorizer.AttributesRecord{Name: name, Resource: "nodes"}) {
 				return "node " + name + " cannot be read: get on nodes is missing"
 			}
+		}
+		if c.PatchPod != nil {
+			pods = append(pods, c.PatchPod.Name)
 		}
 		if c.RemovePod != "" {
 			pods = append(pods, c.RemovePod)

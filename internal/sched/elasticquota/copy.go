@@ -43,7 +43,7 @@ func (c *Copy) Read(f func(*quota.Account)) {
 	f(c.account)
 }
 
-// Set sets min and max of a quota; nil leaves what it has. It returns what is wrong, "" for nothing.
+// Set sets min and max of a quota in the dimensions that are named. It returns what is wrong, "" for nothing.
 func (c *Copy) Set(name string, least, most corev1.ResourceList) (wrong string) {
 	c.Read(func(a *quota.Account) {
 		q := a.Forest().Find(name)
@@ -52,12 +52,7 @@ func (c *Copy) Set(name string, least, most corev1.ResourceList) (wrong string) 
 			return
 		}
 		next := *q.Spec()
-		if least != nil {
-			next.Min = convert.Amounts(least)
-		}
-		if most != nil {
-			next.Max = convert.Amounts(most)
-		}
+		next.Min, next.Max = with(next.Min, least), with(next.Max, most)
 		for _, dimension := range slices.Sorted(maps.Keys(next.Min)) {
 			limit, limited := next.Max[dimension]
 			if n := next.Min[dimension]; n < 0 || limited && limit < n {
@@ -68,6 +63,17 @@ func (c *Copy) Set(name string, least, most corev1.ResourceList) (wrong string) 
 		a.Set(next)
 	})
 	return wrong
+}
+
+// with returns amounts in which those of list replace others.
+func with(amounts quota.Amounts, list corev1.ResourceList) quota.Amounts {
+	if len(list) == 0 {
+		return amounts
+	}
+	next := quota.Amounts{}
+	maps.Copy(next, amounts)
+	maps.Copy(next, convert.Amounts(list))
+	return next
 }
 
 // Put counts a pod that waits.

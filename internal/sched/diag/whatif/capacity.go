@@ -87,7 +87,7 @@ func (s *session) capacity(q *view.WhatIf, out *view.WhatIfAnswer) error {
 	case !status.IsSuccess():
 		return fmt.Errorf("prepare the filters for pod %s/%s: %w", pod.Namespace, pod.Name, status.AsError())
 	}
-	late, err := s.within(func() error { return c.run(narrowed) })
+	late, err := s.within(s.searchTime(), func() error { return c.run(narrowed) })
 	if err != nil {
 		return err
 	}

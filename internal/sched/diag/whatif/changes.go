@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -25,7 +28,8 @@ const mostNodes = 100
 func (s *session) apply(c *view.Change) (*placed, error) {
 	set := 0
 	for _, present := range []bool{
-		c.RemovePod != "", c.AddPod != nil, c.Cordon != "", c.AddNode != nil, c.SetQuota != nil, c.ScaleGang != nil,
+		c.RemovePod != "", c.AddPod != nil, c.PatchPod != nil, c.PatchNode != nil, c.Cordon != "", c.AddNode != nil,
+		c.SetQuota != nil, c.ScaleGang != nil,
 	} {
 		if present {
 			set++
@@ -33,12 +37,16 @@ func (s *session) apply(c *view.Change) (*placed, error) {
 	}
 	switch {
 	case set != 1:
-		return nil, bad("has %d kinds of change, want one of removePod, addPod, cordon, addNode, setQuota, "+
-			"scaleGang", set)
+		return nil, bad("has %d kinds of change, want one of removePod, addPod, patchPod, patchNode, cordon, "+
+			"addNode, setQuota, scaleGang", set)
 	case c.RemovePod != "":
 		return nil, s.removeNamed(c.RemovePod)
 	case c.AddPod != nil:
 		return s.addPod(c.AddPod)
+	case c.PatchPod != nil:
+		return nil, s.patchPod(c.PatchPod)
+	case c.PatchNode != nil:
+		return nil, s.patchNode(c.PatchNode)
 	case c.Cordon != "":
 		return nil, s.cordon(c.Cordon)
 	case c.AddNode != nil:
@@ -144,6 +152,84 @@ func (s *session) removeNamed(key string) error {
 	}
 	s.pods[key] = s.successor(pod)
 	return nil
+}
+
+// patchPod changes a pod that waits.
+func (s *session) patchPod(p *view.Patch) error {
+	pod, err := s.pending(p.Name)
+	if err != nil {
+		return bad("patchPod: %v", err)
+	}
+	next, err := patched(pod, p.Patch)
+	if err != nil {
+		return bad("patchPod: %v", err)
+	}
+	if next.Namespace != pod.Namespace || next.Name != pod.Name || next.UID != pod.UID || next.Spec.NodeName != "" {
+		return bad("patchPod: metadata.namespace, name, uid and spec.nodeName cannot change")
+	}
+	if err := s.ownQuotas(); err != nil { // which count what the pod requests now
+		return bad("patchPod: %v", err)
+	}
+	// Plugins remember what they read of a pod by its UID, while the version is the same.
+	s.patches++
+	next.ResourceVersion = fmt.Sprintf("whatif-%d", s.patches)
+	s.pods[p.Name] = next
+	s.quotas.Put(next)
+	return nil
+}
+
+// patchNode changes a node. The account of its CPUs and devices stays, so what it is read from cannot change.
+func (s *session) patchNode(p *view.Patch) error {
+	info, err := s.nodes.change(p.Name)
+	if err != nil {
+		return bad("patchNode: %v", err)
+	}
+	node := info.Node()
+	next, err := patched(node, p.Patch)
+	if err != nil {
+		return bad("patchNode: %v", err)
+	}
+	same := node.DeepCopy()
+	same.Labels, same.Spec.Taints, same.Spec.Unschedulable = next.Labels, next.Spec.Taints, next.Spec.Unschedulable
+	if !equality.Semantic.DeepEqual(same, next) {
+		return bad("patchNode: only metadata.labels, spec.taints and spec.unschedulable can change")
+	}
+	for key := range next.Labels {
+		if next.Labels[key] != node.Labels[key] && ofAccount(key) {
+			return bad("patchNode: label %s cannot change: the node's account depends on it", key)
+		}
+	}
+	for key := range node.Labels {
+		if _, kept := next.Labels[key]; !kept && ofAccount(key) {
+			return bad("patchNode: label %s cannot change: the node's account depends on it", key)
+		}
+	}
+	if !next.Spec.Unschedulable { // as the node lifecycle controller does
+		next.Spec.Taints = slices.DeleteFunc(next.Spec.Taints, func(t corev1.Taint) bool {
+			return t.Key == corev1.TaintNodeUnschedulable
+		})
+	}
+	info.SetNode(next)
+	return nil
+}
+
+// ofAccount reports whether a label of a node may be read into its account.
+func ofAccount(key string) bool {
+	domain, _, _ := strings.Cut(key, "/")
+	return strings.HasSuffix(domain, "koordinator.sh") || strings.HasSuffix(domain, "tenon.sh")
+}
+
+// patched returns a copy of an object with a strategic merge patch, whose result must have no unknown fields.
+func patched[T any](object *T, patch json.RawMessage) (*T, error) {
+	text, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	next := new(T)
+	if text, err = strategicpatch.StrategicMergePatch(text, patch, next); err != nil {
+		return nil, err
+	}
+	return next, strictly(text, next)
 }
 
 // named returns the pod of the cluster with a key of namespace/name.

@@ -61,7 +61,7 @@ func (s *session) defragment(q *view.WhatIf, out *view.WhatIfAnswer) error {
 	slices.SortStableFunc(pods, func(a, b defrag.Pod) int { return cmp.Compare(lost[b.Node], lost[a.Node]) })
 	out.Room = &view.RoomPlan{Moves: []view.RoomMove{}, MaxMoves: moves, Proven: true}
 	var steps []defrag.Step
-	late, err := l.within(func() (err error) {
+	late, err := l.within(l.searchTime(), func() (err error) {
 		steps, err = defrag.Improve(l, pods, moves, q.Ask.MinFall*perPercent)
 		return err
 	})

@@ -43,7 +43,7 @@ type Trial interface {
 type Quotas interface {
 	// Mark makes a cycle ask these.
 	Mark(cs fwk.CycleState)
-	// Set sets min and max of a quota; nil leaves what it has. It returns what is wrong, "" for nothing.
+	// Set sets min and max of a quota in the dimensions that are named. It returns what is wrong, "" for nothing.
 	Set(name string, least, most corev1.ResourceList) (wrong string)
 	// Put counts a pod that waits, Reserve makes it hold what it asks for, Remove forgets it.
 	Put(pod *corev1.Pod)
@@ -93,18 +93,21 @@ type Engine struct {
 	// Deadline bounds an answer. It is not changed after the first question.
 	Deadline time.Duration
 
-	turn  chan struct{} // holds a value for each question that is answered or waits
-	alone chan struct{} // holds a value while a question is answered; whoever put it there owns what follows
+	fixing chan struct{} // holds a value while fixes are looked for
+	turn   chan struct{} // holds a value for each question that is answered or waits
+	alone  chan struct{} // holds a value while a question is answered; whoever put it there owns what follows
 
 	nodes    *nodes
 	profiles map[string]framework.Framework // nil before the first question: most processes are never asked
 	round    int64                          // times that the snapshot was taken
+	patches  int64                          // of pods, by all sessions
 }
 
 // New returns an engine.
 func New(c Cluster) *Engine {
 	return &Engine{
-		Cluster: c, Deadline: deadline, turn: make(chan struct{}, waiting), alone: make(chan struct{}, 1),
+		Cluster: c, Deadline: deadline, fixing: make(chan struct{}, 1), turn: make(chan struct{}, waiting),
+		alone: make(chan struct{}, 1),
 		nodes: &nodes{Snapshot: cache.NewEmptySnapshot()},
 	}
 }
@@ -124,31 +127,39 @@ type Busy struct{}
 func (Busy) Error() string { return fmt.Sprintf("%d questions are being answered; ask again", waiting) }
 
 // Answer answers a question. A question that cannot be answered is a *BadQuestion; Busy is to be asked again.
-func (e *Engine) Answer(ctx context.Context, q *view.WhatIf) (*view.WhatIfAnswer, error) {
+func (e *Engine) Answer(ctx context.Context, q *view.WhatIf) (answer *view.WhatIfAnswer, err error) {
+	err = e.session(ctx, func(s *session) (err error) {
+		answer, err = s.answer(q)
+		return err
+	})
+	return answer, err
+}
+
+// session calls f with a session of its own.
+func (e *Engine) session(ctx context.Context, f func(*session) error) error {
 	ctx, cancel := context.WithTimeout(ctx, e.Deadline)
 	defer cancel()
 	select {
 	case e.turn <- struct{}{}:
 		defer func() { <-e.turn }()
 	default:
-		return nil, Busy{}
+		return Busy{}
 	}
 	select {
 	case e.alone <- struct{}{}:
 		defer func() { <-e.alone }()
 	case <-ctx.Done():
-		return nil, e.late()
+		return e.late()
 	}
 	s, err := e.begin(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer e.nodes.reset()
-	answer, err := s.answer(q)
-	if ctx.Err() != nil {
-		return nil, e.late()
+	if err = f(s); ctx.Err() != nil {
+		return e.late()
 	}
-	return answer, err
+	return err
 }
 
 func (e *Engine) late() error {
@@ -172,10 +183,9 @@ func (e *Engine) begin(ctx context.Context) (*session, error) {
 		return nil, fmt.Errorf("take a snapshot: %w", err)
 	}
 	e.round++
-	return &session{
-		Engine: e, ctx: ctx, trial: e.Trial(), used: map[string]bool{}, pods: map[string]*corev1.Pod{},
-		successors: map[string]string{},
-	}, nil
+	s := &session{Engine: e, ctx: ctx}
+	s.restart()
+	return s, nil
 }
 
 func (e *Engine) profile(pod *corev1.Pod) (framework.Framework, error) {

@@ -3,6 +3,7 @@ package whatif
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -83,7 +84,7 @@ func (s *session) makeRoom(q *view.WhatIf, demand []*corev1.Pod, out *view.WhatI
 	}
 	limits := defrag.Limits{Moves: moves, Sets: setsLooked, Targets: targetsTried}
 	var found defrag.Result
-	late, err := s.within(func() (err error) {
+	late, err := s.within(s.searchTime(), func() (err error) {
 		found, err = defrag.Search(r, names, pods, len(demand), limits)
 		return err
 	})
@@ -114,9 +115,9 @@ func (s *session) makeRoom(q *view.WhatIf, demand []*corev1.Pod, out *view.WhatI
 }
 
 // within runs a search within its time, and reports whether that ended it.
-func (s *session) within(search func() error) (late bool, err error) {
+func (s *session) within(limit time.Duration, search func() error) (late bool, err error) {
 	whole := s.ctx
-	ctx, cancel := context.WithTimeout(whole, s.searchTime())
+	ctx, cancel := context.WithTimeout(whole, limit)
 	s.ctx = ctx
 	defer func() {
 		cancel()
@@ -175,8 +176,7 @@ func wishes(pod *corev1.Pod) []any {
 
 // restart drops what a set has changed.
 func (r *room) restart() {
-	r.nodes.reset()
-	r.trial, r.used = r.Trial(), map[string]bool{}
+	r.session.restart()
 	r.moved, r.placed = nil, nil
 }
 

@@ -44,6 +44,13 @@ type placed struct {
 	record map[string]string
 }
 
+// restart drops all that was changed.
+func (s *session) restart() {
+	s.nodes.reset()
+	s.trial, s.used, s.quotas = s.Trial(), map[string]bool{}, nil
+	s.pods, s.successors = map[string]*corev1.Pod{}, map[string]string{}
+}
+
 func (s *session) answer(q *view.WhatIf) (*view.WhatIfAnswer, error) {
 	switch q.Ask.Mode {
 	case "", view.Schedule, view.Preempt, view.MakeRoom, view.Defragment, view.CountPods:
@@ -93,7 +100,7 @@ func (s *session) answer(q *view.WhatIf) (*view.WhatIfAnswer, error) {
 		return nil, bad("ask.nodes and ask.reserve are not for mode %s", view.Preempt)
 	}
 	if s.quotas != nil && (q.Ask.Mode == view.Preempt || q.Ask.Reserve) {
-		return nil, bad("setQuota and scaleGang are not for mode %s and ask.reserve", view.Preempt)
+		return nil, bad("setQuota, scaleGang and patchPod are not for mode %s and ask.reserve", view.Preempt)
 	}
 	if q.Ask.Reserve && !s.AdmitAgain(removed...) {
 		for _, pod := range pods {

@@ -1,0 +1,226 @@
+package app
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/testkit/object"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+// said is what explain says of a pod, without its fixes.
+func (a *asked) said(name string) (*corev1.Pod, *view.Pod) {
+	a.t.Helper()
+	pod := a.pod("default", name)
+	verdict, err := a.live.Evaluate(a.t.Context(), pod)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	said := view.Explain(describe.Pod(pod), verdict, nil)
+	for _, p := range a.plugins.List() {
+		if e, ok := p.(interface {
+			Explain(pod *corev1.Pod, into *view.Pod, mayRead func(namespace string) bool)
+		}); ok {
+			e.Explain(pod, &said, func(string) bool { return true })
+		}
+	}
+	return pod, &said
+}
+
+func (a *asked) fixes(name string) ([]view.Fix, *view.FixSearch) {
+	a.t.Helper()
+	pod, said := a.said(name)
+	fixes, search, err := a.whatIf.Fixes(a.t.Context(), pod, said)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return fixes, search
+}
+
+func TestFixesWereTried(t *testing.T) {
+	fullCores := object.Annotation(annotation.ResourceSpecKey, `{"requiredCPUBindPolicy":"FullPCPUs"}`)
+	selects := func(key, value string) object.PodOption {
+		return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{key: value} }
+	}
+	change := func(a *asked, name string, f func(*corev1.Node)) {
+		info := a.nodes.Dump().Nodes[name]
+		node := info.Node().DeepCopy()
+		f(node)
+		a.nodes.UpdateNode(klog.Background(), info.Node(), node)
+		a.store.PutNode(node)
+	}
+	for name, tt := range map[string]struct {
+		pod    *corev1.Pod
+		before func(*asked)
+		want   []string
+		note   string
+	}{
+		"a pod that asks for three CPUs in whole cores": {
+			pod:  exclusive("odd", "3", fullCores),
+			want: []string{"request cpu 4 instead of 3 in container main", "do not require CPU bind policy FullPCPUs"},
+		},
+		"a pod that is too large for every node": {
+			pod: exclusive("huge", "40"), want: []string{"request cpu 30 instead of 40 in container main"},
+		},
+		"a pod that is too large for what is free": {
+			pod: exclusive("large", "24"), before: func(a *asked) {
+				a.add(bound("on-a", "a", list(0, 20)), bound("on-b", "b", list(0, 12)))
+			},
+			want: []string{"request cpu 18 instead of 24 in container main", "add 1 node like b"},
+		},
+		"a pod that asks for too much memory": {
+			pod:  exclusive("fat", "2", object.Both("cpu", "2", "memory", "100Gi")),
+			want: []string{"request memory 64Gi instead of 100Gi in container main"},
+		},
+		"a pod whose nodes are cordoned": {
+			pod: exclusive("small", "2"), before: func(a *asked) {
+				for _, name := range []string{"a", "b"} {
+					change(a, name, func(n *corev1.Node) { n.Spec.Unschedulable = true })
+				}
+			},
+			want: []string{"uncordon node a"},
+		},
+		"a pod whose nodes are tainted": {
+			pod: exclusive("small", "2"), before: func(a *asked) {
+				for _, name := range []string{"a", "b"} {
+					change(a, name, func(n *corev1.Node) {
+						n.Spec.Taints = []corev1.Taint{{Key: "team", Value: "ml", Effect: corev1.TaintEffectNoSchedule}}
+					})
+				}
+			},
+			want: []string{"remove taint team=ml:NoSchedule from node a"},
+		},
+		"a pod that selects a label that no node has": {
+			pod:  exclusive("choosy", "2", selects("disk", "ssd")),
+			want: []string{"leave out node selector disk=ssd", "label node a with disk=ssd"},
+		},
+		"a label that is a fact of the machine is not offered": {
+			pod:  exclusive("choosy", "2", selects("kubernetes.io/arch", "arm64")),
+			want: []string{"leave out node selector kubernetes.io/arch=arm64"},
+		},
+		"a pod that its quota does not admit": {
+			pod: exclusive("poor", "6", object.Label(annotation.QuotaName, "team")), before: func(a *asked) {
+				a.quotas.PutNode(object.Node("a", nil, "cpu", "64"))
+				a.quotas.PutQuota(object.Quota("default/team", corev1.ResourceList{},
+					corev1.ResourceList{"cpu": resource.MustParse("4")}))
+			},
+			want: []string{
+				"request cpu 4 instead of 6 in container main", "raise max of quota team to cpu 6 (from 4)",
+			},
+		},
+		"two rules on every node: no single change helps": {
+			pod: exclusive("choosy", "40", selects("disk", "ssd")),
+		},
+		"a pod that fits": {pod: exclusive("small", "2")},
+		"a member of a gang": {
+			pod:  exclusive("member", "40", object.Label(annotation.PodGroup, "g")),
+			note: "no fix was looked for: the pod starts with the members of its gang",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAsked(t, "a", "b")
+			if tt.before != nil {
+				tt.before(a)
+			}
+			a.know(tt.pod)
+			fixes, search := a.fixes(tt.pod.Name)
+			var got []string
+			for _, f := range fixes {
+				message, _, _ := strings.Cut(f.Message, " (tried")
+				got = append(got, message)
+				if !strings.HasSuffix(f.Message, " (tried: schedules on "+f.Node+")") || f.VerifiedAt == nil {
+					t.Errorf("fix %+v does not say that it was tried", f)
+				}
+				answer, err := a.whatIf.Answer(t.Context(), &view.WhatIf{
+					Changes: f.Changes, Ask: view.Ask{Pods: []string{"default/" + tt.pod.Name}},
+				})
+				if err != nil || len(answer.Placements) != 1 || answer.Placements[0].Node != f.Node {
+					t.Errorf("what-if of %s: %+v, %v; want node %s", f.Message, answer, err, f.Node)
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("fixes (-want +got):\n%s", diff)
+			}
+			if search != nil && (search.Note != tt.note || search.Exhausted) {
+				t.Errorf("search is %+v, want note %q", search, tt.note)
+			}
+		})
+	}
+}
+
+// TestTheRequestOfAFixIsTheLargestThatFits compares the search by halves with a trial of every amount, and every fix
+// with what the pod finds once it is made.
+func TestTheRequestOfAFixIsTheLargestThatFits(t *testing.T) {
+	compareFixes(t, 12, 39)
+}
+
+// compareFixes makes random clusters of two nodes.
+func compareFixes(t *testing.T, rounds int, seed uint64) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(seed, 3))
+	seen := map[string]int{}
+	for range rounds {
+		a := newAsked(t, "a", "b")
+		for _, node := range []string{"a", "b"} {
+			a.add(bound("on-"+node, node, list(0, 4+2*random.IntN(13))))
+		}
+		asked := 2 * (1 + random.IntN(17))
+		a.know(exclusive("next", fmt.Sprint(asked)))
+		fits := func(cpus int) bool {
+			patch := fmt.Sprintf(`{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"%d"},`+
+				`"limits":{"cpu":"%d"}}}]}}`, cpus, cpus)
+			answer, err := a.whatIf.Answer(t.Context(), &view.WhatIf{
+				Changes: []view.Change{{PatchPod: &view.Patch{Name: "default/next", Patch: []byte(patch)}}},
+				Ask:     view.Ask{Pods: []string{"default/next"}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(answer.Placements) == 1
+		}
+		_, said := a.said("next")
+		fixes, _ := a.fixes("next")
+		if fits(asked) {
+			if len(fixes) > 0 {
+				t.Fatalf("%d CPUs fit, and have fixes %+v", asked, fixes)
+			}
+			seen["fits"]++
+			continue
+		}
+		step := 1
+		for _, o := range said.Obstacles {
+			if o.Code == why.SMTAlignment {
+				step = 2
+			}
+		}
+		want := ""
+		for cpus := (asked - 1) / step * step; cpus > 0 && want == ""; cpus -= step {
+			if fits(cpus) {
+				want = fmt.Sprintf("request cpu %d instead of %d in container main", cpus, asked)
+			}
+		}
+		got := ""
+		for _, f := range fixes {
+			if f.Kind == view.FixRequest {
+				got, _, _ = strings.Cut(f.Message, " (")
+			}
+		}
+		if got != want {
+			t.Fatalf("of %d CPUs: got %q, want %q; obstacles %+v", asked, got, want, said.Obstacles)
+		}
+		seen["waits"]++
+	}
+	if seen["fits"] == 0 || seen["waits"] == 0 {
+		t.Errorf("outcomes %v, want both", seen)
+	}
+}

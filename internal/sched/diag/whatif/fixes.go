@@ -1,0 +1,465 @@
+package whatif
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+const (
+	// mostTrials and fixTime bound a search for fixes; nodesTried is how many groups of equal nodes it changes.
+	mostTrials = 50
+	fixTime    = time.Second
+	nodesTried = 8
+	// fixesShown is how many fixes are answered, one of each kind.
+	fixesShown = 3
+	// mostSteps bounds the amounts among which a search by halves chooses.
+	mostSteps = 1024
+)
+
+// fixing looks for single changes after which a pod that waits is placed. Each is tried by a session of its own.
+type fixing struct {
+	*session
+	key   string // of the pod
+	pod   *corev1.Pod
+	said  *view.Pod // why it waits
+	found []view.Fix
+	runs  view.FixSearch
+}
+
+// Fixes returns single changes after which the pod would be placed, the cheapest for people first. said explains why
+// the pod waits: it names what is worth a try, and every fix was tried. It is Busy while another search is under way.
+func (e *Engine) Fixes(ctx context.Context, pod *corev1.Pod, said *view.Pod) ([]view.Fix, *view.FixSearch, error) {
+	x := &fixing{key: pod.Namespace + "/" + pod.Name, pod: pod, said: said}
+	_, member := convert.GangPod(pod)
+	switch {
+	case said.State != view.Pending || said.RootCause == nil || e.Pod(pod.Namespace, pod.Name) == nil:
+		return nil, nil, nil // it has a node, or stands for a Reservation
+	case said.RootCause.Code.Class() == why.Attention || said.RootCause.Code.Class() == why.Gate:
+		return nil, nil, nil // no other cluster helps
+	case member:
+		x.runs.Note = "no fix was looked for: the pod starts with the members of its gang"
+		return nil, &x.runs, nil
+	}
+	select {
+	case e.fixing <- struct{}{}:
+		defer func() { <-e.fixing }()
+	default:
+		return nil, nil, Busy{}
+	}
+	err := e.session(ctx, func(s *session) error {
+		x.session = s
+		late, err := s.within(fixTime, x.search)
+		x.runs.Exhausted = x.runs.Exhausted || late
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	slices.SortStableFunc(x.found, func(a, b view.Fix) int { return cmp.Compare(rank(a.Kind), rank(b.Kind)) })
+	x.found = slices.CompactFunc(x.found, func(a, b view.Fix) bool { return a.Kind == b.Kind })
+	return x.found[:min(len(x.found), fixesShown)], &x.runs, nil
+}
+
+func rank(kind string) int {
+	return slices.Index([]string{view.FixRequest, view.FixPolicy, view.FixQuota, view.FixNode, view.FixAddNode}, kind)
+}
+
+// search tries what takes one trial before what takes several.
+func (x *fixing) search() error {
+	node, err := x.try()
+	if err != nil || node != "" {
+		if node != "" {
+			x.runs.Note = "tried without a change: schedules on " + node + " at its next attempt"
+		}
+		return err
+	}
+	for _, step := range []func() error{x.quota, x.nodeChanges, x.policies, x.addNode, x.requests} {
+		if err := step(); err != nil || x.runs.Exhausted {
+			return err
+		}
+	}
+	return nil
+}
+
+// try makes changes in a copy of the cluster and returns the node on which the pod is placed then, "" for none.
+func (x *fixing) try(changes ...view.Change) (node string, err error) {
+	if x.runs.Runs == mostTrials {
+		x.runs.Exhausted = true
+		return "", nil
+	}
+	x.runs.Runs++
+	x.restart()
+	for i := range changes {
+		var wrong *BadQuestion
+		if _, err := x.apply(&changes[i]); errors.As(err, &wrong) {
+			return "", nil // a change that cannot be made does not help
+		} else if err != nil {
+			return "", err
+		}
+	}
+	pod, err := x.pending(x.key)
+	if err != nil {
+		return "", err
+	}
+	p, err := x.place(pod, nil)
+	if p == nil || err != nil {
+		return "", err
+	}
+	return p.node, nil
+}
+
+// offer tries a change, and keeps it as a fix where the pod is placed.
+func (x *fixing) offer(kind, message string, change view.Change) (works bool, err error) {
+	node, err := x.try(change)
+	if node == "" || err != nil {
+		return false, err
+	}
+	x.keep(kind, message, node, change)
+	return true, nil
+}
+
+func (x *fixing) keep(kind, message, node string, change view.Change) {
+	now := time.Now()
+	x.found = append(x.found, view.Fix{
+		Kind: kind, Message: message + " (tried: schedules on " + node + ")", Changes: []view.Change{change},
+		Node: node, VerifiedAt: &now,
+	})
+}
+
+// quota raises the max of the quota that binds by what is missing.
+func (x *fixing) quota() error {
+	q := x.said.Quota
+	if q == nil || len(q.Shortages) == 0 {
+		return nil
+	}
+	most := corev1.ResourceList{}
+	var texts []string
+	for _, s := range q.Shortages {
+		used, err := resource.ParseQuantity(s.Used)
+		if err != nil {
+			return nil
+		}
+		request, err := resource.ParseQuantity(s.Request)
+		if err != nil {
+			return nil
+		}
+		used.Add(request)
+		most[corev1.ResourceName(s.Dimension)] = used
+		texts = append(texts, fmt.Sprintf("%s %s (from %s)", s.Dimension, used.String(), s.Limit))
+	}
+	message := "raise max of quota " + q.Quota + " to " + strings.Join(texts, ", ")
+	_, err := x.offer(view.FixQuota, message,
+		view.Change{SetQuota: encode(map[string]any{"name": q.Quota, "max": most})})
+	return err
+}
+
+// nodeChanges lifts the rule that alone keeps the pod off a node.
+func (x *fixing) nodeChanges() error {
+	for _, c := range x.said.Candidates[:min(len(x.said.Candidates), nodesTried)] {
+		info, err := x.nodes.Get(c.Node)
+		if err != nil || info.Node() == nil || len(c.Reasons) != 1 {
+			continue
+		}
+		message, patch := relaxed(x.pod, info.Node(), c.Reasons[0].Code)
+		if patch == nil {
+			continue
+		}
+		works, err := x.offer(view.FixNode, message, view.Change{
+			PatchNode: &view.Patch{Name: c.Node, Patch: encode(patch)},
+		})
+		if works || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// relaxed returns the patch that lifts a rule of a node, nil for none.
+func relaxed(pod *corev1.Pod, node *corev1.Node, code why.Code) (message string, patch map[string]any) {
+	switch code {
+	case why.NodeUnschedulable:
+		return "uncordon node " + node.Name, map[string]any{"spec": map[string]any{"unschedulable": nil}}
+	case why.TaintToleration:
+		kept, names := []corev1.Taint{}, []string{}
+		for _, t := range node.Spec.Taints {
+			if t.Effect == corev1.TaintEffectPreferNoSchedule ||
+				corev1helpers.TolerationsTolerateTaint(klog.Background(), pod.Spec.Tolerations, &t, true) {
+				kept = append(kept, t)
+			} else {
+				names = append(names, t.ToString())
+			}
+		}
+		return "remove taint " + strings.Join(names, ", ") + " from node " + node.Name,
+			map[string]any{"spec": map[string]any{"taints": kept}}
+	case why.NodeAffinity:
+		labels, names := map[string]any{}, []string{}
+		for _, key := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
+			if value := pod.Spec.NodeSelector[key]; node.Labels[key] != value {
+				labels[key], names = value, append(names, key+"="+value)
+			}
+		}
+		if len(labels) > 0 && !factual(labels) {
+			return "label node " + node.Name + " with " + strings.Join(names, ", "),
+				map[string]any{"metadata": map[string]any{"labels": labels}}
+		}
+	}
+	return "", nil
+}
+
+// factual reports whether one of the labels says what a machine is or where: that is not to be changed.
+func factual(labels map[string]any) bool {
+	for key := range labels {
+		domain, _, _ := strings.Cut(key, "/")
+		if domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") {
+			return true
+		}
+	}
+	return false
+}
+
+// policies leaves out what the pod requires of its place, one requirement at a time.
+func (x *fixing) policies() error {
+	type policy struct {
+		message string
+		patch   map[string]any
+	}
+	var all []policy
+	annotated := func(message, key string, value any) {
+		all = append(all, policy{message, map[string]any{"metadata": map[string]any{
+			"annotations": map[string]any{key: value},
+		}}})
+	}
+	if text, has := x.pod.Annotations[annotation.ResourceSpecKey]; has {
+		if s, _, err := annotation.ParseResourceSpec(text); err == nil && s.RequiredCPUBindPolicy != "" {
+			required := s.RequiredCPUBindPolicy
+			s.RequiredCPUBindPolicy = ""
+			annotated("do not require CPU bind policy "+required, annotation.ResourceSpecKey, s.String())
+		}
+	}
+	if text, has := x.pod.Annotations[annotation.NUMATopologySpecKey]; has {
+		if s, _, err := annotation.ParseNUMATopologySpec(text); err == nil && s.NUMATopologyPolicy != "" {
+			annotated("do not require NUMA topology policy "+s.NUMATopologyPolicy, annotation.NUMATopologySpecKey, nil)
+		}
+	}
+	for _, key := range []string{annotation.DeviceJointAllocateKey, annotation.DeviceAllocateHintKey} {
+		if _, has := x.pod.Annotations[key]; has {
+			annotated("leave out annotation "+key, key, nil)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(x.pod.Spec.NodeSelector)) {
+		all = append(all, policy{
+			"leave out node selector " + key + "=" + x.pod.Spec.NodeSelector[key],
+			map[string]any{"spec": map[string]any{"nodeSelector": map[string]any{key: nil}}},
+		})
+	}
+	for _, p := range all {
+		works, err := x.offer(view.FixPolicy, p.message, x.patch(p.patch))
+		if works || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addNode adds a node like one of those that refuse the pod.
+func (x *fixing) addNode() error {
+	for _, c := range x.said.Candidates[:min(len(x.said.Candidates), nodesTried)] {
+		works, err := x.offer(view.FixAddNode, "add 1 node like "+c.Node, view.Change{
+			AddNode: &view.AddNode{Like: c.Node, Count: 1},
+		})
+		if works || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// requests changes one amount of one container: that which requests most of the resource. An amount that must be a
+// multiple is first rounded up, else the largest smaller amount that fits is searched by halves.
+func (x *fixing) requests() error {
+	for _, a := range x.amounts() {
+		fits := func(steps int64) (string, error) {
+			node, err := x.try(x.request(a, steps*a.step))
+			return node, err
+		}
+		offer := func(steps int64, node string) {
+			n := steps * a.step
+			x.keep(view.FixRequest, fmt.Sprintf("request %s %s instead of %s in container %s", a.names[0], a.text(n),
+				a.text(a.asked), a.container.Name), node, x.request(a, n))
+		}
+		if up := (a.asked + a.step - 1) / a.step; up*a.step != a.asked {
+			if node, err := fits(up); node != "" || err != nil {
+				if node != "" {
+					offer(up, node)
+				}
+				return err
+			}
+		}
+		low, high := int64(1), (a.asked-1)/a.step // the answer is in between
+		if high < low {
+			continue
+		}
+		on, err := fits(low)
+		if err != nil || x.runs.Exhausted {
+			return err
+		}
+		if on == "" {
+			continue
+		}
+		for low < high && !x.runs.Exhausted {
+			middle := (low + high + 1) / 2
+			node, err := fits(middle)
+			if err != nil {
+				return err
+			}
+			if node != "" {
+				low, on = middle, node
+			} else {
+				high = middle - 1
+			}
+		}
+		if x.runs.Exhausted {
+			return nil // it may not be the smallest change
+		}
+		offer(low, on)
+		return nil
+	}
+	return nil
+}
+
+// amount is what one container requests of a resource, or of resources that must be equal.
+type amount struct {
+	container *corev1.Container
+	names     []corev1.ResourceName
+	asked     int64
+	step      int64 // between the amounts that are tried
+	milli     bool
+}
+
+func (a amount) quantity(n int64) resource.Quantity {
+	format := a.container.Resources.Requests[a.names[0]].Format
+	if a.milli {
+		return *resource.NewMilliQuantity(n, resource.DecimalSI)
+	}
+	return *resource.NewQuantity(n, format)
+}
+
+func (a amount) text(n int64) string {
+	q := a.quantity(n)
+	return q.String()
+}
+
+// amounts returns what is worth a try: CPUs, memory, then the others by name.
+func (x *fixing) amounts() (all []amount) {
+	largest := map[corev1.ResourceName]*corev1.Container{}
+	for i := range x.pod.Spec.Containers {
+		c := &x.pod.Spec.Containers[i]
+		for name, q := range c.Resources.Requests {
+			if known := largest[name]; known == nil || q.Cmp(known.Resources.Requests[name]) > 0 {
+				largest[name] = c
+			}
+		}
+	}
+	order := slices.SortedFunc(maps.Keys(largest), func(a, b corev1.ResourceName) int {
+		first := []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceCPU}
+		return cmp.Or(cmp.Compare(slices.Index(first, b), slices.Index(first, a)), cmp.Compare(a, b))
+	})
+	for _, name := range order {
+		q := largest[name].Resources.Requests[name]
+		a := amount{container: largest[name], names: []corev1.ResourceName{name}, asked: q.Value(), step: 1}
+		switch {
+		case name == corev1.ResourceCPU:
+			a.asked, a.milli, a.step = q.MilliValue(), true, x.cpuStep(q.MilliValue())
+		case name == annotation.ResourceGPUMemoryRatio && largest[annotation.ResourceGPUCore] != nil:
+			continue // beside that
+		case name == annotation.ResourceGPUCore:
+			r, has := a.container.Resources.Requests[annotation.ResourceGPUMemoryRatio]
+			if has && r.Value() == a.asked {
+				a.names = append(a.names, annotation.ResourceGPUMemoryRatio)
+			}
+			if a.step = 10; a.asked > 100 {
+				a.step = 100 // several GPUs are whole ones
+			}
+		case q.Format == resource.BinarySI && a.asked >= 1<<20:
+			a.step = 1 << 20
+		}
+		for a.asked/a.step > mostSteps {
+			a.step *= 2
+		}
+		if a.asked > 0 {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// cpuStep is that of milli-CPU: whole cores where those are what the pod lacks, whole CPUs for pods that have them for
+// themselves, a tenth of one for others.
+func (x *fixing) cpuStep(asked int64) int64 {
+	for _, o := range x.said.Obstacles {
+		if threads, known := o.Params["threadsPerCore"].(int64); known && threads > 1 {
+			return 1000 * threads
+		}
+		if o.Code == why.CPURequestNotInteger {
+			return 1000
+		}
+	}
+	switch {
+	case asked%1000 == 0 && strings.HasPrefix(x.pod.Labels[annotation.QoSClass], "LS") &&
+		x.pod.Labels[annotation.QoSClass] != "LS":
+		return 1000
+	case asked <= 100:
+		return 10
+	}
+	return 100
+}
+
+// request is the change of an amount. A limit that was equal, or would be too low, follows.
+func (x *fixing) request(a amount, n int64) view.Change {
+	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
+	for _, name := range a.names {
+		q := a.quantity(n)
+		requests[name] = q
+		if limit, has := a.container.Resources.Limits[name]; has &&
+			(limit.Cmp(a.container.Resources.Requests[name]) == 0 || limit.Cmp(q) < 0) {
+			limits[name] = q
+		}
+	}
+	resources := map[string]any{"requests": requests}
+	if len(limits) > 0 {
+		resources["limits"] = limits
+	}
+	return x.patch(map[string]any{"spec": map[string]any{"containers": []any{
+		map[string]any{"name": a.container.Name, "resources": resources},
+	}}})
+}
+
+func (x *fixing) patch(patch map[string]any) view.Change {
+	return view.Change{PatchPod: &view.Patch{Name: x.key, Patch: encode(patch)}}
+}
+
+// encode writes what always encodes: maps with names, amounts and texts.
+func encode(v any) json.RawMessage {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("whatif: encode a change: %v", err))
+	}
+	return text
+}
