@@ -23,6 +23,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -290,8 +291,12 @@ func (r *Reporter) ForgetDeleted(pods cache.SharedIndexInformer) {
 	_, _ = pods.AddEventHandler(kube.Handler(bound, r.forget)) // fails only on an informer that has ended
 }
 
-// Queued returns the state of a pod in the scheduling queue q, whose back-offs c sets.
+// Queued returns the state of a pod in the scheduling queue q, whose back-offs c sets; nil for what is made of a
+// Reservation, whose attempts are not counted: its object says what it waits for.
 func (r *Reporter) Queued(pod *corev1.Pod, q queue.SchedulingQueue, c *config.KubeSchedulerConfiguration) *view.Queue {
+	if convert.IsReservePod(pod) {
+		return nil
+	}
 	holds := func(pods []*corev1.Pod) bool {
 		return slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.UID == pod.UID })
 	}
