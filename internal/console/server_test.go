@@ -391,7 +391,7 @@ func TestAConsoleIsServedUntilItsContextEnds(t *testing.T) {
 	response, err := http.DefaultClient.Do(r)
 	testkit.Check(t, err)
 	defer response.Body.Close()
-	if response.StatusCode != 200 || len(fragment) < 26 {
+	if response.StatusCode != http.StatusOK || len(fragment) < 26 {
 		t.Errorf("token %q: got %s", fragment, response.Status)
 	}
 	cancel()
