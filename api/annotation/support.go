@@ -45,7 +45,6 @@ type Support struct {
 // notes in `tenon explain` and of the support table in the reference.
 func Supports() []Support {
 	const koord, sched, node = "koordinator.sh/", "scheduling.koordinator.sh/", "node.koordinator.sh/"
-	const pod = "pod.koordinator.sh/"
 	const gangs = "gang scheduling"
 	return []Support{
 		{"QoS classes and priority bands", Done, PodLabel, []string{QoSClass, PriorityClass, Priority}},
