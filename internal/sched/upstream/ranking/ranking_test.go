@@ -618,8 +618,8 @@ func (c *cluster) report(node string) {
 		c.loads.MetricHandler().OnDelete(m)
 		return
 	}
-	for _, p := range c.pods {
-		if p.Spec.NodeName == node && c.rnd.IntN(3) > 0 {
+	for _, uid := range slices.Sorted(maps.Keys(c.pods)) {
+		if p := c.pods[uid]; p.Spec.NodeName == node && c.rnd.IntN(3) > 0 {
 			m.Report.Pods[p.Namespace+"/"+p.Name] = load.PodUse{Use: load.Amounts{c.rnd.Int64N(1000), 1 << 20}, Prod: true}
 		}
 	}
