@@ -92,21 +92,55 @@ type watched struct {
 	schedulercache.Cache
 	store   *kube.Store
 	changes *Changes
+
+	mu sync.Mutex // guards the fields below
+	// touched are the nodes that the cache has changed since the last snapshot. A snapshot counts anew how many nodes
+	// have an image for these nodes alone: images is how often nodes have got or lost images, counted what it was at
+	// the last count for a node, by name.
+	touched map[string]bool
+	images  uint64
+	counted map[string]uint64
 }
 
 // Watch returns the cache that feeds the accounts of store and logs the nodes which change in either.
 func (c *Changes) Watch(inner schedulercache.Cache, store *kube.Store) schedulercache.Cache {
 	store.OnChange(c.Node)
-	return &watched{inner, store, c}
+	return &watched{Cache: inner, store: store, changes: c, touched: map[string]bool{}, counted: map[string]uint64{}}
+}
+
+// change takes a node that the cache has changed, and logs it unless it weighs as before.
+func (w *watched) change(name string, isAlike bool) {
+	w.mu.Lock()
+	w.touched[name] = true
+	w.mu.Unlock()
+	if !isAlike {
+		w.changes.Node(name)
+	}
+}
+
+// changeNode takes what images a node has before and after a change; nil stands for a node that does not exist.
+func (w *watched) changeNode(old, node *corev1.Node) {
+	var before, after []corev1.ContainerImage
+	if old != nil {
+		before = old.Status.Images
+	}
+	if node != nil {
+		after = node.Status.Images
+	}
+	if !reflect.DeepEqual(before, after) {
+		w.mu.Lock()
+		w.images++
+		w.mu.Unlock()
+	}
 }
 
 func (w *watched) AssumePod(logger klog.Logger, pod *corev1.Pod) error {
-	defer w.changes.Node(pod.Spec.NodeName)
+	defer w.change(pod.Spec.NodeName, false)
 	return w.Cache.AssumePod(logger, pod)
 }
 
 func (w *watched) ForgetPod(logger klog.Logger, pod *corev1.Pod) error {
-	defer w.changes.Node(pod.Spec.NodeName)
+	defer w.change(pod.Spec.NodeName, false)
 	return w.Cache.ForgetPod(logger, pod)
 }
 
@@ -115,11 +149,9 @@ func (w *watched) AddPod(logger klog.Logger, pod *corev1.Pod) error {
 	w.store.PutPod(pod)
 	was, notFound := w.GetPod(pod)
 	err := w.Cache.AddPod(logger, pod)
-	if notFound != nil || !weighsAlike(was, pod) {
-		w.changes.Node(pod.Spec.NodeName)
-	}
+	w.change(pod.Spec.NodeName, notFound == nil && weighsAlike(was, pod))
 	if notFound == nil && was.Spec.NodeName != pod.Spec.NodeName {
-		w.changes.Node(was.Spec.NodeName)
+		w.change(was.Spec.NodeName, false)
 	}
 	return err
 }
@@ -127,37 +159,47 @@ func (w *watched) AddPod(logger klog.Logger, pod *corev1.Pod) error {
 func (w *watched) UpdatePod(logger klog.Logger, old, pod *corev1.Pod) error {
 	w.store.PutPod(pod)
 	err := w.Cache.UpdatePod(logger, old, pod)
-	if !weighsAlike(old, pod) {
-		w.changes.Node(pod.Spec.NodeName)
-	}
+	w.change(pod.Spec.NodeName, weighsAlike(old, pod))
 	return err
 }
 
 func (w *watched) RemovePod(logger klog.Logger, pod *corev1.Pod) error {
 	w.store.RemovePod(pod)
-	defer w.changes.Node(pod.Spec.NodeName)
+	defer w.change(pod.Spec.NodeName, false)
 	return w.Cache.RemovePod(logger, pod)
 }
 
 func (w *watched) AddNode(logger klog.Logger, node *corev1.Node) *framework.NodeInfo {
 	w.store.PutNode(node)
+	w.changeNode(nil, node)
 	defer w.changes.nodeSet(node.Name)
 	return w.Cache.AddNode(logger, node)
 }
 
 func (w *watched) UpdateNode(logger klog.Logger, old, node *corev1.Node) *framework.NodeInfo {
 	w.store.PutNode(node)
-	defer w.changes.Node(node.Name)
+	w.changeNode(old, node)
+	defer w.change(node.Name, false)
 	return w.Cache.UpdateNode(logger, old, node)
 }
 
 func (w *watched) RemoveNode(logger klog.Logger, node *corev1.Node) error {
 	w.store.RemoveNode(node.Name)
+	w.changeNode(node, nil)
 	defer w.changes.nodeSet(node.Name)
 	return w.Cache.RemoveNode(logger, node)
 }
 
 func (w *watched) UpdateSnapshot(logger klog.Logger, snapshot *schedulercache.Snapshot) error {
+	w.mu.Lock()
+	for name := range w.touched {
+		if w.counted[name] != w.images {
+			w.counted[name] = w.images
+			w.changes.Node(name)
+		}
+	}
+	clear(w.touched)
+	w.mu.Unlock()
 	w.changes.snapshot()
 	return w.Cache.UpdateSnapshot(logger, snapshot)
 }
