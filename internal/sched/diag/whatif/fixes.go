@@ -152,13 +152,10 @@ func (x *fixing) quota() error {
 	most := corev1.ResourceList{}
 	var texts []string
 	for _, s := range q.Shortages {
-		used, err := resource.ParseQuantity(s.Used)
-		if err != nil {
-			return nil
-		}
-		request, err := resource.ParseQuantity(s.Request)
-		if err != nil {
-			return nil
+		used, badUsed := annotation.ParseQuantity(s.Used)
+		request, badRequest := annotation.ParseQuantity(s.Request)
+		if err := errors.Join(badUsed, badRequest); err != nil {
+			return fmt.Errorf("%s of quota %s: %w", s.Dimension, q.Quota, err)
 		}
 		used.Add(request)
 		most[corev1.ResourceName(s.Dimension)] = used
