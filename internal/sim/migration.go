@@ -279,6 +279,23 @@ func (o objects) Get(_ context.Context, key client.ObjectKey, into client.Object
 	return nil
 }
 
+// List reads all jobs or all Reservations, in the order of their names.
+func (o objects) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	switch t := into.(type) {
+	case *v1alpha1.PodMigrationJobList:
+		for _, key := range slices.Sorted(slices.Values(o.all.ListKeys())) {
+			one, _, _ := o.all.GetByKey(key)
+			t.Items = append(t.Items, *one.(*v1alpha1.PodMigrationJob).DeepCopy())
+		}
+	case *reservation.ReservationList:
+		for _, key := range slices.Sorted(slices.Values(o.api.reservations.ListKeys())) {
+			one, _, _ := o.api.reservations.GetByKey(key)
+			t.Items = append(t.Items, *one.(*reservation.Reservation).DeepCopy())
+		}
+	}
+	return nil
+}
+
 // Create stores a Reservation, unless the webhook refuses it.
 func (o objects) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
 	r := object.(*reservation.Reservation).DeepCopy()
