@@ -22,10 +22,13 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
+	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
@@ -451,5 +454,35 @@ func TestFailedBindingCyclesReportBesideTheSchedulingCycle(t *testing.T) {
 	cycles.Wait()
 	if n := evaluated.Load(); n != 4 {
 		t.Errorf("filters that took no time ran for %d pods, want 4", n)
+	}
+}
+
+// refusedPods is a queue of pods that no event has brought back since they were refused.
+type refusedPods struct {
+	queue.SchedulingQueue
+	pods []*corev1.Pod
+}
+
+func (q refusedPods) PodsInActiveQ() []*corev1.Pod     { return nil }
+func (q refusedPods) PodsInBackoffQ() []*corev1.Pod    { return nil }
+func (q refusedPods) UnschedulablePods() []*corev1.Pod { return q.pods }
+func (q refusedPods) InFlightPods() []*corev1.Pod      { return nil }
+
+// TestARefusedReservationIsNotShownAsGated: explain showed the pod of a refused Reservation as gated and never
+// attempted, since attempts are counted for pods only.
+func TestARefusedReservationIsNotShownAsGated(t *testing.T) {
+	b := newBench(t, "a")
+	pod := testPod("p")
+	testkit.Check(t, b.client.Tracker().Add(pod))
+	b.refuse(t, pod, map[string]*fwk.Status{"a": full()})
+	r := &reservation.Reservation{ObjectMeta: metav1.ObjectMeta{Name: "r", UID: "r"}}
+	r.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}}
+	reserve := convert.PendingReservePod(r, "tenon-scheduler", false)
+	q := refusedPods{pods: []*corev1.Pod{pod, reserve}}
+	if got := b.reporter.Queued(reserve, q, nil); got != nil {
+		t.Errorf("a Reservation that was refused: got %+v, want no place in the queue", got)
+	}
+	if got := b.reporter.Queued(pod, q, nil); got == nil || got.Place != "unschedulable" || got.Attempts != 1 {
+		t.Errorf("a pod that was refused: got %+v, want unschedulable after one attempt", got)
 	}
 }
