@@ -33,13 +33,13 @@ func roomAnswer() *view.RoomAnswer {
 		Movable:    3,
 		Kept: []view.KeptPod{
 			{Pod: "default/db-0", Node: "n1", Reasons: []view.KeptReason{
-				{Code: "PDBViolation", Message: "PDBViolation: PodDisruptionBudget db allows no disruption"},
+				{Code: "PDBViolation", Message: "PDBViolation: PodDisruptionBudget: db allows 0 disruptions, of which evictions in flight use 0"},
 			}},
 			{Pod: "default/job-0", Node: "n1", Reasons: []view.KeptReason{
-				{Code: "BarePod", Message: "BarePod: no controller creates a pod in its place", Final: true},
+				{Code: "BarePod", Message: "BarePod: the pod has no controller that would replace it", Final: true},
 			}},
 			{Pod: "default/job-1", Node: "n2", Reasons: []view.KeptReason{
-				{Code: "BarePod", Message: "BarePod: no controller creates a pod in its place", Final: true},
+				{Code: "BarePod", Message: "BarePod: the pod has no controller that would replace it", Final: true},
 			}},
 		},
 	}

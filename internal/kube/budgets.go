@@ -28,7 +28,9 @@ func NewBudgets(all []*policyv1.PodDisruptionBudget) *Budgets {
 		if err != nil {
 			continue // it selects no pod
 		}
-		read := budget{selector: selector, disrupted: o.Status.DisruptedPods}
+		read := budget{
+			Budget: gang.Budget{Name: o.Name}, selector: selector, disrupted: o.Status.DisruptedPods,
+		}
 		if o.Status.ObservedGeneration >= o.Generation {
 			read.Allowed = int(o.Status.DisruptionsAllowed)
 		}

@@ -82,7 +82,7 @@ func TestWhatAJobDoes(t *testing.T) {
 		},
 		"a budget of zero": {
 			web + budget("web", 0) + moving("m", "web-0", ""),
-			"Pending PDBViolation", "allows 0 disruptions", true,
+			"Pending PDBViolation", ": web allows 0 disruptions", true,
 		},
 		"a budget of one": {
 			web + budget("web", 1) + moving("m", "web-0", ""), "Succeeded", "", false,

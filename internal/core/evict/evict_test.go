@@ -304,8 +304,8 @@ var singles = map[string]single{
 		}, text: "workload Deployment default/web has 2 unavailable replicas; at most 2 may be",
 	},
 	"a budget of zero": {
-		code: evict.PDBViolation, change: changed(func(p *evict.Pod) { p.Budgets = []*gang.Budget{{}} }),
-		text: "PodDisruptionBudget: allows 0 disruptions, of which evictions in flight use 0",
+		code: evict.PDBViolation, change: changed(func(p *evict.Pod) { p.Budgets = []*gang.Budget{{Name: "b"}} }),
+		text: "PodDisruptionBudget: b allows 0 disruptions, of which evictions in flight use 0",
 	},
 	"two budgets": {
 		code:   evict.PDBViolation,

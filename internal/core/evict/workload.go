@@ -175,8 +175,9 @@ func violatesBudget(c *candidate) (Refusal, bool) {
 	budget := c.pod.Budgets[0]
 	have := charges[budget]
 	return Refusal{
-		Subject: fmt.Sprintf("allows %d disruptions, of which evictions in flight use %d", budget.Allowed, have),
-		Have:    have, Limit: budget.Allowed,
+		Subject: fmt.Sprintf("%s allows %d disruptions, of which evictions in flight use %d",
+			budget.Name, budget.Allowed, have),
+		Have: have, Limit: budget.Allowed,
 	}, charges.Add(c.pod.Budgets)
 }
 

@@ -3,6 +3,7 @@ package gang
 // Budget is a PodDisruptionBudget while victims are chosen. Two budgets are the same one only if their pointers are
 // equal.
 type Budget struct {
+	Name string // for messages
 	// Allowed is how many of the pods that the budget counts may be evicted now.
 	Allowed int
 }
