@@ -39,12 +39,29 @@ const halfUsed = `
   cpu: 3, memory: 10Gi}}}]}}
 ---`
 
+// batchZones is what the agent writes of two NUMA nodes that share 3 CPUs for batch pods.
+const batchZones = `
+{apiVersion: topology.node.k8s.io/v1alpha2, kind: NodeResourceTopology, metadata: {name: n0}, zones: [
+  {name: node-0, type: Node, resources: [{name: cpu, capacity: 5, allocatable: 5, available: 5},
+    {name: kubernetes.io/batch-cpu, capacity: 1500, allocatable: 1500, available: 1500}]},
+  {name: node-1, type: Node, resources: [{name: cpu, capacity: 5, allocatable: 5, available: 5},
+    {name: kubernetes.io/batch-cpu, capacity: 1500, allocatable: 1500, available: 1500}]}]}
+---`
+
 // TestBatchPodsUseWhatServicesLeave: by the manager's own profiles and amounts.
 func TestBatchPodsUseWhatServicesLeave(t *testing.T) {
 	t.Parallel()
 	batch := func(name string, cpus int, spec string) string { return cpuPod(name, cpus, nightly, spec) }
 	inQuota := func(name string) string {
 		return cpuPod(name, 2, ", labels: {app: nightly, quota.scheduling.koordinator.sh/name: q}", "")
+	}
+	// injected is a batch pod as the profile has made it, to which a LimitRange has added CPU after that.
+	injected := func(name string) string {
+		metadata := `, labels: {app: nightly, koordinator.sh/qosClass: BE, quota.scheduling.koordinator.sh/name: q}, ` +
+			`annotations: {` + annotation.ExtendedResourceSpecKey +
+			`: '{"containers":{"c":{"requests":{"kubernetes.io/batch-cpu":"2k"}}}}'}`
+		return strings.Replace(cpuPod(name, 1, metadata, ", priorityClassName: koord-batch"), "{cpu: 1}}",
+			"{cpu: 1, kubernetes.io/batch-cpu: 2000}, limits: {cpu: 1}}", 1)
 	}
 	const (
 		noCPU     = "InsufficientCPU Insufficient cpu"
@@ -101,6 +118,38 @@ func TestBatchPodsUseWhatServicesLeave(t *testing.T) {
 					"kubernetes.io/batch-cpu:2500, used: kubernetes.io/batch-cpu:2k, pod's request: " +
 					"kubernetes.io/batch-cpu:2k, exceedDimensions: [kubernetes.io/batch-cpu]",
 			},
+		},
+		"a quota counts no CPU that a LimitRange has injected into a batch pod": {
+			halfUsed + configMap + batchProfile + elastic(koordinator, "q", "",
+				"{cpu: 0, kubernetes.io/batch-cpu: 2000}", "{cpu: 0, kubernetes.io/batch-cpu: 2500}") +
+				strings.Replace(inQuota("a"), "requests: {cpu: 2}",
+					"requests: {cpu: 2}, limits: {cpu: 4}", 1) + injected("b"),
+			map[string]string{
+				"a": Scheduled,
+				"b": "Unschedulable, QuotaExceeded Insufficient quotas, quotaName: q, runtime: " +
+					"kubernetes.io/batch-cpu:2500, used: kubernetes.io/batch-cpu:2k, pod's request: " +
+					"kubernetes.io/batch-cpu:2k, exceedDimensions: [kubernetes.io/batch-cpu]",
+			},
+		},
+		"what the Node keeps for other programs is not lent": {
+			strings.Replace(halfUsed, "name: n0}", "name: n0, annotations: {"+annotation.NodeReservation+
+				`: '{"resources":{"cpu":"2"}}'}}`, 1) + configMap + batchProfile + batch("a", 1, "") +
+				batch("b", 1, ""),
+			map[string]string{"a": Scheduled, "b": "Unschedulable, " + noBatch + ", " + noVictims},
+		},
+		"a Node that aligns pods places batch pods by its own amounts, not by those of its NUMA nodes": {
+			strings.Replace(halfUsed, "name: n0}", "name: n0, labels: {"+annotation.NodeNUMATopologyPolicy+
+				": SingleNUMANode}}", 1) + batchZones + configMap + batchProfile + batch("a", 2, "") +
+				batch("b", 1, "") + batch("c", 1, ""),
+			map[string]string{
+				"a": Scheduled, "b": Scheduled, "c": "Unschedulable, " + noBatch + ", " + noVictims,
+			},
+		},
+		"of two profiles the later one by name says what a pod is": {
+			halfUsed + configMap + batchProfile + strings.Replace(strings.Replace(batchProfile, "nightly}, spec",
+				"other}, spec", 1), "qosClass: BE, priorityClassName: koord-batch",
+				"qosClass: LS, priorityClassName: koord-prod", 1) + batch("a", 3, ""),
+			map[string]string{"a": "Unschedulable, " + noCPU + ", " + noVictims},
 		},
 		"a batch pod of higher priority preempts one": {
 			halfUsed + configMap + batchProfile + class + `

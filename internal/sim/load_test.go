@@ -12,10 +12,14 @@ import (
 func usedNode(name, cpu, updated string) string {
 	return fmt.Sprintf(`
 {apiVersion: v1, kind: Node, metadata: {name: %s}, status: {allocatable: {cpu: 10, memory: 100Gi, pods: 110}}}
----
-{apiVersion: slo.koordinator.sh/v1alpha1, kind: NodeMetric, metadata: {name: %[1]s}, status: {updateTime: %[3]s,
-  nodeMetric: {nodeUsage: {resources: {cpu: %[2]s, memory: 10Gi}}}}}
----`, name, cpu, updated)
+---`, name) + usedReport(name, cpu, updated)
+}
+
+func usedReport(node, cpu, updated string) string {
+	return fmt.Sprintf(`
+{apiVersion: slo.koordinator.sh/v1alpha1, kind: NodeMetric, metadata: {name: %s}, status: {updateTime: %s,
+  nodeMetric: {nodeUsage: {resources: {cpu: %s, memory: 10Gi}}}}}
+---`, node, updated, cpu)
 }
 
 const oneCPU = "\n{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i, " +
@@ -67,7 +71,12 @@ func TestEachPodCountsOnceBesideOtherFeatures(t *testing.T) {
 		return cpuPod(name, cpus, fmt.Sprintf(`, annotations: {%s: g, %s: '3'}`, annotation.GangName,
 			annotation.GangMinAvailable), "")
 	}
-	const low, high = ", priority: 1", ", priority: 1000"
+	inZone := func(name string, cpus int) string {
+		return cpuPod(name, cpus, fmt.Sprintf(`, annotations: {%s: g, %s: '3', %s: '{"numaTopologyPolicy":`+
+			`"SingleNUMANode"}'}`, annotation.GangName, annotation.GangMinAvailable,
+			annotation.NUMATopologySpecKey), "")
+	}
+	const low, high = ", priority: -1", ", priority: 1000"
 	for name, c := range map[string]struct {
 		input string
 		want  map[string]string // node of each pod; "" for one that waits
@@ -83,6 +92,21 @@ func TestEachPodCountsOnceBesideOtherFeatures(t *testing.T) {
 		},
 		"members of a gang count for each other": {
 			usedNode("n0", "4800m", now) + usedNode("n1", "5", now) + member("a", 1) + member("b", 1) + member("c", 1),
+			map[string]string{"a": "n0", "b": "n1", "c": "n0"},
+		},
+		"members of a gang that keep to a NUMA node each count for each other": {
+			machine("n0") + usedReport("n0", "15300m", now) + inZone("a", 2) + inZone("b", 2) + inZone("c", 2) +
+				cpuPod("first", 1, "", low),
+			map[string]string{"a": "n0", "b": "n0", "c": "n0", "first": ""},
+		},
+		"a gang that keeps to NUMA nodes starts whole or not at all where its use is too much": {
+			machine("n0") + usedReport("n0", "18900m", now) + inZone("a", 2) + inZone("b", 2) + inZone("c", 2) +
+				cpuPod("first", 1, "", low),
+			map[string]string{"a": "", "b": "", "c": "", "first": "n0"},
+		},
+		"a pod whose NUMA nodes are full on the node that uses less": {
+			machine("n0") + usedReport("n0", "1", now) + machine("n1") + usedReport("n1", "5", now) +
+				inZone("a", 9) + inZone("b", 9) + inZone("c", 9),
 			map[string]string{"a": "n0", "b": "n1", "c": "n0"},
 		},
 		"a gang that does not start leaves nothing behind": {

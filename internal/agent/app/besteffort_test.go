@@ -256,6 +256,15 @@ func TestBatchAmountsAreInTheZonesOfANodeThatAlignsPods(t *testing.T) {
 			want("the manager grants half", "node-0=1k node-1=1k node-2=1k node-3=1k ")
 			grant("0")
 			want("it grants nothing more of CPU", "node-0=0 node-1=0 node-2=0 node-3=0 ")
+			grant("4000")
+		})
+		writes := w.applies.Load()
+		w.run(func(*app.Agent) {
+			later(time.Minute)
+			const want = "node-0=1k node-1=1k node-2=1k node-3=1k "
+			if got, n := w.zoneBatch(), w.applies.Load()-writes; got != want || n > 1 {
+				t.Errorf("the next agent: %q in %d writes, want %q in at most one", got, n, want)
+			}
 		})
 	})
 }

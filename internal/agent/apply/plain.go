@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,9 @@ func (p *pass) writePlain() {
 				lowered = append(lowered, row)
 				continue
 			}
+			if p.beHeld && p.isBoundedByEarlierAgent(row) {
+				continue
+			}
 		}
 		p.writeRow(row)
 	}
@@ -32,6 +36,20 @@ func (p *pass) writePlain() {
 		p.writeRow(row)
 	}
 	clear(p.e.stale)
+}
+
+// isBoundedByEarlierAgent reports whether a group of best-effort pods has a quota on v1 than which the row's is larger:
+// the kernel refuses the row until it is known what these pods may use now.
+func (p *pass) isBoundedByEarlierAgent(row desired.Row) bool {
+	group := row.Path
+	if !desired.IsBestEffort(group) {
+		group = path.Dir(group)
+	}
+	if row.File != desired.QuotaV1 || !desired.IsBestEffort(group) {
+		return false
+	}
+	got, err := p.e.o.Cgroup.Read(path.Dir(group), row.File)
+	return err == nil && amount(got) < amount(row.Value)
 }
 
 func isQuota(file string) bool { return file == desired.QuotaV1 || file == desired.QuotaV2 }

@@ -192,6 +192,13 @@ func TestPodsAreEvictedForMemory(t *testing.T) {
 		"bad: a sub-priority that is not a number counts as 0": {forMemory(), 70, func(h *host) {
 			h.add("bad", "BE", 0, 9, 1, func(p *corev1.Pod) { p.Labels[annotation.Priority] = "x" })
 		}, "bad low"},
+		"a member of a gang is evicted alone, in the order of all": {forMemory(), 70, func(h *host) {
+			for i, used := range []int64{9, 10, 9} {
+				h.add(fmt.Sprint("member", i), "BE", 4900+int32(i%2), used, 1, func(p *corev1.Pod) {
+					p.Annotations = map[string]string{annotation.GangName: "g", annotation.GangMinAvailable: "3"}
+				})
+			}
+		}, "member0 member2"},
 		"tasks wait for memory, from 70 % on": {
 			with(forMemory(), func(t *thresholds) { t.MemoryEvictThresholdPercent = new(int64(95)) }), 70,
 			func(h *host) { h.press = 1000 }, "low",

@@ -2,6 +2,7 @@ package besteffort_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,17 +52,22 @@ func newNode(t fataler, dialect desired.Dialect) *node {
 	var err error
 	n.tree, err = kernel.Open(kernel.Options{Machine: m, Dialect: dialect})
 	n.must(err)
-	n.engine = apply.New(apply.Options{Cgroup: n.tree})
-	n.engine.SetFacts(ledger.Facts{Machine: m, MinSharedCPUs: -1})
-	n.suppressor = besteffort.New(besteffort.Options{
-		Engine: n.engine, Reserved: func() int64 { return 0 }, Writes: func() bool { return n.writes },
-		Changed: func(s besteffort.State) { n.states = append(n.states, s) },
-	})
+	n.begin(ledger.Facts{Machine: m, MinSharedCPUs: -1})
 	n.engine.Prune(func(func(string) bool) {})
 	n.add("be", qos.BEPool, bePod)
 	n.add("ls", qos.SharedPool, "kubepods/podls")
 	n.follow(nil)
 	return n
+}
+
+// begin starts an agent.
+func (n *node) begin(facts ledger.Facts) {
+	n.engine = apply.New(apply.Options{Cgroup: n.tree})
+	n.engine.SetFacts(facts)
+	n.suppressor = besteffort.New(besteffort.Options{
+		Engine: n.engine, Reserved: func() int64 { return 0 }, Writes: func() bool { return n.writes },
+		Changed: func(s besteffort.State) { n.states = append(n.states, s) },
+	})
 }
 
 func (n *node) must(err error) {
@@ -74,10 +80,7 @@ func (n *node) must(err error) {
 // add adds a pod whose container c runs.
 func (n *node) add(uid string, role qos.Role, group string) {
 	n.Helper()
-	n.engine.Update(desired.Pod{
-		Entry: ledger.Entry{UID: uid, Namespace: "ns", Name: uid, Role: role}, Cgroup: group,
-		Batch: map[string]convert.Batch{"c": {CPU: role == qos.BEPool, MilliCPU: 1000, LimitMilliCPU: 30_000}},
-	})
+	n.update(uid, role, group)
 	n.must(n.tree.MkdirAll(group + "/c"))
 	if n.tree.Dialect() == desired.V1 {
 		for at, rest := "", strings.Split(group+"/c", "/"); len(rest) > 0; rest = rest[1:] {
@@ -90,8 +93,31 @@ func (n *node) add(uid string, role qos.Role, group string) {
 	}
 	_, err := n.tree.Spawn(group + "/c")
 	n.must(err)
-	n.engine.AddStarted(apply.Container{PodUID: uid, Name: "c", Group: group + "/c", PodGroup: group}, false)
+	n.started(uid, group)
 	n.must(n.engine.Reconcile())
+}
+
+func (n *node) update(uid string, role qos.Role, group string) {
+	n.engine.Update(desired.Pod{
+		Entry: ledger.Entry{UID: uid, Namespace: "ns", Name: uid, Role: role}, Cgroup: group,
+		Batch: map[string]convert.Batch{"c": {CPU: role == qos.BEPool, MilliCPU: 1000, LimitMilliCPU: 30_000}},
+	})
+}
+
+func (n *node) started(uid, group string) {
+	n.engine.AddStarted(apply.Container{PodUID: uid, Name: "c", Group: group + "/c", PodGroup: group}, false)
+}
+
+// restart ends the agent and starts another one, which finds the pods of newNode.
+func (n *node) restart() {
+	n.Helper()
+	n.begin(*n.engine.View().Facts())
+	n.update("be", qos.BEPool, bePod)
+	n.update("ls", qos.SharedPool, "kubepods/podls")
+	n.started("be", bePod)
+	n.started("ls", "kubepods/podls")
+	n.engine.Prune(slices.Values([]string{"be", "ls"}))
+	n.must(n.engine.Verify())
 }
 
 func (n *node) follow(s *slo.ResourceThresholdStrategy) {
@@ -282,23 +308,43 @@ func TestBestEffortPodsAreNotWidenedWhileTheNodeSLOIsNotKnown(t *testing.T) {
 	n := newNode(t, desired.V2)
 	n.follow(enabled(""))
 	n.tick(40_000)
-	next := apply.New(apply.Options{Cgroup: n.tree}) // the agent is started anew
-	next.SetFacts(*n.engine.View().Facts())
-	s := besteffort.New(besteffort.Options{
-		Engine: next, Reserved: func() int64 { return 0 }, Writes: func() bool { return true },
-		Changed: func(besteffort.State) {},
-	})
-	next.Update(desired.Pod{Entry: ledger.Entry{UID: "be", Role: qos.BEPool}})
-	next.Prune(func(yield func(string) bool) { yield("be") })
-	n.must(next.Verify())
+	n.restart()
 	before := n.read(beContainer, "cpuset.cpus")
 	if cpus := cpuset.MustParse(before); cpus.Len() != 2 {
 		t.Errorf("before the NodeSLO is known: %s, want 2 CPUs", before)
 	}
-	s.Follow(nil)
-	n.must(next.Verify())
+	n.follow(nil)
 	if got := n.read(beContainer, "cpuset.cpus"); got != "0-39" {
 		t.Errorf("without a NodeSLO: %s, want 0-39", got)
+	}
+}
+
+// A quota is kept while the agent is away, until the next one has measured, and is then what that measurement leaves.
+func TestTheQuotaOfBestEffortPodsOutlivesTheAgent(t *testing.T) {
+	t.Parallel()
+	for _, dialect := range []desired.Dialect{desired.V1, desired.V2} {
+		n := newNode(t, dialect)
+		file, _ := dialect.Quota()
+		want := func(when, want string) {
+			t.Helper()
+			for _, group := range []string{"kubepods/besteffort", beContainer} {
+				if group == beContainer && dialect == desired.V2 {
+					continue // a v2 kernel lets it have a larger one, without effect
+				}
+				if got, _, _ := strings.Cut(n.read(group, file), " "); got != want {
+					t.Errorf("%v, %s: the quota of %s is %s, want %s", dialect, when, group, got, want)
+				}
+			}
+		}
+		n.follow(enabled(slo.CPUCfsQuotaPolicy))
+		n.tick(25_000)
+		want("beside 25 of 26 CPUs", "100000")
+		n.restart()
+		want("the next agent knows no NodeSLO", "100000")
+		n.follow(enabled(slo.CPUCfsQuotaPolicy))
+		want("it has not measured", "100000")
+		n.tick(20_000)
+		want("beside 20 CPUs", "600000")
 	}
 }
 

@@ -43,6 +43,7 @@ type world struct {
 	writes  map[string]int
 	refusal error
 	events  chan string
+	restart func() // ends the controller and starts another one
 }
 
 func run(t *testing.T, f func(w *world)) {
@@ -82,12 +83,20 @@ func run(t *testing.T, f func(w *world)) {
 			return all
 		}
 		synctest.Wait() // a source refuses to watch from its version 0 what was added before
-		running.Go(func() {
-			if err := New(o).Start(ctx); err != nil {
-				t.Error(err)
-			}
-		})
-		time.Sleep(time.Second) //nolint:forbidigo // in synctest's time, the ConfigMap is waited for
+		end := func() {}
+		w.restart = func() {
+			end()
+			own, cancel := context.WithCancel(ctx)
+			end = cancel
+			synctest.Wait()
+			running.Go(func() {
+				if err := New(o).Start(own); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(time.Second) //nolint:forbidigo // in synctest's time, the ConfigMap is waited for
+		}
+		w.restart()
 		f(w)
 		stop()
 		running.Wait()
@@ -250,6 +259,28 @@ func TestANodeShowsWhatItsPodsLeave(t *testing.T) {
 		w.want(t, "and again", "21k")
 		w.configure(`{"enable":false}`)
 		w.want(t, "a strategy that is off", "none")
+	})
+}
+
+// TestAManagerThatIsRestartedGrantsNoFaster: what a Node shows grows by a tenth of its capacity a minute, however many
+// managers there have been.
+func TestAManagerThatIsRestartedGrantsNoFaster(t *testing.T) {
+	t.Parallel()
+	run(t, func(w *world) {
+		w.configure(`{"enable":true}`)
+		w.after(3, "7")
+		before := w.batchCPU()
+		writes := w.writes["nodes"]
+		for range 5 {
+			w.restart()
+		}
+		w.want(t, "five managers within seconds", before)
+		if n := w.writes["nodes"] - writes; n > 0 {
+			t.Errorf("they write the Node %d times", n)
+		}
+		w.restart()
+		w.report("57")
+		w.want(t, "the next one shrinks it at once", "3k")
 	})
 }
 
