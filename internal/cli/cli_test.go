@@ -199,7 +199,7 @@ func TestMoreThan26PodsGetTwoColumns(t *testing.T) {
 func TestTopAsGolden(t *testing.T) {
 	a := newAccount(example(t))
 	for name, c := range map[string]struct{ what, format string }{
-		"top.txt": {"node", "table"}, "top.json": {"node", "json"}, "top-numa.txt": {"numa", "table"},
+		"top.txt": {"cpu", "table"}, "top.json": {"cpu", "json"}, "top-numa.txt": {"numa", "table"},
 		"top-numa.json": {"numa", "json"},
 	} {
 		var out strings.Builder
@@ -755,7 +755,7 @@ func TestVerbsAgainstAServer(t *testing.T) {
 		"an unknown subject": {
 			[]string{"top", "num", "--kubeconfig", without},
 			ExitUsage, nil,
-			[]string{`cannot show "num", did you mean "numa"?: use node, numa, gpu, use or pods`},
+			[]string{`cannot show "num", did you mean "numa"?: use cpu, numa, gpu, nodes or pods`},
 		},
 		"an unknown format": {
 			[]string{"top", "-o", "xml", "--kubeconfig", without},

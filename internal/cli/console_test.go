@@ -44,7 +44,7 @@ func TestTopicsOfTheConsoleAreAnswersOfVerbs(t *testing.T) {
 	for topic, verb := range map[string]string{
 		"pending":                   "explain -A",
 		"pod/default/lse":           "explain pod/lse -n default",
-		"nodes":                     "top node",
+		"nodes":                     "top cpu",
 		"gpus":                      "top gpu",
 		"node/epyc":                 "topology node/epyc",
 		"quotas":                    "quota --rounds",

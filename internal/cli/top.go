@@ -18,9 +18,10 @@ import (
 func newTop(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var list listFlags
 	c := &cobra.Command{
-		Use:   "top [node | numa | gpu | use | pods]",
-		Short: "Show allocated and free CPUs or GPUs by node",
-		Long: `Show allocated and free CPUs with the largest pod that would get exclusive CPUs, or the same of GPUs.
+		Use:   "top [cpu | numa | gpu | nodes | pods]",
+		Short: "Show allocated and free CPUs or GPUs by node, or what nodes and pods use",
+		Long: `Show allocated and free CPUs with the largest pod that would get exclusive CPUs, the same of GPUs, or
+what nodes and pods use of what they have. Without an argument, cpu is shown.
 
 REQ is the sum of all requests. LSE and LSR are CPUs that pods hold exclusively, PINNED those that a static kubelet
 allocated; LS and BE are the requests of the pods of the two pools. POOL is the size of the LS pool, FREE the CPUs that
@@ -32,10 +33,10 @@ pods of 1, 2, 4 and 8 whole GPUs, with a CPU and 1 GiB for each GPU, that the no
 that such a pod or a share cannot use, with the cause: unhealthy, kubelet (it gives out the devices), cordon, cpu,
 memory, partition, share (cores or memory alone are left).
 
-Of use, by the NodeMetrics that agents write: USED is the average over five minutes, unless a NodeMetric says another
-time, P95 the 95th percentile of them, and a bar is what is used of ALLOC, of a pod of REQ. RECLAIM is what pods of
-class koord-prod requested and will not use, BATCH what batch pods are granted, REPORT the age of the report. "-" is
-what no component has reported. Pods that use most CPU come first.`,
+Of nodes and pods, by the NodeMetrics that agents write: USED is the average over five minutes, unless a NodeMetric
+says another time, P95 the 95th percentile of them, and a bar is what is used of ALLOC, of a pod of REQ. RECLAIM is what
+pods of class koord-prod requested and will not use, BATCH what batch pods are granted, REPORT the age of the report.
+"-" is what no component has reported. Pods that use most CPU come first.`,
 		Example: `  # a row for each node
   tenon top
 
@@ -46,11 +47,11 @@ what no component has reported. Pods that use most CPU come first.`,
   tenon top gpu
 
   # what nodes and pods use of what they have
-  tenon top use
+  tenon top nodes
   tenon top pods
 
   # for programs
-  tenon top node -o json`,
+  tenon top -o json`,
 		ValidArgs: topSubjects(),
 		RunE: func(c *cobra.Command, args []string) error {
 			what, err := topSubject(args)
@@ -60,7 +61,7 @@ what no component has reported. Pods that use most CPU come first.`,
 			if err := list.check(""); err != nil {
 				return err
 			}
-			if what == "use" || what == "pods" {
+			if what == "nodes" || what == "pods" {
 				return showUse(c.Context(), flags, streams.Out, &list, what)
 			}
 			return list.show(c.Context(), flags, streams.Out, "", func(w io.Writer, a *account) error {
@@ -72,28 +73,26 @@ what no component has reported. Pods that use most CPU come first.`,
 	return c
 }
 
-func topSubjects() []string { return []string{"node", "numa", "gpu", "use", "pods"} }
+func topSubjects() []string { return []string{"cpu", "numa", "gpu", "nodes", "pods"} }
 
 func topSubject(args []string) (string, error) {
 	if len(args) == 0 {
-		return "node", nil
+		return "cpu", nil
 	}
 	if len(args) > 1 {
-		return "", usagef("too many arguments: give node, numa, gpu, use or pods")
+		return "", usagef("too many arguments: give cpu, numa, gpu, nodes or pods")
 	}
 	switch args[0] {
-	case "node", "nodes", "no":
-		return "node", nil
-	case "numa":
-		return "numa", nil
-	case "gpu", "gpus":
-		return "gpu", nil
-	case "use":
-		return "use", nil
+	case "cpu", "numa", "gpu":
+		return args[0], nil
+	case "cpus", "gpus":
+		return strings.TrimSuffix(args[0], "s"), nil
+	case "nodes", "node", "no":
+		return "nodes", nil
 	case "pods", "pod", "po":
 		return "pods", nil
 	}
-	return "", usagef("cannot show %q%s: use node, numa, gpu, use or pods", args[0], suggest(args[0], topSubjects()))
+	return "", usagef("cannot show %q%s: use cpu, numa, gpu, nodes or pods", args[0], suggest(args[0], topSubjects()))
 }
 
 func printTop(out io.Writer, a *account, what, format string, width int) error {

@@ -114,7 +114,7 @@ func outcome(pods []corev1.Pod) string {
 	}
 	fmt.Fprintf(&b, "  %[1]s quota --rounds\n  %[1]s gang\n", name())
 	if batch != "" {
-		fmt.Fprintf(&b, "  %[1]s top use -w\n  %[1]s explain pod/%[2]s\n", name(), batch)
+		fmt.Fprintf(&b, "  %[1]s top nodes -w\n  %[1]s explain pod/%[2]s\n", name(), batch)
 	}
 	return b.String()
 }

@@ -52,7 +52,7 @@ func TestTheOutcomeOfTheDemoNamesTheNextCommands(t *testing.T) {
 		"  " + name() + " explain pod/cannot-fit\n  " + name() + " topology node/n0\n" +
 		"  " + name() + " explain pod/big\n  " + name() + " topology node/n2\n" +
 		"  " + name() + " quota --rounds\n  " + name() + " gang\n" +
-		"  " + name() + " top use -w\n  " + name() + " explain pod/nightly\n"
+		"  " + name() + " top nodes -w\n  " + name() + " explain pod/nightly\n"
 	if got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
