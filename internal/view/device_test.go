@@ -214,6 +214,7 @@ func TestGPUsThatNoPartitionHasAreStranded(t *testing.T) {
 	want := view.GPULoad{
 		Node: "n", Model: "nvidia-T4", Mode: "Own", Isolation: "none", GPUs: 4, UsedPercent: 100, Free: 3,
 		Fit: map[string]int{"1": 1, "2": 1, "4": 0, "8": 0}, Stranded: []view.Stranded{{Cause: "partition", GPUs: 1}},
+		Namespaces: []view.NamespaceUse{{Namespace: "d", UsedPercent: 100}},
 	}
 	if diff := cmp.Diff(want, load); diff != "" || !has {
 		t.Errorf("-want +got:\n%s", diff)
@@ -249,6 +250,9 @@ func TestGPUsOfTheKubelet(t *testing.T) {
 	if diff := cmp.Diff([]string{"d/p true 100", "gone true 100"}, holders); diff != "" || all.UnknownHolders != 0 ||
 		len(all.List[1].Holders) != 0 || gpus.Fit["1"] != 1 || gpus.Free != 1 || gpus.UsedPercent != 100 {
 		t.Errorf("%+v, unknown holders %d; holders (-want +got):\n%s", gpus, all.UnknownHolders, diff)
+	}
+	if diff := cmp.Diff([]view.NamespaceUse{{"", 50}, {"d", 50}}, gpus.Namespaces); diff != "" {
+		t.Errorf("two pods of the kubelet that share a GPU (-want +got):\n%s", diff)
 	}
 	l.Put(ledger.Entry{UID: "q", Namespace: "d", Name: "q", Unallocated: true})
 	gpus, all = load()

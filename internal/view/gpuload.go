@@ -3,6 +3,8 @@ package view
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/tenon-project/tenon/internal/core/device"
@@ -32,6 +34,15 @@ type GPULoad struct {
 	Fit map[string]int `json:"fit"`
 	// Stranded are GPUs that have something free which no such pod, and no share, can use.
 	Stranded []Stranded `json:"stranded"`
+	// Namespaces say whose pods UsedPercent belongs to, by name.
+	Namespaces []NamespaceUse `json:"namespaces,omitempty"`
+}
+
+// NamespaceUse is what the pods of a namespace have of GPUs, 100 for one GPU. Namespace is empty for pods that are not
+// known.
+type NamespaceUse struct {
+	Namespace   string `json:"namespace"`
+	UsedPercent int64  `json:"usedPercent"`
 }
 
 // Stranded is a number of GPUs with what keeps pods off: unhealthy, kubelet, cordon, cpu, memory, partition, share.
@@ -54,13 +65,14 @@ func GPULoadOf(node, mode string, v *ledger.View, room Room) (GPULoad, bool) {
 		return out, false
 	}
 	out.Isolation = isolationOnNode(v)
-	unhealthy, useless := 0, 0
+	unhealthy, useless, used := 0, 0, map[string]int64{}
 	for d := range account.Devices() {
 		if d.Type != device.GPU || !d.Offered {
 			continue
 		}
 		out.GPUs++
 		out.UsedPercent += d.UsedPercent()
+		addNamespaces(used, v, &d)
 		if d.Healthy && d.Degraded {
 			out.Degraded++
 		}
@@ -78,6 +90,9 @@ func GPULoadOf(node, mode string, v *ledger.View, room Room) (GPULoad, bool) {
 		case d.Free[device.Cores] > 0 || d.Free[device.Bytes] > 0:
 			useless++ // a share needs memory, and few need nothing else
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(used)) {
+		out.Namespaces = append(out.Namespaces, NamespaceUse{name, used[name]})
 	}
 	out.strand("unhealthy", unhealthy)
 	if !v.Facts().OwnDevices || v.UnknownHolders() > 0 {
@@ -104,6 +119,22 @@ func GPULoadOf(node, mode string, v *ledger.View, room Room) (GPULoad, bool) {
 	out.strand("partition", usable-placeable)
 	out.strand("share", useless)
 	return out, out.GPUs > 0
+}
+
+// addNamespaces adds what the pods of each namespace have of a device.
+func addNamespaces(used map[string]int64, v *ledger.View, d *device.Status) {
+	for e := range v.Entries() {
+		for i := range e.Devices {
+			if g := &e.Devices[i]; isGrantOf(g, d) {
+				held := device.Status{Device: d.Device, Used: g.Amount}
+				used[e.Namespace] += max(held.UsedPercent(), g.Ratio)
+			}
+		}
+	}
+	for _, uid := range d.Foreign { // together they have the whole device
+		e, _ := v.Entry(uid)
+		used[e.Namespace] += 100 / int64(len(d.Foreign))
+	}
 }
 
 func (o *GPULoad) strand(cause string, gpus int) {

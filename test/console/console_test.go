@@ -238,6 +238,7 @@ type view struct {
 var views = []view{
 	{"overview", "/", []string{"pods wait", "CPUs by class", "of 8 GPUs without a pod"}},
 	{"pending", "/pending?cause=InsufficientDevices&pod=default/pretrain", []string{
+		"Verified fixes", "add 1 node like hgx-h100-0",
 		"SMTAlignment", "InsufficientDevices", "lacks 5 more gpus", "default/finetune",
 		"tenon explain pod/pretrain -n default",
 	}},
@@ -246,6 +247,7 @@ var views = []view{
 	{"node", "/node/hgx-h100-0", []string{"NUMA 1", "default/finetune", "NVLink", "gpu 7"}},
 	{"node-epyc", "/node/epyc-2s-0", []string{"NUMA 3", "default/packet-filter", "lsr"}},
 	{"node-table", "/node/epyc-2s-0?table=threads", []string{"CPU", "default/packet-filter"}},
+	{"gpus", "/gpus", []string{"still fit", "0 of 8 GPUs are stranded", "GPUs by namespace", "NVLink"}},
 	{"quota", "/quota?resource=cpu", []string{
 		"team-c", "borrows 15m", "What teams divides: 100m", "Who lends and who borrows",
 	}},

@@ -7,6 +7,7 @@ import { A, clock, parts } from "./ui";
 import { Overview, overviewTopics } from "./page/overview";
 import { Fleet, fleetTopics } from "./page/fleet";
 import { NodePage, nodeTopics } from "./page/node";
+import { GPUs, gpuTopics } from "./page/gpus";
 import { GangPage, gangTopics } from "./page/gangs";
 import { QuotaPage, quotaTopics } from "./page/quota";
 import { WhatIf, whatIfTopics } from "./page/whatif";
@@ -26,6 +27,7 @@ const pages: Record<string, Page> = {
   pod: { title: "pod", topics: podTopics, draw: () => <PodPage />, inMenu: false },
   fleet: { title: "fleet", topics: fleetTopics, draw: () => <Fleet />, inMenu: true },
   node: { title: "node", topics: nodeTopics, draw: () => <NodePage />, inMenu: false },
+  gpus: { title: "gpus", topics: gpuTopics, draw: () => <GPUs />, inMenu: true },
   quota: { title: "quotas", topics: quotaTopics, draw: () => <QuotaPage />, inMenu: true },
   gangs: { title: "gangs", topics: gangTopics, draw: () => <GangPage />, inMenu: true },
   whatif: { title: "whatIf", topics: whatIfTopics, draw: () => <WhatIf />, inMenu: true },

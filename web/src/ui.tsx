@@ -34,6 +34,8 @@ export function number(quantity: string | undefined): number {
   return Number(digits) * (factors[unit] ?? 1);
 }
 
+export const sum = <T,>(items: T[], of: (item: T) => number) => items.reduce((n, item) => n + of(item), 0);
+
 // A is a link within the console.
 export function A(props: { to: string; children: ComponentChildren; class?: string; current?: boolean; title?: string; label?: string; replace?: boolean }) {
   const follow = (e: MouseEvent) => {

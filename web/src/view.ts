@@ -94,6 +94,8 @@ export interface Pod {
   };
   rejection?: { node: string; reason: string; message?: string };
   decision?: { node: string; time: string; feasible: number; of: number; scores: Score[] | null };
+  fixes?: { kind: string; message: string; changes?: object[]; verifiedAt?: string; moves?: { pod: string; node: string; target: string }[] }[];
+  search?: { runs: number; exhausted?: boolean; note?: string };
   data: { source: string; ages?: Record<string, number> };
   notes?: string[];
   phase?: string;
@@ -124,6 +126,8 @@ export interface GPULoad {
   shared: number;
   fit: Record<string, number>;
   stranded: { gpus: number; cause: string }[];
+  degraded?: number;
+  namespaces?: { namespace: string; usedPercent: number }[];
 }
 
 export interface CPU {

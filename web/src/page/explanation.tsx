@@ -3,7 +3,7 @@ import type { Pod, Shortage } from "../view";
 import { t } from "../text";
 import { A, age, Facts, NodeLink, PodLink, Table } from "../ui";
 import { quotaPath } from "./quota";
-import { Try } from "./whatif";
+import { questionPath, Try } from "./whatif";
 
 export function Explanation({ pod }: { pod: Pod }) {
   const root = pod.rootCause;
@@ -27,6 +27,7 @@ export function Explanation({ pod }: { pod: Pod }) {
               ))}
             </ul>
           )}
+          <Fixes pod={pod} />
           <Try pod={pod.pod} nodes={root.example ? [root.example] : []} />
         </div>
       )}
@@ -45,6 +46,28 @@ export function Explanation({ pod }: { pod: Pod }) {
       {pod.rejection && <p class="problem">{pod.rejection.node}: {pod.rejection.reason} {pod.rejection.message}</p>}
       {pod.notes?.map((note) => <p class="note">{note}</p>)}
     </article>
+  );
+}
+
+// Fixes are changes that the scheduler tried in a copy of the cluster, each with the question that shows it.
+function Fixes({ pod }: { pod: Pod }) {
+  const { fixes = [], search } = pod;
+  if (!search && !fixes.length) {
+    return null;
+  }
+  return (
+    <>
+      <p><strong>{t("fixes")}:</strong> {search?.note ?? (fixes.length ? "" : t("noFix", search?.runs ?? 0))}</p>
+      <ul>
+        {fixes.map((f) => (
+          <li>
+            {f.message}{" "}
+            {f.changes?.length ? <A class="button" to={questionPath(f.changes, pod.pod)}>{t("try")}</A> : null}
+            {f.moves?.map((m) => <div class="quiet">{m.pod}: {m.node} → {m.target}</div>)}
+          </li>
+        ))}
+      </ul>
+    </>
   );
 }
 

@@ -172,7 +172,7 @@ function Devices({ devices }: { devices: NodeDevices }) {
 }
 
 // Links draws devices on a ring with a line for each direct link.
-function Links({ devices, linked }: { devices: NodeDevices; linked: DeviceOnNode[] }) {
+export function Links({ devices, linked }: { devices: NodeDevices; linked: DeviceOnNode[] }) {
   const size = 320, radius = 120;
   const at = new Map(linked.map((d, i) => {
     const angle = (2 * Math.PI * i) / linked.length - Math.PI / 2;

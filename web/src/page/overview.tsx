@@ -1,12 +1,11 @@
 import type { Gang, GPULoad, List, Load, PendingGroup, Quota } from "../view";
 import { t } from "../text";
-import { A, Bar, Command, Figure, number, Topic } from "../ui";
+import { A, Bar, Command, Figure, number, sum, Topic } from "../ui";
 import { gangPath } from "./gangs";
+import { Bars, fits } from "./gpus";
 import { quotaPath } from "./quota";
 
 export const overviewTopics = () => ["pending", "nodes", "gpus", "quotas", "gangs"];
-
-const sum = <T,>(items: T[], of: (item: T) => number) => items.reduce((n, item) => n + of(item), 0);
 
 // The cluster at a glance. Each part leads to its page.
 export function Overview() {
@@ -84,34 +83,12 @@ function Allocated({ nodes }: { nodes: Load[] }) {
 }
 
 function GPUs({ nodes }: { nodes: GPULoad[] }) {
-  const sizes = ["1", "2", "4", "8"];
-  const fit = sizes.map((size): [string, number] => [size, sum(nodes, (n) => n.fit[size] ?? 0)]);
-  const most = Math.max(1, ...fit.map(([, n]) => n));
-  if (!nodes.length) {
-    return null;
-  }
-  return (
-    <Figure
-      id="gpus"
-      title={t("gpusFree", sum(nodes, (n) => n.free), sum(nodes, (n) => n.gpus))}
-      picture={
-        <>
-          <p>{t("gpuFit")}</p>
-          <ul class="causes small">
-            {fit.map(([size, n]) => (
-              <li>
-                <span class="code">{size} GPU</span>
-                <Bar part={n} whole={most} label={`${size} GPU: ${n}`} />
-                <span class="count">{n}</span>
-              </li>
-            ))}
-          </ul>
-        </>
-      }
-      head={["GPU", t("pods")]}
-      rows={fit}
-    />
-  );
+  return nodes.length ? (
+    <Bars id="gpus" title={t("gpusFree", sum(nodes, (n) => n.free), sum(nodes, (n) => n.gpus))} name="GPU" unit={t("pods")}
+      rows={fits(nodes)}>
+      <p><A to="/gpus">{t("gpuFit")}</A></p>
+    </Bars>
+  ) : null;
 }
 
 function Quotas({ quotas }: { quotas: Quota[] }) {

@@ -200,6 +200,9 @@ function Field({ change: c, nodes, set }: { change: Change; nodes: string[]; set
       </>
     );
   }
+  if (c.addPod === undefined) {
+    return <code>{JSON.stringify(c)}</code>; // a fix of the scheduler, to remove or to keep
+  }
   return (
     <label class="manifest">
       {t("addPod")}
@@ -289,10 +292,13 @@ function Side({ pod, state, good, children }: { pod: string; state: string; good
   );
 }
 
+// questionPath is the address of a question about a pod.
+export const questionPath = (changes: object[], pod: string, mode = "schedule") =>
+  "/whatif?" + new URLSearchParams({ q: JSON.stringify({ changes, ask: { pods: [pod], mode } }) });
+
 // Try leads from a pod that waits to questions about it.
 export function Try({ pod, nodes }: { pod: string; nodes: string[] }) {
-  const link = (changes: Change[], mode = "schedule") =>
-    "/whatif?" + new URLSearchParams({ q: JSON.stringify({ changes, ask: { pods: [pod], mode } }) });
+  const link = (changes: Change[], mode?: string) => questionPath(changes, pod, mode);
   return (
     <p class="form">
       <span>{t("try")}:</span>
