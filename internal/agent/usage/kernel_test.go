@@ -48,6 +48,14 @@ func BenchmarkTickOfTheKernel(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	if layout.Version == 2 {
+		for _, dir := range []string{"", base} {
+			file := filepath.Join("/sys/fs/cgroup", dir, "cgroup.subtree_control")
+			if err := os.WriteFile(file, []byte("+cpu +memory"), 0o644); err != nil {
+				b.Skip(err)
+			}
+		}
+	}
 	now := start
 	for range 20 {
 		now = now.Add(time.Second)
