@@ -74,7 +74,7 @@ type consoleSource struct {
 	flags *genericclioptions.ConfigFlags
 }
 
-// Read answers pending, pod/NAMESPACE/NAME, nodes, gpus, node/NAME, quotas and gangs.
+// Read answers pending, pod/NAMESPACE/NAME, nodes, gpus, node/NAME, quotas, gangs and decisions.
 func (s consoleSource) Read(ctx context.Context, topic string) (answer console.Answer, err error) {
 	var out watched
 	var notes bytes.Buffer
@@ -99,8 +99,11 @@ func (s consoleSource) Read(ctx context.Context, topic string) (answer console.A
 		err = showQuotas(ctx, &quotaOptions{format: "json", color: colorAuto, rounds: true}, "", s.flags, streams)
 	case topic == "gangs":
 		err = showGangs(ctx, &gangOptions{format: "json", color: colorAuto}, "", s.flags, streams, 0)
+	case topic == "decisions":
+		err = s.decisions(ctx, &out)
 	default:
-		text := "topic %q does not exist: use pending, pod/NAMESPACE/NAME, nodes, gpus, node/NAME, quotas or gangs"
+		text := "topic %q does not exist: use pending, pod/NAMESPACE/NAME, nodes, gpus, node/NAME, quotas, gangs or " +
+			"decisions"
 		return answer, &console.Refusal{Status: http.StatusBadRequest, Text: fmt.Sprintf(text, topic)}
 	}
 	answer = console.Answer{JSON: out.Bytes(), Content: out.content}
@@ -119,6 +122,19 @@ func (s consoleSource) explain(ctx context.Context, streams genericiooptions.IOS
 	}
 	e.namespace = namespace
 	return e.explain(ctx, "pod", name)
+}
+
+// decisions prints the decisions that the leading scheduler remembers, as far as the user may read them.
+func (s consoleSource) decisions(ctx context.Context, out *watched) error {
+	scheduler, err := findDiagnostics(s.flags, "")
+	if err != nil {
+		return err
+	}
+	var answer []view.Decision
+	if err := scheduler.get(ctx, &answer, "/apis/v1/decisions", ""); err != nil {
+		return err
+	}
+	return printAnswer(out, "json", newList("DecisionList", answer), nil)
 }
 
 // WhatIf asks the scheduler.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
@@ -77,6 +78,26 @@ func withoutAges(t *testing.T, text []byte) string {
 	out, err := json.Marshal(content)
 	testkit.Check(t, err)
 	return string(out)
+}
+
+func TestDecisionsOfTheConsoleAreThoseOfTheScheduler(t *testing.T) {
+	nodes, pods, topologies := example(t)
+	const kept = `[{"pod":"default/a","time":"2026-01-01T00:00:00Z","node":"n","feasible":1,"of":1,"scores":null}]`
+	s := sourceFor(t, apiServer(t, nodes, pods, topologies), func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/apis/v1/decisions" {
+			t.Errorf("the scheduler is asked for %s", r.URL)
+		}
+		_, _ = io.WriteString(w, kept)
+	})
+	answer, err := s.Read(t.Context(), "decisions")
+	testkit.Check(t, err)
+	const want = `{"apiVersion":"cli.tenon.sh/v1","items":` + kept + `,"kind":"DecisionList"}`
+	var got, wanted any
+	testkit.Check(t, json.Unmarshal(answer.JSON, &got))
+	testkit.Check(t, json.Unmarshal([]byte(want), &wanted))
+	if diff := cmp.Diff(wanted, got); diff != "" || answer.Content == "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }
 
 func TestTopicsThatDoNotExistAreRefused(t *testing.T) {

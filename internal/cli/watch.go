@@ -23,8 +23,8 @@ type watched struct {
 	content string
 }
 
-// passing are the keys of numbers that change with time alone.
-var passing = []string{"ages", "ageSeconds", "backoffSeconds", "generation"}
+// passing are the keys of values that change with time alone.
+var passing = []string{"ages", "ageSeconds", "backoffSeconds", "generation", "verifiedAt"}
 
 // compareBy sets the content to the JSON of an answer, without what changes with time alone.
 func (w *watched) compareBy(answer any) error {

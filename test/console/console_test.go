@@ -248,6 +248,7 @@ var views = []view{
 	{"node-epyc", "/node/epyc-2s-0", []string{"NUMA 3", "default/packet-filter", "lsr"}},
 	{"node-table", "/node/epyc-2s-0?table=threads", []string{"CPU", "default/packet-filter"}},
 	{"gpus", "/gpus", []string{"still fit", "0 of 8 GPUs are stranded", "GPUs by namespace", "NVLink"}},
+	{"decisions", "/decisions?pod=default/team-d-0", []string{"ahead of", "No effect among", "ImageLocality"}},
 	{"quota", "/quota?resource=cpu", []string{
 		"team-c", "borrows 15m", "What teams divides: 100m", "Who lends and who borrows",
 	}},

@@ -7,6 +7,7 @@ import { A, clock, parts } from "./ui";
 import { Overview, overviewTopics } from "./page/overview";
 import { Fleet, fleetTopics } from "./page/fleet";
 import { NodePage, nodeTopics } from "./page/node";
+import { Decisions, decisionTopics } from "./page/decisions";
 import { GPUs, gpuTopics } from "./page/gpus";
 import { GangPage, gangTopics } from "./page/gangs";
 import { QuotaPage, quotaTopics } from "./page/quota";
@@ -30,6 +31,7 @@ const pages: Record<string, Page> = {
   gpus: { title: "gpus", topics: gpuTopics, draw: () => <GPUs />, inMenu: true },
   quota: { title: "quotas", topics: quotaTopics, draw: () => <QuotaPage />, inMenu: true },
   gangs: { title: "gangs", topics: gangTopics, draw: () => <GangPage />, inMenu: true },
+  decisions: { title: "decisions", topics: decisionTopics, draw: () => <Decisions />, inMenu: true },
   whatif: { title: "whatIf", topics: whatIfTopics, draw: () => <WhatIf />, inMenu: true },
 };
 

@@ -61,19 +61,23 @@ export const NodeLink = ({ node }: { node: string }) => <A to={nodePath(node)}>{
 // word quotes a word for a shell.
 const word = (w: string) => (/^[\w@%+=:,./-]+$/.test(w) ? w : "'" + w.replaceAll("'", "'\\''") + "'");
 
-// Command is a line of a terminal that shows the same, to copy.
-export function Command({ words }: { words: string[] }) {
+// Copy is a button that copies a text.
+export function Copy({ text, title = t("copy") }: { text: string; title?: string }) {
   const [copied, setCopied] = useState(false);
-  const text = words.map(word).join(" ");
   const copy = async () => {
     await navigator.clipboard.writeText(text);
     setCopied(true);
     setTimeout(() => setCopied(false), 2000);
   };
+  return <button type="button" onClick={copy}>{copied ? t("copied") : title}</button>;
+}
+
+// Command is a line of a terminal that shows the same, to copy.
+export function Command({ words }: { words: string[] }) {
+  const text = words.map(word).join(" ");
   return (
     <p class="command">
-      <span>{t("asCommand")}</span> <code>{text}</code>{" "}
-      <button type="button" onClick={copy}>{copied ? t("copied") : t("copy")}</button>
+      <span>{t("asCommand")}</span> <code>{text}</code> <Copy text={text} />
     </p>
   );
 }

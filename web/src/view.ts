@@ -65,7 +65,17 @@ export interface Shortage {
 export interface Score {
   node: string;
   total: number;
-  plugins: { name: string; score: number }[];
+  plugins: { name: string; score: number; weight: number; normalized: number; raw?: number }[];
+}
+
+export interface Decision {
+  pod: string;
+  uid?: string;
+  time: string;
+  node: string;
+  feasible: number;
+  of: number;
+  scores: Score[] | null;
 }
 
 export interface Pod {
@@ -93,7 +103,7 @@ export interface Pod {
     differs?: string[];
   };
   rejection?: { node: string; reason: string; message?: string };
-  decision?: { node: string; time: string; feasible: number; of: number; scores: Score[] | null };
+  decision?: Decision;
   fixes?: { kind: string; message: string; changes?: object[]; verifiedAt?: string; moves?: { pod: string; node: string; target: string }[] }[];
   search?: { runs: number; exhausted?: boolean; note?: string };
   data: { source: string; ages?: Record<string, number> };

@@ -166,7 +166,7 @@ function Placement({ pod }: { pod: Pod }) {
       {d && <p class="quiet">{t("feasible", d.feasible, d.of)} · {d.time}</p>}
       {d?.scores?.length ? (
         <>
-          <h3>{t("scores")}</h3>
+          <h3><A to={"/decisions?" + new URLSearchParams({ pod: pod.pod })}>{t("scores")}</A></h3>
           <Table
             label={t("scores")}
             head={[t("node"), t("total"), ...plugins]}
