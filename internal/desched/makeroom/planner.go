@@ -76,7 +76,9 @@ func (p *Planner) PlanAmong(ctx context.Context, r *view.RoomRequest, refusals f
 		slices.Sort(out.Pods)
 	}
 	q.Ask.Pods = out.Pods
-	return out, p.ask(ctx, q, running, refusals, out)
+	err := p.ask(ctx, q, running, refusals, out)
+	slices.SortFunc(out.Moves, func(a, b view.RoomMove) int { return strings.Compare(a.Pod, b.Pod) })
+	return out, err
 }
 
 // Defragment returns moves of placed pods that refusals has nothing against, with each of which what is free and of no

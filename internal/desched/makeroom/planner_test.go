@@ -62,7 +62,8 @@ func TestThePlannerOffersThePodsThatMayMove(t *testing.T) {
 	var asked view.WhatIf
 	p := planner(t, func(q *view.WhatIf) (*view.WhatIfAnswer, error) {
 		asked = *q
-		return &view.WhatIfAnswer{Room: &view.RoomPlan{Found: true, Moves: []view.RoomMove{}}}, nil
+		moves := []view.RoomMove{{Pod: "default/web-1"}, {Pod: "default/web-0"}}
+		return &view.WhatIfAnswer{Room: &view.RoomPlan{Found: true, Moves: moves}}, nil
 	})
 	got, err := p.Plan(t.Context(), &view.RoomRequest{Gang: "default/train", MaxMoves: 3})
 	testkit.Check(t, err)
@@ -80,8 +81,8 @@ func TestThePlannerOffersThePodsThatMayMove(t *testing.T) {
 	if kept["default/bare"] != string(evict.BarePod) || kept["default/train-2"] == "" || len(kept) != 2 {
 		t.Errorf("kept pods %v, want the bare one and the member of the gang", kept)
 	}
-	if !got.Found || got.Movable != 2 {
-		t.Errorf("got %+v", got)
+	if !got.Found || got.Movable != 2 || got.Moves[0].Pod != "default/web-0" || got.Moves[1].Pod != "default/web-1" {
+		t.Errorf("got %+v, want the moves by name", got)
 	}
 }
 

@@ -97,7 +97,6 @@ func Steps() []Step {
 		{Blocks: "docs/guide/cpu.md ", Scene: Picture, Why: "values of annotations"},
 		{Blocks: "docs/guide/reservations.md scheduling.", Scene: Picture, Why: "values of annotations"},
 		{Blocks: "docs/guide/reservations.md $ kubectl get", Scene: Picture, Why: "a moment"},
-		{Blocks: "docs/guide/make-room.md ", Scene: Picture, Why: "a moment of a full cluster"},
 		{Blocks: "docs/guide/how-many-fit.md ", Scene: Picture, Why: "pods that the page does not show"},
 		{
 			Blocks: "docs/guide/numa-alignment.md scheduling.koordinator.sh/", Scene: Picture,
@@ -316,6 +315,9 @@ func Steps() []Step {
 			Blocks: "docs/guide/numa-alignment.md $ kubectl get pod aligned", Scene: Aligned,
 			Before: guaranteed + "guaranteed aligned 24 100Gi", Replace: []string{"fc69", "", `"gen":1`, `"gen":…`},
 		},
+
+		{Blocks: "docs/guide/make-room.md $ tenon up", Scene: Aligned, Before: "tenon down --purge"},
+		{Blocks: "docs/guide/make-room.md $ tenon", Scene: Aligned},
 
 		{
 			Blocks: "docs/guide/move-gpus.md DIR=", Scene: Moved,
