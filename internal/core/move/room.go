@@ -28,13 +28,14 @@ type User struct {
 }
 
 // Exchanged returns which pods in rooms of others count as the successors of jobs, by job: for a job whose pod was
-// evicted and whose own room is empty, the first pod that came after the first eviction of all and that no other job
-// needs. Its own room is not needed any more then. Jobs choose in the order of their evictions.
+// evicted and whose own room is empty, a pod that came after the first eviction of all, that no other job needs, and
+// that is not on the node which the job's pod left. As many jobs as possible get a pod, those before others whose pods
+// were evicted first. The room of such a job is not needed any more then.
 func Exchanged(rooms []Room) map[string]*Pod {
 	rooms = slices.SortedFunc(slices.Values(rooms), func(a, b Room) int {
 		return cmp.Or(a.Evicted.Compare(b.Evicted), cmp.Compare(a.Job, b.Job))
 	})
-	needed, found, first := map[string]bool{}, map[string]*Pod{}, time.Time{}
+	needed, first := map[string]bool{}, time.Time{}
 	for _, r := range rooms {
 		if needed[r.Successor] = true; first.IsZero() {
 			first = r.Evicted
@@ -43,16 +44,25 @@ func Exchanged(rooms []Room) map[string]*Pod {
 			needed[r.User.UID] = true
 		}
 	}
-	for _, waiting := range rooms {
-		if waiting.Evicted.IsZero() || waiting.Successor != "" || waiting.User != nil {
-			continue
-		}
+	found, jobs := map[string]*Pod{}, map[string]Room{} // by job, and by the UID of the pod that it has
+	var assign func(waiting Room, tried map[string]bool) bool
+	assign = func(waiting Room, tried map[string]bool) bool {
 		for _, r := range rooms {
 			u := r.User
-			if u != nil && !needed[u.UID] && u.Node != waiting.Source && !u.Created.Before(first) {
-				needed[u.UID], found[waiting.Job] = true, &u.Pod
-				break
+			if u == nil || needed[u.UID] || tried[u.UID] || u.Node == waiting.Source || u.Created.Before(first) {
+				continue
 			}
+			tried[u.UID] = true
+			if other, taken := jobs[u.UID]; !taken || assign(other, tried) {
+				found[waiting.Job], jobs[u.UID] = &u.Pod, waiting
+				return true
+			}
+		}
+		return false
+	}
+	for _, r := range rooms {
+		if !r.Evicted.IsZero() && r.Successor == "" && r.User == nil {
+			assign(r, map[string]bool{})
 		}
 	}
 	return found

@@ -3,6 +3,7 @@ package move_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,15 +45,79 @@ func TestExchanged(t *testing.T) {
 			[]move.Room{evicted("c", "n0", 2, nil), evicted("a", "n0", 1, nil), {Job: "b", User: user("x", "n2", 3)}},
 			"a:x",
 		},
+		"a job takes another pod than the first, which is all that is left for a later one": {
+			[]move.Room{
+				evicted("a", "n0", 1, nil), evicted("b", "n1", 2, nil),
+				{Job: "c", User: user("x", "n2", 3)},
+				{Job: "d", User: user("y", "n1", 3)},
+			},
+			"a:y b:x",
+		},
 	} {
-		got := ""
+		got := []string{}
 		for job, pod := range move.Exchanged(test.rooms) {
-			got += job + ":" + pod.UID
+			got = append(got, job+":"+pod.UID)
 		}
-		if got != test.want {
+		if slices.Sort(got); strings.Join(got, " ") != test.want {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
 	}
+}
+
+// mostExchanged tries all assignments of pods to waiting jobs.
+func mostExchanged(waiting []move.Room, users []*move.User) (most int) {
+	if len(waiting) == 0 {
+		return 0
+	}
+	most = mostExchanged(waiting[1:], users)
+	for i, u := range users {
+		if u.Node != waiting[0].Source {
+			most = max(most, 1+mostExchanged(waiting[1:], slices.Delete(slices.Clone(users), i, i+1)))
+		}
+	}
+	return most
+}
+
+// TestAsManyJobsAsPossibleGetAPod compares with all assignments, and no job loses its pod because another one waits.
+func TestAsManyJobsAsPossibleGetAPod(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var rooms, waiting []move.Room
+		var users []*move.User
+		node := rapid.SampledFrom([]string{"n0", "n1", "n2"})
+		for i := range rapid.IntRange(1, 7).Draw(t, "rooms") {
+			r := move.Room{Job: fmt.Sprint(i), Source: node.Draw(t, "source")}
+			if rapid.Bool().Draw(t, "waits") {
+				r.Evicted = start.Add(time.Duration(i) * time.Second)
+				waiting = append(waiting, r)
+			} else {
+				r.User = &move.User{Created: start.Add(time.Minute)}
+				r.User.UID, r.User.Node = fmt.Sprint("new-", i), node.Draw(t, "node")
+				users = append(users, r.User)
+			}
+			rooms = append(rooms, r)
+		}
+		got, taken := move.Exchanged(rooms), map[string]bool{}
+		for _, w := range waiting {
+			if p := got[w.Job]; p != nil && (p.Node == w.Source || taken[p.UID]) {
+				t.Fatalf("job %s has the pod %+v, of %+v", w.Job, p, rooms)
+			} else if p != nil {
+				taken[p.UID] = true
+			}
+		}
+		if want := mostExchanged(waiting, users); len(got) != want {
+			t.Fatalf("%d jobs have a pod, want %d: %v of %+v", len(got), want, got, rooms)
+		}
+		if n := len(waiting); n > 0 {
+			last := waiting[n-1].Job
+			without := slices.DeleteFunc(slices.Clone(rooms), func(r move.Room) bool { return r.Job == last })
+			for job := range move.Exchanged(without) {
+				if got[job] == nil {
+					t.Fatalf("job %s has no pod because job %s waits: %+v", job, last, rooms)
+				}
+			}
+		}
+	})
 }
 
 // workload is two jobs whose pods have one owner, in a cluster whose scheduler places each new pod in any room that is
