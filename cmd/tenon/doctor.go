@@ -25,6 +25,7 @@ func definitions() (names []string) {
 var doctors = cli.Doctor{
 	Machines: added(),
 	Machine:  examineMachine,
+	GPUs:     examineGPUs,
 	Node: func(o cli.NodeObjects) view.Diagnosis {
 		return view.NewDiagnosis("node "+o.Node.Name, doctor.Node(doctor.NodeView(o)))
 	},

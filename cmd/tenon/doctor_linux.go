@@ -11,3 +11,7 @@ import (
 func examineMachine(ctx context.Context, root, agent string) (view.Diagnosis, error) {
 	return doctor.OfMachine(ctx, host.Root{Dir: root}, agent)
 }
+
+func examineGPUs(ctx context.Context, root string) (view.Diagnosis, error) {
+	return doctor.OfGPUs(ctx, host.Root{Dir: root})
+}

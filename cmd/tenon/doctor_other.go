@@ -14,3 +14,7 @@ func examineMachine(context.Context, string, string) (view.Diagnosis, error) {
 	return view.Diagnosis{}, errors.New("only a Linux machine can be examined: run tenon doctor there, or use " +
 		"--node NODE")
 }
+
+func examineGPUs(context.Context, string) (view.Diagnosis, error) {
+	return view.Diagnosis{}, errors.New("only a Linux machine can be examined: run tenon doctor gpu there")
+}

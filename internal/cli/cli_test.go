@@ -789,6 +789,17 @@ func TestVerbsAgainstAServer(t *testing.T) {
 			[]string{"machine testdata", "fail    cgroup"},
 			nil,
 		},
+		"the cards of a machine that has none": {
+			[]string{"doctor", "gpu", "--root", "testdata"},
+			ExitOK,
+			[]string{"GPUs of machine testdata", "unknown driver"},
+			nil,
+		},
+		"cards of a machine that is none": {
+			[]string{"doctor", "gpu", "--root", "/nonexistent"},
+			ExitUsage, nil,
+			[]string{"--root: look at the machine: stat /nonexistent"},
+		},
 		"a machine that is none": {
 			[]string{"doctor", "--root", "/nonexistent"},
 			ExitUsage, nil,

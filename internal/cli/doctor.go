@@ -35,6 +35,8 @@ type Doctor struct {
 
 	// Machine examines the files of a machine below a folder, and asks the agent at an address, if it is not "".
 	Machine func(ctx context.Context, root, agent string) (view.Diagnosis, error)
+	// GPUs examines what NVIDIA's cards of the machine below a folder need.
+	GPUs func(ctx context.Context, root string) (view.Diagnosis, error)
 	// Node examines what the API says of a node.
 	Node func(NodeObjects) view.Diagnosis
 	// Cluster examines a cluster that is to get Tenon.
@@ -97,6 +99,39 @@ runtime and the agent; with --node it reads the API. It changes nothing. The exi
 	utilruntime.Must(c.RegisterFlagCompletionFunc("node", completeNames(flags, "node")))
 	c.Flags().StringVar(&o.agent, "health-address", "127.0.0.1:10271",
 		"where the machine's agent answers; empty to ask none")
+	c.AddCommand(newDoctorGPU(streams, doctor))
+	return c
+}
+
+func newDoctorGPU(streams genericiooptions.IOStreams, doctor Doctor) *cobra.Command {
+	var format, root string
+	c := &cobra.Command{
+		Use:   "gpu",
+		Short: "Diagnose the NVIDIA cards of this machine",
+		Long: `Diagnose the NVIDIA cards of this machine: driver, device files, compute mode, MIG devices,
+MPS, container toolkit, device descriptions (CDI), NRI and device plugin, each with what to do.
+
+It reads files and processes of the machine, changes nothing and starts no program. The exit code is 5 when a check
+fails.`,
+		Example: `  # on the node
+  tenon doctor gpu
+
+  # the files of another machine
+  tenon doctor gpu --root ./capture -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkFormat(format); err != nil {
+				return err
+			}
+			d, err := doctor.GPUs(c.Context(), root)
+			if err != nil {
+				return usagef("--root: %v", err)
+			}
+			return printChecks(streams.Out, format, &d)
+		},
+	}
+	outputFlag(c, &format)
+	c.Flags().StringVar(&root, "root", "/", "directory that stands in for the machine's /")
 	return c
 }
 

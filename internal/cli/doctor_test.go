@@ -13,6 +13,9 @@ var doctors = Doctor{
 	Machine: func(ctx context.Context, root, agent string) (view.Diagnosis, error) {
 		return doctor.OfMachine(ctx, host.Root{Dir: root}, agent)
 	},
+	GPUs: func(ctx context.Context, root string) (view.Diagnosis, error) {
+		return doctor.OfGPUs(ctx, host.Root{Dir: root})
+	},
 	Node: func(o NodeObjects) view.Diagnosis {
 		return view.NewDiagnosis("node "+o.Node.Name, doctor.Node(doctor.NodeView(o)))
 	},

@@ -28,31 +28,44 @@ func newDoctorCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			d, err := doctor.OfMachine(c.Context(), host.Root{Dir: root}, address)
-			if err != nil {
-				return err
-			}
-			switch output {
-			case "table":
-				err = d.Print(c.OutOrStdout())
-			case "json":
-				err = printJSON(c.OutOrStdout(), d)
-			default:
-				err = fmt.Errorf("output %q: want table or json", output)
-			}
-			if err != nil {
-				return err
-			}
-			if !d.Healthy() {
-				return unhealthy{errors.New("a check failed")}
-			}
-			return nil
+			return printDiagnosis(c.OutOrStdout(), output, &d, err)
 		},
 	}
-	c.Flags().StringVar(&root, "root", "/", "directory that stands in for the host's /")
 	c.Flags().StringVar(&address, "health-address", "127.0.0.1:10271",
 		"where the machine's agent answers; empty to ask none")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	gpu := &cobra.Command{
+		Use:   "gpu",
+		Short: "Check the NVIDIA cards of this machine, and say what to do",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			d, err := doctor.OfGPUs(c.Context(), host.Root{Dir: root})
+			return printDiagnosis(c.OutOrStdout(), output, &d, err)
+		},
+	}
+	for _, verb := range []*cobra.Command{c, gpu} {
+		verb.Flags().StringVar(&root, "root", "/", "directory that stands in for the host's /")
+		verb.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	}
+	c.AddCommand(gpu)
 	return c
+}
+
+// printDiagnosis prints a diagnosis that could be made; the error of a check that fails has an exit code.
+func printDiagnosis(w io.Writer, output string, d *doctor.Diagnosis, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case output == "table":
+		err = d.Print(w)
+	case output == "json":
+		err = printJSON(w, d)
+	default:
+		err = fmt.Errorf("output %q: want table or json", output)
+	}
+	if err == nil && !d.Healthy() {
+		return unhealthy{errors.New("a check failed")}
+	}
+	return err
 }
 
 func printJSON(w io.Writer, value any) error {

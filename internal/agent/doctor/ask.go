@@ -73,6 +73,16 @@ func AskAgent(ctx context.Context, address string) func() error {
 // than / it sends no queries, as the sockets and the address are those of this machine; an empty address is not queried
 // either. A root that is not a directory is an error.
 func OfMachine(ctx context.Context, root host.Root, agent string) (Diagnosis, error) {
+	return examine(ctx, root, agent, "machine ", Machine)
+}
+
+// OfGPUs checks what NVIDIA's cards of the machine below a root need, as OfMachine does.
+func OfGPUs(ctx context.Context, root host.Root) (Diagnosis, error) {
+	return examine(ctx, root, "", "GPUs of machine ", GPUs)
+}
+
+func examine(ctx context.Context, root host.Root, agent, subject string, check func(Options) []Finding,
+) (Diagnosis, error) {
 	info, err := os.Stat(root.Path())
 	if err == nil && !info.IsDir() {
 		err = fmt.Errorf("%s is not a directory", root.Path())
@@ -87,5 +97,5 @@ func OfMachine(ctx context.Context, root host.Root, agent string) (Diagnosis, er
 			o.AskAgent = AskAgent(ctx, agent)
 		}
 	}
-	return view.NewDiagnosis("machine "+root.Path(), Machine(o)), nil
+	return view.NewDiagnosis(subject+root.Path(), check(o)), nil
 }

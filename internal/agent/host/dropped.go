@@ -36,6 +36,8 @@ type Dropped struct {
 	Status *DroppedStatus `json:"status,omitempty"`
 	// Processes is what processes use of a GPU's memory, in bytes by process id, where a driver says it.
 	Processes map[int]int64 `json:"processes,omitempty"`
+	// ComputeMode is how many programs may use a GPU at the same time, as nvidia-smi calls it; "" is not known.
+	ComputeMode string `json:"computeMode,omitempty"`
 	// IsLost is set by the agent: the device was there since the machine started, and no driver describes it now.
 	IsLost bool `json:"-"`
 }
@@ -73,6 +75,12 @@ type DroppedStatus struct {
 	// Degraded devices work and are likely to fail.
 	Degraded bool `json:"degraded,omitempty"`
 }
+
+// ComputeDefault is the compute mode of a GPU that several programs can use.
+const ComputeDefault = "Default"
+
+// NoMIGDevice is the code of a GPU in MIG mode that has no MIG device.
+const NoMIGDevice = "NoMIGDevice"
 
 // Fails is the status of a device that does not work.
 func Fails(code, format string, args ...any) *DroppedStatus {

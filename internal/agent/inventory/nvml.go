@@ -208,7 +208,7 @@ func (l *library) slicesOf(h nvml.Device, gpu *host.Dropped) (list []host.Droppe
 		list = append(list, withSliceFiles(l.root, d, minor, gi, ci))
 	}
 	if len(list) == 0 {
-		gpu.Status = host.Fails("NoMIGDevice", "its MIG mode is on, and it has no MIG device")
+		gpu.Status = host.Fails(host.NoMIGDevice, "its MIG mode is on, and it has no MIG device")
 	}
 	return list
 }

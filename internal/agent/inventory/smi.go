@@ -157,6 +157,7 @@ func (s *smi) describe(gpu *element, version string) (d host.Dropped, err error)
 	if isMember && clique != "" {
 		d.Labels[cliqueLabel] = strings.ToLower(cluster) + "." + clique
 	}
+	d.ComputeMode = gpu.text("compute_mode")
 	if memory, ok := gpu.bytes("fb_memory_usage", "total"); ok {
 		d.Resources = map[string]string{"gpu-memory": strconv.FormatInt(memory, 10)}
 	}
@@ -318,7 +319,7 @@ func (s *smi) slices(ctx context.Context, gpus []*element, list []host.Dropped) 
 			found = append(found, s.describeSlice(&list[i], slice, &name))
 		}
 		if len(found) == before {
-			list[i].Status = host.Fails("NoMIGDevice", "its MIG mode is on, and it has no MIG device")
+			list[i].Status = host.Fails(host.NoMIGDevice, "its MIG mode is on, and it has no MIG device")
 		}
 	}
 	return found, err
