@@ -23,7 +23,8 @@ func main() {
 		}
 	}
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
-	verbs := append(localVerbs(streams), sim.NewCommand(streams, machines()), cli.NewCheck(streams, checks()))
+	verbs := append(localVerbs(streams), sim.NewCommand(streams, machines()), sim.NewReplayCommand(streams),
+		cli.NewCheck(streams, checks()))
 	name, args := cli.Invocation(os.Args)
 	os.Exit(cli.Run(ctx, cli.NewRoot(name, streams, doctors, verbs...), args, os.Stderr))
 }

@@ -210,7 +210,7 @@ func programsOfThePages() map[string]func() *cobra.Command {
 	}
 	tenon := func() *cobra.Command {
 		return cli.NewRoot("tenon", streams, doctors, append(localVerbs(streams), sim.NewCommand(streams, machines()),
-			cli.NewCheck(streams, checks()))...)
+			sim.NewReplayCommand(streams), cli.NewCheck(streams, checks()))...)
 	}
 	return map[string]func() *cobra.Command{
 		"kubectl": kubectl, "tenon": tenon, "bin/tenon": tenon, "tenon-agent": agent.New,

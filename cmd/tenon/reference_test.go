@@ -80,7 +80,7 @@ func TestTheReferenceHasAllFlags(t *testing.T) {
 	}
 	streams := genericiooptions.IOStreams{}
 	walk(cli.NewRoot("tenon", streams, doctors, append(localVerbs(streams), sim.NewCommand(streams, machines()),
-		cli.NewCheck(streams, checks()))...))
+		sim.NewReplayCommand(streams), cli.NewCheck(streams, checks()))...))
 	section("tenon-scheduler", flagRows(scheduler.NewOptions().Flags.FlagSet("tenon")))
 	for _, c := range []*cobra.Command{
 		agent.New(), manager.NewCommand(), descheduler.NewCommand(), proxy.NewCommand(),

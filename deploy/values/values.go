@@ -119,6 +119,9 @@ type Scheduler struct {
 	Config map[string]any `json:"config" default:"{}"`
 	// How much the heap may grow until the next garbage collection, in percent. More costs memory and saves CPU.
 	GarbageCollection int `json:"garbageCollection" default:"200" minimum:"20" maximum:"1000"`
+	// Record what the scheduler reads and decides, for tenon replay: at most 256 MiB of each pod's own disk, which end
+	// with the pod.
+	Journal bool `json:"journal" default:"false"`
 }
 
 // Manager is the settings of tenon-manager.

@@ -421,9 +421,10 @@ func TestTheLinkerMayDropMethods(t *testing.T) {
 var within = map[string][]string{
 	"diag": {
 		"upstream", "nodenumaresource", "deviceshare", "elasticquota", "coscheduling", "reserving", "loadaware",
+		"journal",
 	},
 	"follow":    {"placement", "nodenumaresource"},
-	"placement": {"nodenumaresource", "deviceshare", "reserving", "loadaware"},
+	"placement": {"nodenumaresource", "deviceshare", "reserving", "loadaware", "journal"},
 }
 
 func TestPluginsNeverImportEachOther(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/rest"
@@ -33,6 +34,10 @@ type Reservations struct {
 	// ClusterMode is whether the room of pods of any owner is taken over that are labelled so. It is set before the
 	// first object.
 	ClusterMode bool
+	// Order makes the changes that follow from writes of this process rather than from events of the API server: an
+	// object was written, or a Reservation ends before its status says so. nil makes them at once. It is set before the
+	// first object.
+	Order func(change OwnChange, o metav1.Object, apply func())
 
 	client rest.Interface
 	now    func() time.Time
@@ -80,6 +85,44 @@ func (s *Reservations) OnChange(f func(types.UID)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changed = f
+}
+
+// OwnChange is a change that no event of the API server brings: this process makes it by itself.
+type OwnChange string
+
+// Changes of this process.
+const (
+	Written   OwnChange = "written"   // the object was written
+	Ended     OwnChange = "ended"     // the room of a Reservation is taken back
+	Expire    OwnChange = "expire"    // gangs that have waited for too long end
+	Deadlocks OwnChange = "deadlocks" // the next cycle looks for gangs that keep each other from starting
+)
+
+// Apply makes a change. Others than of Reservations and of pods of mode Reservation do nothing.
+func (s *Reservations) Apply(change OwnChange, o metav1.Object) {
+	apply := func() {}
+	switch o := o.(type) {
+	case *corev1.Pod:
+		apply = func() { s.putReserving(o) }
+	case *v1alpha1.Reservation:
+		apply = func() {
+			s.change(o.UID, func() {
+				switch known := s.objects[o.UID]; {
+				case known == nil: // it was deleted meanwhile
+				case change == Ended:
+					s.ended[o.UID] = true
+					s.account.Put(s.spec(known))
+				default:
+					s.record(o)
+				}
+			})
+		}
+	}
+	if s.Order != nil {
+		s.Order(change, o, apply)
+	} else {
+		apply()
+	}
 }
 
 // Put records a Reservation. One that cannot be read keeps no room.

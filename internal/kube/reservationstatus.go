@@ -129,7 +129,7 @@ func (s *Reservations) Reconcile(ctx context.Context, uid types.UID, keepEnded t
 		}
 	}
 	if next.IsFinal() && announcement != reservation.Spent {
-		s.end(r)
+		s.Apply(Ended, r) // before its status says so
 	}
 	if !equalStatus(status, r.Status) {
 		switch err := s.writeStatus(ctx, r, status); {
@@ -140,14 +140,6 @@ func (s *Reservations) Reconcile(ctx context.Context, uid types.UID, keepEnded t
 		}
 	}
 	return again, nil
-}
-
-// end takes the room of a Reservation back before its status says so.
-func (s *Reservations) end(r *v1alpha1.Reservation) {
-	s.change(r.UID, func() {
-		s.ended[r.UID] = true
-		s.account.Put(s.spec(r))
-	})
 }
 
 func endedAt(r *v1alpha1.Reservation) (at time.Time) {
@@ -289,11 +281,7 @@ func (s *Reservations) patch(ctx context.Context, r *v1alpha1.Reservation, part 
 	}
 	// A pod that was created because of this write may come before the write's own event.
 	if written, err := ReadReservation(text); err == nil && written.UID == r.UID {
-		s.change(r.UID, func() {
-			if s.objects[r.UID] != nil { // else it was deleted meanwhile
-				s.record(written)
-			}
-		})
+		s.Apply(Written, written)
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func (s *Reservations) nameUser(ctx context.Context, r *v1alpha1.Reservation, us
 	}
 	written := &corev1.Pod{}
 	if json.Unmarshal(text, written) == nil && written.UID == r.UID {
-		s.putReserving(written)
+		s.Apply(Written, written)
 	}
 	return nil
 }

@@ -41,6 +41,8 @@ type apiServer struct {
 	deleted func(*corev1.Pod)
 	// evicted deletes a pod that was asked to leave. nil: no pod is.
 	evicted func(*corev1.Pod)
+	// recorded is set in a replay: writes are answered and change nothing, as what became of them is recorded.
+	recorded bool
 	// fault is called before each request is answered. If it returns an error, the request fails with it. nil: no
 	// request fails.
 	fault func(r *http.Request, body []byte) error
@@ -112,11 +114,22 @@ func (s *apiServer) stamp(o metav1.Object) {
 	o.SetResourceVersion(strconv.Itoa(s.version))
 }
 
-func (s *apiServer) update(old, pod *corev1.Pod) {
-	s.stamp(pod)
-	utilruntime.Must(s.pods.GetStore().Update(pod))
-	for _, h := range s.pods.handlers {
-		h.OnUpdate(old, pod)
+func (s *apiServer) update(old, pod *corev1.Pod) { s.replace(s.pods, old, pod) }
+
+// replace stores another state of an object.
+func (s *apiServer) replace(i *informer, old, now metav1.Object) {
+	s.stamp(now)
+	utilruntime.Must(i.GetStore().Update(now))
+	for _, h := range i.handlers {
+		h.OnUpdate(old, now)
+	}
+}
+
+// drop removes an object.
+func (s *apiServer) drop(i *informer, o metav1.Object) {
+	utilruntime.Must(i.GetStore().Delete(o))
+	for _, h := range i.handlers {
+		h.OnDelete(o)
 	}
 }
 
@@ -175,6 +188,11 @@ func (s *apiServer) serve(r *http.Request, body []byte) (runtime.Object, error) 
 		if err := s.fault(r, body); err != nil {
 			return nil, err
 		}
+	}
+	if s.recorded && r.Method != http.MethodGet {
+		return &metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess,
+		}, nil
 	}
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	if r.Method == http.MethodPut && len(path) >= 7 && path[5] == "resourceclaims" {
@@ -265,10 +283,7 @@ func (s *apiServer) patch(old *corev1.Pod, patch []byte) (runtime.Object, error)
 }
 
 func (s *apiServer) remove(pod *corev1.Pod) {
-	utilruntime.Must(s.pods.GetStore().Delete(pod))
 	s.changes++
 	s.deleted(pod)
-	for _, h := range s.pods.handlers {
-		h.OnDelete(pod)
-	}
+	s.drop(s.pods, pod)
 }

@@ -24,6 +24,9 @@ func (p *profile) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod
 	nodes []fwk.NodeInfo,
 ) ([]fwk.NodePluginScores, *fwk.Status) {
 	scores, status := p.Framework.RunScorePlugins(ctx, state, pod, nodes)
+	if p.engine.replay != nil {
+		return scores, status // whose profile has drawn lots
+	}
 	for i := range scores {
 		scores[i].Randomizer = p.engine.rank[scores[i].Name]
 	}
@@ -37,6 +40,32 @@ func (p *profile) ClassOf(ctx context.Context, pod *corev1.Pod, signature fwk.Po
 		return profile.ClassOf(ctx, pod, signature, state)
 	}
 	return ""
+}
+
+// RunFilterPluginsWithNominatedPods refuses the nodes that a recorded search did not look at.
+func (p *profile) RunFilterPluginsWithNominatedPods(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
+	node fwk.NodeInfo,
+) *fwk.Status {
+	if p.engine.replay.leavesOut(node.Node().Name) {
+		return fwk.NewStatus(fwk.Unschedulable, "not looked at")
+	}
+	return p.Framework.RunFilterPluginsWithNominatedPods(ctx, state, pod, node)
+}
+
+// Proposed is that of the wrapped profile.
+func (p *profile) Proposed(most int) (scores []fwk.NodePluginScores, feasible, evaluated int) {
+	if profile, ok := p.Framework.(*ranking.Profile); ok {
+		return profile.Proposed(most)
+	}
+	return nil, 0, 0
+}
+
+// Raw is that of the wrapped profile.
+func (p *profile) Raw(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) map[string]int64 {
+	if profile, ok := p.Framework.(*ranking.Profile); ok {
+		return profile.Raw(ctx, state, pod, node)
+	}
+	return nil
 }
 
 // Explain is that of the wrapped profile.
@@ -92,7 +121,7 @@ func (b *bindingCycle) finish(status *fwk.Status) {
 
 // begin finishes a binding cycle, or keeps it if its pod waits for a permit.
 func (e *engine) begin(b *bindingCycle) {
-	if b.profile.GetWaitingPod(b.pod.UID) == nil {
+	if e.replay == nil && b.profile.GetWaitingPod(b.pod.UID) == nil {
 		b.finish(nil)
 		return
 	}

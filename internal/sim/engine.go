@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -57,13 +58,16 @@ type engine struct {
 	quotas *kube.Quotas
 	gangs  *kube.Gangs
 	loads  *kube.Loads
-	rounds *coscheduling.Rounds
-	rank   map[string]int // of nodes by name: the first by name has the highest; decides between equal nodes
+
+	factory informers.SharedInformerFactory
+	rounds  *coscheduling.Rounds
+	rank    map[string]int // of nodes by name: the first by name has the highest; decides between equal nodes
 
 	// preemptor is the pod for which pods are being deleted; nil while no pod is.
 	preemptor *corev1.Pod
 	binds     bool               // the last scheduling cycle began a binding cycle
 	began     chan *bindingCycle // receives each binding cycle that has begun
+	replay    *replay            // whose records lead the engine; nil in a simulation
 
 	handle    scheduler.FailureHandlerFn // upstream's handler of pods that failed
 	waiting   []*bindingCycle            // binding cycles that wait for permits, the oldest first
@@ -88,9 +92,13 @@ type failure struct {
 type preempted struct{ pod, preemptor *corev1.Pod }
 
 // newEngine returns an engine with the objects of the world, before any pod is tried. It ends with ctx.
-func newEngine(ctx context.Context, w *world) (*engine, error) {
+func newEngine(ctx context.Context, w *world) (*engine, error) { return newEngineFor(ctx, w, nil) }
+
+// newEngineFor is newEngine for a replay, if that is not nil: its records lead the engine.
+func newEngineFor(ctx context.Context, w *world, r *replay) (*engine, error) {
 	setGates()
 	e := &engine{
+		replay: r,
 		api: &apiServer{
 			clock: &stepClock{now: w.latest()}, reservations: cache.NewStore(cache.MetaNamespaceKeyFunc),
 		},
@@ -100,18 +108,22 @@ func newEngine(ctx context.Context, w *world) (*engine, error) {
 		moved: map[types.UID]bool{},
 	}
 	e.store.Serve(w.resources)
-	schedulers := convert.NewSchedulers(schedulerNames...)
+	start := e.api.clock.now
+	now, names, trusted := func() time.Time { return start }, schedulerNames, []string(nil)
+	if r != nil {
+		now, names, trusted = r.now, r.names(), r.trusted
+	}
+	schedulers := convert.NewSchedulers(slices.Concat(names, trusted)...)
 	e.store.Trust(schedulers)
 	e.api.deleted = func(p *corev1.Pod) { e.preempted[p.UID] = preempted{p, e.preemptor} }
 	e.client = kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://simulate.invalid", Transport: e.api, QPS: -1})
 	factory := informers.NewSharedInformerFactory(e.client, 0)
-	start := e.api.clock.now
 	statuses, err := kube.NewClient(&rest.Config{Host: "http://simulate.invalid", Transport: e.api, QPS: -1})
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	e.api.reserved = kube.NewReservations(statuses, func() time.Time { return start })
-	e.api.reserved.Profile = schedulerNames[0]
+	e.api.reserved = kube.NewReservations(statuses, now)
+	e.api.reserved.Profile = names[0]
 	e.api.pods = newPods(e.client, 0).(*informer)
 	pods := e.api.reserved.WithReservePods(e.api.pods)
 	factory.InformerFor(&corev1.Pod{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
@@ -122,7 +134,7 @@ func newEngine(ctx context.Context, w *world) (*engine, error) {
 	for o, construct := range volumeInformers {
 		factory.InformerFor(o, construct)
 	}
-	e.quotas = kube.NewQuotas(func() time.Time { return start })
+	e.quotas = kube.NewQuotas(now)
 	e.quotas.Trust(schedulers)
 	// Before all handlers of the scheduler, as in a cluster.
 	e.gangs = kube.NewGangs()
@@ -133,9 +145,22 @@ func newEngine(ctx context.Context, w *world) (*engine, error) {
 		e.api.reserved.Deliver(h)
 		e.api.pods.handlers = append(e.api.pods.handlers, h)
 	}
-	if err := e.build(ctx, factory, len(w.metrics) > 0); err != nil {
+	cfg, err := app.DefaultConfig(names)
+	if r != nil {
+		cfg = r.config.DeepCopy()
+	} else if err == nil && len(w.metrics) > 0 {
+		for i := range cfg.Profiles {
+			multi := &cfg.Profiles[i].Plugins.MultiPoint
+			multi.Enabled = append(multi.Enabled, config.Plugin{Name: loadaware.Name, Weight: 1})
+		}
+	}
+	if err == nil {
+		err = e.build(ctx, factory, cfg, now)
+	}
+	if err != nil {
 		return nil, err
 	}
+	e.factory = factory
 	e.load(factory, w)
 	return e, nil
 }
@@ -149,27 +174,21 @@ func setGates() {
 	}))
 }
 
-// build makes the scheduling core with the profiles that tenon-scheduler has without a configuration file, with
-// LoadAwareScheduling where the input has NodeMetrics.
-func (e *engine) build(ctx context.Context, factory informers.SharedInformerFactory, byLoad bool) error {
-	cfg, err := app.DefaultConfig(schedulerNames)
-	if err != nil {
-		return err
-	}
-	unregistered, start, all := func(...metrics.Registerable) {}, e.api.clock.now, int32(100)
-	tracker := follow.NewTracker(e.store, follow.NewMetrics(unregistered), func() time.Time { return start })
+// build makes the scheduling core with the profiles of a configuration.
+func (e *engine) build(ctx context.Context, factory informers.SharedInformerFactory,
+	cfg *config.KubeSchedulerConfiguration, now func() time.Time,
+) (err error) {
+	unregistered, all := func(...metrics.Registerable) {}, int32(100)
+	tracker := follow.NewTracker(e.store, follow.NewMetrics(unregistered), now)
 	tracker.Order.NoWait = true // a pod before it may wait for a permit that depends on later pods
 	decisions := placement.NewDecisions(e.store, placement.NewMetrics(unregistered), tracker)
 	for i := range cfg.Profiles {
 		// It would ask the API server to bind volumes and wait for their controllers. What it has reserved holds.
 		preBind := &cfg.Profiles[i].Plugins.PreBind
 		preBind.Disabled = append(preBind.Disabled, config.Plugin{Name: names.VolumeBinding})
-		if multi := &cfg.Profiles[i].Plugins.MultiPoint; byLoad {
-			multi.Enabled = append(multi.Enabled, config.Plugin{Name: loadaware.Name, Weight: 1})
-		}
 	}
 	registry := app.Registry(decisions, e.quotas, elasticquota.NewMetrics(unregistered), e.gangs,
-		e.api.reserved, e.loads, func() time.Time { return start })
+		e.api.reserved, e.loads, now)
 	changes := &hooks.Changes{}
 	silent := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} } // the result has it
 	e.core, err = scheduler.New(ctx, e.client, factory, nil, silent,
@@ -186,9 +205,21 @@ func (e *engine) build(ctx context.Context, factory informers.SharedInformerFact
 	}
 	e.core.Cache = changes.Watch(e.core.Cache, e.store)
 	e.loads.OnChange(changes.Node, changes.Shown)
-	e.rounds = app.Rounds(e.core, e.gangs, e.quotas, e.store, changes)
-	e.core.NextPod = e.rounds.Next(e.limitAttempts(e.core.NextPod))
-	e.core.SchedulePod = e.rounds.Schedule(e.core.SchedulePod)
+	waiting := time.Now
+	if e.replay != nil {
+		waiting = now
+	}
+	e.rounds = app.Rounds(e.core, e.gangs, e.quotas, e.store, changes, waiting)
+	next := e.limitAttempts(e.core.NextPod)
+	if e.replay != nil {
+		next = e.replay.next
+	}
+	e.core.NextPod = e.rounds.Next(next)
+	schedule := e.core.SchedulePod
+	if e.replay != nil { // a pod that all nodes are known to refuse preempts less
+		schedule = ranking.Remember(e.rankedProfile, schedule)
+	}
+	e.core.SchedulePod = e.rounds.Schedule(schedule)
 	fail := reserving.Fail(e.core, e.api.reserved, e.core.FailureHandler)
 	e.core.FailureHandler = e.rounds.Fail(e.recordFailure(fail))
 	for i := range cfg.Profiles {
@@ -202,6 +233,24 @@ func (e *engine) build(ctx context.Context, factory informers.SharedInformerFact
 		ranked.Rooms = &reserving.Rooms{Reservations: e.api.reserved}
 		ranked.ByName, ranked.Together = true, e.rounds
 		e.core.Profiles[name] = &profile{Framework: ranked, engine: e}
+		if e.replay != nil {
+			e.replay.watch(ranked)
+		}
+	}
+	if e.replay != nil {
+		app.ServeGangs(e.core, e.gangs)
+	}
+	if e.replay != nil {
+		e.replay.lead(e)
+	}
+	return nil
+}
+
+// rankedProfile returns the ranking of a profile; nil for one that does not exist.
+func (e *engine) rankedProfile(name string) *ranking.Profile {
+	if p, ok := e.core.Profiles[name].(*profile); ok {
+		ranked, _ := p.Framework.(*ranking.Profile)
+		return ranked
 	}
 	return nil
 }
@@ -299,6 +348,9 @@ func (e *engine) step(ctx context.Context) {
 	e.core.ScheduleOne(ctx)
 	if e.binds {
 		e.begin(<-e.began)
+	}
+	if e.replay != nil {
+		return // its records say what becomes of the pod
 	}
 	e.finishDecided(ctx)
 	if e.api.changes > changes {

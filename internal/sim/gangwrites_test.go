@@ -55,7 +55,7 @@ func newWriter(t *testing.T, in string) *writer {
 	w.held = &coscheduling.Held{
 		Gangs: w.gangs, Client: client, Clock: w.clock, Leading: func() bool { return true },
 		Recorder:         func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
-		LookForDeadlocks: func(klog.Logger) {}, Withdraw: w.rounds.Withdraw,
+		LookForDeadlocks: func(klog.Logger) bool { return false }, Withdraw: w.rounds.Withdraw,
 	}
 	return w
 }

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 func TestBadInputGetsAClearTextAndChangesNothing(t *testing.T) {
 	cases := slices.Concat(webhookCases(), schedulerCases(), deviceCases(), quotaCases(), gangCases(),
-		alignmentCases(), agentCases(), simulateCases(), commandCases(),
+		alignmentCases(), agentCases(), simulateCases(), replayCases(), commandCases(),
 		movingCases())
 	const promised = 450
 	if len(cases) < promised {

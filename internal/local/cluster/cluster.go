@@ -28,6 +28,8 @@ type Options struct {
 	Joined []string
 	// Schedulers is the number of scheduler replicas, up to datadir.MaxSchedulers; one leads, the others wait.
 	Schedulers int
+	// Journal makes each of them record what it decides, in the folder's journal/NAME.
+	Journal bool
 	// Binary is run as `BINARY VERB --data DIR` for each child, with the verbs below.
 	Binary string
 	// Manifests is applied before any of Tenon's processes starts, Admission once the manager answers; without

@@ -177,7 +177,8 @@ func (c *Cluster) startSchedulers(ctx context.Context, o Options, id *identities
 		ready := readyz("https://"+c.ports.Address(datadir.SchedulerSecure.Of(replica)), id.authority.Certificate())
 		start[replica] = func() error {
 			return c.run(ctx, o, SchedulerVerb, schedulerName(replica), ready, "--replica", strconv.Itoa(replica),
-				"--elect="+strconv.FormatBool(o.Schedulers > 1), "--lease="+cmp.Or(o.Lease, defaultLease).String())
+				"--journal="+strconv.FormatBool(o.Journal), "--elect="+strconv.FormatBool(o.Schedulers > 1),
+				"--lease="+cmp.Or(o.Lease, defaultLease).String())
 		}
 	}
 	if err := utilerrors.AggregateGoroutines(start...); err != nil {

@@ -68,6 +68,11 @@ func (d Dir) Nodes() string { return d.path("nodes") }
 // Log returns the path of a process's log.
 func (d Dir) Log(process string) string { return d.path("log", process+".log") }
 
+// Journal returns the folder in which a replica of the scheduler records what it decides.
+func (d Dir) Journal(replica int) string {
+	return d.path("journal", "scheduler-"+strconv.Itoa(replica))
+}
+
 // Make creates the folder and those of its parts that processes expect. It returns *NotPrivate where one of them exists
 // and another user owns it or may write it.
 func (d Dir) Make() error {
@@ -140,7 +145,7 @@ func (d Dir) Purge() error {
 		return fmt.Errorf("%s is not a data folder of tenon (it has no lock file): nothing was removed", d.root)
 	}
 	for _, known := range []string{
-		"etcd", "pki", "nodes", "log", "kubeconfig", "ports.json", "nodes.json", "etcd.sock",
+		"etcd", "pki", "nodes", "log", "journal", "kubeconfig", "ports.json", "nodes.json", "etcd.sock",
 		"etcd-peer.sock", "lock",
 	} {
 		if err := os.RemoveAll(d.path(known)); err != nil {

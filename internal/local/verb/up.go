@@ -29,6 +29,7 @@ type upFlags struct {
 	config   string // of the descheduler; empty for none
 	console  string // address to serve the console on; empty for none
 	fences   bool
+	journal  bool
 	detach   bool
 	demo     bool
 	list     bool
@@ -76,6 +77,8 @@ func newUp(serve ServeConsole) *cobra.Command {
 			"PodMigrationJobs alone)")
 	c.Flags().StringVar(&f.console, "console", "",
 		"serve the console on this loopback `address`, such as 127.0.0.1:0 (0: any free port)")
+	c.Flags().BoolVar(&f.journal, "journal", false,
+		"record what the scheduler decides below journal/ of the cluster's data, for tenon replay")
 	c.Flags().BoolVar(&f.detach, "detach", false, "return when the cluster is ready, and leave it running")
 	c.Flags().BoolVar(&f.demo, "demo", false, "when the cluster is ready, apply pods of every class")
 	c.Flags().BoolVar(&f.list, "list-machines", false, "print the presets, and start nothing")
@@ -200,7 +203,7 @@ func run(ctx context.Context, dir datadir.Dir, nodes []datadir.Node, f upFlags, 
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir: dir, Nodes: nodes, Schedulers: f.replicas, Binary: binary, Manifests: given,
 		Admission: deploy.Webhooks(simnode.SchedulerNames()...), RequireNRIPlugin: f.fences, Report: console.step,
-		Lease: f.lease, RevokeAfter: f.revoke, DeschedulerConfig: f.config,
+		Journal: f.journal, Lease: f.lease, RevokeAfter: f.revoke, DeschedulerConfig: f.config,
 	})
 	if err != nil {
 		return err

@@ -79,13 +79,18 @@ func hidden(verb string, run func(context.Context, datadir.Dir, ports) error) *c
 
 func newScheduler() *cobra.Command {
 	var replica int
-	var elect bool
+	var elect, journal bool
 	var lease time.Duration
 	child := hidden(cluster.SchedulerVerb, func(ctx context.Context, dir datadir.Dir, ports ports) error {
 		kubeconfig := dir.Credential(cluster.Scheduler)
 		certFile, keyFile := dir.Pair(cluster.SchedulerServing)
 		c := schedapp.NewCommand()
+		recorded := ""
+		if journal {
+			recorded = dir.Journal(replica)
+		}
 		c.SetArgs([]string{
+			"--journal=" + recorded,
 			"--kubeconfig=" + kubeconfig,
 			"--authentication-kubeconfig=" + kubeconfig,
 			"--authorization-kubeconfig=" + kubeconfig,
@@ -108,6 +113,7 @@ func newScheduler() *cobra.Command {
 	})
 	child.Flags().IntVar(&replica, "replica", 0, "number of this replica, from 0")
 	child.Flags().BoolVar(&elect, "elect", false, "elect a leader among the replicas")
+	child.Flags().BoolVar(&journal, "journal", false, "record what is decided")
 	child.Flags().DurationVar(&lease, "lease", 0, "how long a leader that is gone leads on")
 	return child
 }

@@ -97,7 +97,8 @@ func TestTheSchedulerSeesNodesWithoutWhatIsReserved(t *testing.T) {
 	node.Status.Allocatable = object.List("cpu", "128")
 	client := fake.NewClientset(node)
 	factory := hooks.Informers(client, scheduler.NewInformerFactory(client, 0), kube.NewQuotas(time.Now),
-		kube.NewGangs(), kube.NewReservations(nil, time.Now), kube.NewLoads())
+		kube.NewGangs(), kube.NewReservations(nil, time.Now), kube.NewLoads(),
+		func(i cache.SharedIndexInformer) cache.SharedIndexInformer { return i })
 	seen := make(chan string, 1)
 	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { seen <- obj.(*corev1.Node).Status.Allocatable.Cpu().String() },

@@ -29,6 +29,8 @@ type Options struct {
 	LegacyDebugAddress string
 	// LegacyDebugAllowFlags makes the debug flags changeable there.
 	LegacyDebugAllowFlags bool
+	// Journal is the folder in which what is decided is recorded, "" for none.
+	Journal string
 	// Plugins are beside ours; a profile of the configuration file enables them.
 	Plugins frameworkruntime.Registry
 }
@@ -63,6 +65,9 @@ func NewOptions(with ...Option) *Options {
 		"Loopback address, e.g. 127.0.0.1:10251, of read-only diagnostics without authentication. Empty: none.")
 	fs.BoolVar(&o.LegacyDebugAllowFlags, "legacy-debug-allow-flags", false,
 		"Let every process of the host change the debug flags at --legacy-debug-address.")
+	fs.StringVar(&o.Journal, "journal", "",
+		"Folder in which the scheduler records what it reads and decides, for tenon replay: at most 256 MiB, of which "+
+			"the oldest part is dropped. It has no Secrets and no environment variables. Empty: nothing is recorded.")
 	return o
 }
 

@@ -10,6 +10,7 @@ import (
 	upstream "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/utils/clock"
 
+	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
 )
@@ -21,6 +22,17 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	if err := s.serve(ctx, cancel); err != nil {
 		return err
 	}
+	if s.journal != nil {
+		written := make(chan struct{})
+		go func() {
+			defer close(written)
+			s.journal.Run(ctx)
+		}()
+		defer func() {
+			cancel(nil)
+			<-written
+		}()
+	}
 	go s.markSynced(ctx)
 	go s.tracker.Audit(ctx, s.pods(), s.quotas)
 	go s.tracker.Run(ctx, s.failed)
@@ -29,9 +41,14 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		Reservations: s.reserved, Nodes: s.config.InformerFactory.Core().V1().Nodes(), Leading: s.tracker.Leading.Load,
 		Synced: s.store.Synced(),
 	}).Run(ctx)
+	var order func(kube.OwnChange, func(time.Time) bool)
+	if s.journal != nil {
+		order = s.journal.Gangs
+	}
 	go (&coscheduling.Held{
 		Gangs: s.gangs, Client: s.config.Client, Recorder: s.recorder, Leading: s.tracker.Leading.Load,
 		Clock: clock.RealClock{}, LookForDeadlocks: s.rounds.LookForDeadlocks, Withdraw: s.rounds.Withdraw,
+		Order: order,
 	}).Run(ctx)
 	// The handler chain of upstream's server cannot be extended, so its server stays off and ours serves the same.
 	s.config.SecureServing = nil

@@ -38,6 +38,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/diag/whatif"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/follow"
+	"github.com/tenon-project/tenon/internal/sched/journal"
 	"github.com/tenon-project/tenon/internal/sched/loadaware"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
@@ -74,8 +75,9 @@ type Scheduler struct {
 	tracker  *follow.Tracker           // of bound pods on nodes whose kubelet chooses
 	failed   cache.SharedIndexInformer // of kube.NewRejectionInformer; the tracker runs it
 
-	decisions *diag.Ring  // the last decisions, for diagnostics
-	flags     *diag.Flags // what diagnostics record at run time
+	decisions *diag.Ring        // the last decisions, for diagnostics
+	flags     *diag.Flags       // what diagnostics record at run time
+	journal   *journal.Recorder // nil without --journal
 
 	// gate holds the scheduling loop back until this process leads and all accounts are known.
 	gate *hooks.Gate
@@ -111,14 +113,15 @@ func Registry(d *placement.Decisions, q *kube.Quotas, m *elasticquota.Metrics, g
 // counts the events which may help a gang, and adds the rules of gangs to the preemption of each profile. The caller
 // wraps the core's functions with those of the Rounds.
 func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.Store, changes *hooks.Changes,
+	now func() time.Time,
 ) *coscheduling.Rounds {
 	events := &hooks.Events{SiblingPlugin: coscheduling.Name}
 	core.SchedulingQueue = events.Watch(core.SchedulingQueue, changes)
 	core.NextPod = core.SchedulingQueue.Pop
 	r := coscheduling.NewRounds(coscheduling.Cluster{
-		Gangs: g, Core: core, Quotas: q, Shown: changes.Shown, Admitted: elasticquota.Admitted, Events: events.Count,
-		Trial: func() coscheduling.Trial { return placement.NewTrial(s) }, Preemption: PreemptionOf, Joint: jointOf,
-		Usable: usableOf,
+		Gangs: g, Core: core, Quotas: q, Now: now, Shown: changes.Shown, Admitted: elasticquota.Admitted,
+		Events: events.Count, Trial: func() coscheduling.Trial { return placement.NewTrial(s) },
+		Preemption: PreemptionOf, Joint: jointOf, Usable: usableOf,
 	})
 	for _, f := range core.Profiles {
 		f.SetPodNominator(core.SchedulingQueue)
@@ -220,7 +223,18 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client for topologies, devices, quotas and PodGroups: %w", err)
 	}
-	store, quotas, gangs := kube.NewStore(), kube.NewQuotas(time.Now), kube.NewGangs()
+	var recorder *journal.Recorder
+	now, watch := time.Now, func(i cache.SharedIndexInformer) cache.SharedIndexInformer { return i }
+	if o.Journal != "" {
+		if recorder, err = newJournal(o, &c.ComponentConfig); err != nil {
+			return nil, err
+		}
+		now, watch = recorder.Now, recorder.Watch
+		if len(c.ComponentConfig.Extenders) > 0 {
+			return nil, errors.New("--journal: not allowed with extenders: what they answer is not recorded")
+		}
+	}
+	store, quotas, gangs := kube.NewStore(), kube.NewQuotas(now), kube.NewGangs()
 	trusted := slices.Clone(o.TrustedNames)
 	for i := range c.ComponentConfig.Profiles {
 		trusted = append(trusted, c.ComponentConfig.Profiles[i].SchedulerName)
@@ -228,16 +242,20 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	schedulers := convert.NewSchedulers(trusted...)
 	store.Trust(schedulers)
 	quotas.Trust(schedulers)
-	reserved := kube.NewReservations(client, time.Now)
+	reserved := kube.NewReservations(client, now)
 	reserved.Profile = c.ComponentConfig.Profiles[0].SchedulerName
+	if recorder != nil {
+		reserved.Order = recorder.Own
+	}
 	loads := kube.NewLoads()
-	c.InformerFactory = hooks.Informers(c.Client, c.InformerFactory, quotas, gangs, reserved, loads)
-	c.DynInformerFactory = hooks.Resources(c.DynInformerFactory, store, quotas, gangs, reserved, loads, client)
+	c.InformerFactory = hooks.Informers(c.Client, c.InformerFactory, quotas, gangs, reserved, loads, watch)
+	c.DynInformerFactory = hooks.Resources(c.DynInformerFactory, store, quotas, gangs, reserved, loads, client,
+		watch)
 	cc := c.Complete()
 	s := &Scheduler{
 		options: o, config: &cc, store: store, quotas: quotas, gangs: gangs, reserved: reserved, loads: loads,
 		failed: kube.NewRejectionInformer(cc.Client), decisions: &diag.Ring{}, flags: &diag.Flags{},
-		plugins: diag.Plugins{},
+		plugins: diag.Plugins{}, journal: recorder,
 		rebuild: metrics.NewHistogram(&metrics.HistogramOpts{
 			Name:    "tenon_ledger_rebuild_seconds",
 			Help:    "Time from start until every node's account was known.",
@@ -246,10 +264,10 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	}
 	export(s.rebuild)
 	exportInfo(&cc.ComponentConfig)
-	s.tracker = follow.NewTracker(store, follow.NewMetrics(export), time.Now)
+	s.tracker = follow.NewTracker(store, follow.NewMetrics(export), now)
 	placed := placement.NewMetrics(export)
 	s.registry = Registry(placement.NewDecisions(store, placed, s.tracker), quotas, elasticquota.NewMetrics(export),
-		gangs, reserved, loads, time.Now)
+		gangs, reserved, loads, now)
 	if err := s.registry.Merge(o.Plugins); err != nil {
 		return nil, err
 	}
@@ -289,13 +307,7 @@ func (s *Scheduler) build(ctx context.Context) error {
 			return fmt.Errorf("profile %s: %w", name, err)
 		}
 	}
-	var served []string
 	for name, f := range core.Profiles {
-		if slices.ContainsFunc(f.ListPlugins().Permit.Enabled, func(p schedulerconfig.Plugin) bool {
-			return p.Name == coscheduling.Name
-		}) {
-			served = append(served, name)
-		}
 		if err := elasticquota.Exclusive(f.ListPlugins()); err != nil {
 			return fmt.Errorf("profile %s: %w", name, err)
 		}
@@ -303,7 +315,7 @@ func (s *Scheduler) build(ctx context.Context) error {
 			return fmt.Errorf("profile %s: %w", name, err)
 		}
 	}
-	s.gangs.Serve(served...)
+	ServeGangs(core, s.gangs)
 	return options.LogOrWriteConfig(klog.FromContext(ctx), s.options.WriteConfigTo, &cc.ComponentConfig, completed)
 }
 
@@ -316,7 +328,11 @@ func (s *Scheduler) wire(ctx context.Context) error {
 	s.nodes = s.core.Cache
 	s.core.Cache = changes.Watch(s.core.Cache, s.store)
 	s.loads.OnChange(changes.Node, changes.Shown)
-	s.rounds = Rounds(s.core, s.gangs, s.quotas, s.store, changes)
+	now := time.Now
+	if s.journal != nil {
+		now = s.journal.Now
+	}
+	s.rounds = Rounds(s.core, s.gangs, s.quotas, s.store, changes, now)
 	s.core.SchedulingQueue = hooks.Hold(s.core.SchedulingQueue)
 	s.core.FailureHandler = reserving.Fail(s.core, s.reserved, s.rounds.Fail(s.reporter.Wrap(s.core.FailureHandler)))
 	refused := ranking.NewRejections()
@@ -336,6 +352,12 @@ func (s *Scheduler) wire(ctx context.Context) error {
 		ranked.Bindings, ranked.Together, ranked.Rejections = s.gate.Bindings, s.rounds, refused
 		s.core.Profiles[cfg.SchedulerName] = ranked
 	}
+	s.core.NextPod = s.gate.Wrap(ctx, s.rounds.Share(s.core.NextPod))
+	if s.journal != nil {
+		s.record()
+	} else {
+		s.core.NextPod = s.rounds.Next(s.core.NextPod)
+	}
 	s.whatIf = whatif.New(s.questions(ctx))
 	s.live = refusals.NewLive(s.nodes, func(nodes fwk.SharedLister) (map[string]framework.Framework, error) {
 		profiles, err := hooks.ProfilesOn(ctx, nodes, s.config, s.core, s.registry)
@@ -345,7 +367,6 @@ func (s *Scheduler) wire(ctx context.Context) error {
 		}
 		return profiles, err
 	})
-	s.core.NextPod = s.rounds.Next(s.gate.Wrap(ctx, s.rounds.Share(s.core.NextPod)))
 	s.reporter.ForgetDeleted(s.config.InformerFactory.Core().V1().Pods().Informer())
 	// Fails when another scheduler of this process has it already, as in tests.
 	_ = legacyregistry.CustomRegister(s.reporter.Unschedulable())

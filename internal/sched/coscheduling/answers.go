@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,7 +82,7 @@ func (r *Rounds) recall(ctx context.Context, round *groupRound) bool {
 		round.failure.Outlook = gang.Short
 	}
 	round.cause = copyFor(round.pods[failed].Pod, k.cause)
-	round.failure.Again = r.preemptsAt(member, time.Now())
+	round.failure.Again = r.preemptsAt(member, r.Now())
 	return true
 }
 

@@ -33,20 +33,21 @@ type deadlocks struct {
 }
 
 // LookForDeadlocks makes the next cycle of a pod that starts without others look whether NonStrict gangs keep each
-// other from starting, and sees that there is one. It does nothing where none holds a reservation. Any goroutine may
-// call it.
-func (r *Rounds) LookForDeadlocks(logger klog.Logger) {
+// other from starting, and sees that there is one. It returns false, and does nothing, where none holds a reservation.
+// Any goroutine may call it.
+func (r *Rounds) LookForDeadlocks(logger klog.Logger) bool {
 	for _, h := range kube.Ask(r.Gangs, func(s *gang.State) []gang.Holder { return s.Holders(mostHolders) }) {
 		for _, lack := range h.Lacks {
 			for _, uid := range lack.Pending {
 				if pod := r.Gangs.Pod(uid); pod != nil {
 					r.deadlocks.requested.Store(true)
 					r.Core.SchedulingQueue.Activate(logger, map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
-					return
+					return true
 				}
 			}
 		}
 	}
+	return false
 }
 
 // Releases returns how often gangs gave back what they held for the sake of another.
@@ -55,10 +56,10 @@ func (r *Rounds) Releases() int { return r.deadlocks.releases }
 // resolve lets NonStrict gangs give back what another one needs, where none can start as it is.
 func (r *Rounds) resolve(ctx context.Context) {
 	holders := kube.Ask(r.Gangs, func(s *gang.State) []gang.Holder { return s.Holders(mostHolders) })
-	if reflect.DeepEqual(holders, r.deadlocks.holders) && time.Since(r.deadlocks.checked) < lookAgain {
+	if reflect.DeepEqual(holders, r.deadlocks.holders) && r.Now().Sub(r.deadlocks.checked) < lookAgain {
 		return
 	}
-	r.deadlocks.holders, r.deadlocks.checked = holders, time.Now()
+	r.deadlocks.holders, r.deadlocks.checked = holders, r.Now()
 	winner, released := gang.Resolve(len(holders), func(h int, without []int) bool {
 		var others []string
 		for _, o := range without {

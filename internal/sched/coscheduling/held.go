@@ -54,7 +54,10 @@ type Held struct {
 	Leading  func() bool
 	Clock    clock.WithTicker
 	// LookForDeadlocks is called as often as it is to be looked whether gangs keep each other from starting.
-	LookForDeadlocks func(klog.Logger)
+	LookForDeadlocks func(klog.Logger) bool
+	// Order makes a change of the gangs' state that no event and no cycle brings, and that reports whether there was
+	// one; nil makes it at once.
+	Order func(kind kube.OwnChange, change func(now time.Time) bool)
 	// Withdraw is called with pods that are nominated to a node and held back.
 	Withdraw func(*corev1.Pod)
 
@@ -88,15 +91,33 @@ func (h *Held) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C():
-			h.Gangs.Update(func(s *gang.State) gang.Effects { return s.Expire(h.Clock.Now()) })
+			h.order(kube.Expire, func(now time.Time) bool { return Expire(h.Gangs, now) })
 			h.EvictInterrupted(ctx)
 			h.Look(ctx)
 		case <-deadlocks.C():
 			if h.Leading() {
-				h.LookForDeadlocks(klog.FromContext(ctx))
+				h.order(kube.Deadlocks, func(time.Time) bool { return h.LookForDeadlocks(klog.FromContext(ctx)) })
 			}
 		}
 	}
+}
+
+func (h *Held) order(kind kube.OwnChange, change func(now time.Time) bool) {
+	if h.Order != nil {
+		h.Order(kind, change)
+	} else {
+		change(h.Clock.Now())
+	}
+}
+
+// Expire ends what has waited for too long at a time, and reports whether anything had.
+func Expire(gangs *kube.Gangs, now time.Time) (ended bool) {
+	gangs.Update(func(s *gang.State) gang.Effects {
+		effects := s.Expire(now)
+		ended = len(effects.Opened)+len(effects.Allow)+len(effects.Release) > 0
+		return effects
+	})
+	return ended
 }
 
 // EvictInterrupted evicts the bound members of gangs whose start was interrupted and whose waiting time is over. A

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -68,7 +67,7 @@ func (r *Rounds) preempt(ctx context.Context, m *members, failed *outcome) (n no
 	if pending != nil {
 		return nomination{nodes: pending, preempts: true, unchanged: true}, nil
 	}
-	if again := r.preemptsAt(m.first(), time.Now()); !may || !again.IsZero() {
+	if again := r.preemptsAt(m.first(), r.Now()); !may || !again.IsZero() {
 		if may {
 			failed.failure.Again = again
 		}
@@ -160,7 +159,7 @@ func (r *Rounds) preemptRest(ctx context.Context, pod *framework.QueuedPodInfo, 
 			r.Quotas.Update(other.Pod.UID, func(a *quota.Account) { a.Nominate(string(other.Pod.UID)) })
 			f := r.Core.Profiles[other.Pod.Spec.SchedulerName]
 			r.fail(ctx, f, other, fwk.NewStatus(fwk.Unschedulable).WithError(fit),
-				framework.NewPostFilterResultWithNominatedNode(node).NominatingInfo, time.Now())
+				framework.NewPostFilterResultWithNominatedNode(node).NominatingInfo, r.Now())
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -164,7 +163,7 @@ func (r *Rounds) requeue(ctx context.Context, round *groupRound, uid string) {
 	if result, _ := r.PostFilter(pod.Pod); result != nil {
 		nominating = result.NominatingInfo
 	}
-	r.fail(ctx, f, pod, fwk.NewStatus(fwk.Unschedulable).WithError(err), nominating, time.Now())
+	r.fail(ctx, f, pod, fwk.NewStatus(fwk.Unschedulable).WithError(err), nominating, r.Now())
 }
 
 // ask chooses one member of each kind, beside the one that failed, to be asked about events by the plugins that refused

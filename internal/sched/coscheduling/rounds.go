@@ -70,6 +70,9 @@ type Rounds struct {
 // NewRounds returns what places the members of gangs in a cluster. No round is under way, and nothing is kept.
 func NewRounds(c Cluster) *Rounds {
 	r := &Rounds{Cluster: c, evicting: map[string]string{}, evict: map[types.UID]func(){}}
+	if r.Now == nil {
+		r.Now = time.Now
+	}
 	r.reservations.kept = map[string]*reservation{}
 	r.domains = domains{Cluster: &r.Cluster, sites: map[string]*knownSites{}}
 	return r
@@ -80,6 +83,8 @@ type Cluster struct {
 	Gangs  *kube.Gangs
 	Core   *scheduler.Scheduler
 	Quotas *kube.Quotas
+	// Now returns the time; time.Now if nil.
+	Now func() time.Time
 	// Shown is called when a node has changed in the snapshot in use.
 	Shown func(node string)
 	// Events counts what may let a pod fit that did not, other than that a pod was bound. Each is counted after the
@@ -179,7 +184,7 @@ func (r *Rounds) begin(logger klog.Logger, pod *framework.QueuedPodInfo) *groupR
 		}
 		round.next, round.pending[uid] = append(round.next, uid), true
 	}
-	r.share.Begin(time.Now())
+	r.share.Begin(r.Now())
 	return round
 }
 
@@ -188,7 +193,7 @@ func (r *Rounds) begin(logger klog.Logger, pod *framework.QueuedPodInfo) *groupR
 // members that wait.
 func (r *Rounds) Share(next nextPod) nextPod {
 	return func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
-		now := time.Now()
+		now := r.Now()
 		r.share.End(r.failed != nil && !r.failed.preempts, now)
 		if r.share.IsSpent(now) {
 			if pod := r.popAlone(logger); pod != nil {
@@ -329,7 +334,7 @@ func (r *Rounds) Fail(fail scheduler.FailureHandlerFn) scheduler.FailureHandlerF
 		case mine:
 			r.end(uid)
 		case single:
-			r.Gangs.Update(func(s *gang.State) gang.Effects { return s.Fail(uid, why.Finding{}, time.Now()) })
+			r.Gangs.Update(func(s *gang.State) gang.Effects { return s.Fail(uid, why.Finding{}, r.Now()) })
 		}
 	}
 }
@@ -345,7 +350,7 @@ func (r *Rounds) Waits(pod *corev1.Pod) {
 		return
 	}
 	one := []string{uid}
-	r.Gangs.Update(func(s *gang.State) gang.Effects { return s.Conclude(one, one, gang.Failure{}, time.Now()) })
+	r.Gangs.Update(func(s *gang.State) gang.Effects { return s.Conclude(one, one, gang.Failure{}, r.Now()) })
 }
 
 // end notes that the cycle of a member of the round has ended: it waits for its permit, or has failed. The last one
@@ -369,7 +374,7 @@ func (r *Rounds) conclude() {
 	r.mu.Unlock()
 	if round != nil && round.plan != nil {
 		r.Gangs.Update(func(s *gang.State) gang.Effects {
-			return s.Conclude(round.plan.Members, round.placed, round.failure, time.Now())
+			return s.Conclude(round.plan.Members, round.placed, round.failure, r.Now())
 		})
 	}
 }

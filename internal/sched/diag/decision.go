@@ -12,12 +12,18 @@ const DecisionsKept = 256
 
 // Ring keeps the last decisions. The zero value is empty. Safe for concurrent use.
 type Ring struct {
+	// Scored is called with each decision that is added; nil without.
+	Scored func(view.Decision)
+
 	mu   sync.Mutex
 	kept []view.Decision // oldest first
 }
 
 // Add remembers d and forgets the oldest one beyond DecisionsKept. d must not be changed afterwards.
 func (r *Ring) Add(d view.Decision) {
+	if r.Scored != nil {
+		r.Scored(d)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.kept) == DecisionsKept {

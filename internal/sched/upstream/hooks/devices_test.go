@@ -41,7 +41,8 @@ func TestAccountsHaveDevicesBeforeTheQueue(t *testing.T) {
 	none := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
 	others := dynamicinformer.NewDynamicSharedInformerFactory(none, 0)
 	factory := Resources(others, store, kube.NewQuotas(time.Now), kube.NewGangs(),
-		kube.NewReservations(nil, time.Now), kube.NewLoads(), client)
+		kube.NewReservations(nil, time.Now), kube.NewLoads(), client,
+		func(i cache.SharedIndexInformer) cache.SharedIndexInformer { return i })
 	name, _ := schema.ParseResourceArg("devices.v1alpha1.scheduling.koordinator.sh")
 	known := make(chan bool, 1)
 	if _, err := factory.ForResource(*name).Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{

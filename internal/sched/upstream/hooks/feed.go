@@ -23,21 +23,26 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
+// Watch returns an informer around another.
+type Watch = func(cache.SharedIndexInformer) cache.SharedIndexInformer
+
 // Informers returns a factory with upstream's informers of pods and nodes, whose events the accounts get first. The
 // pods include the reserve pods of Reservations. Namesakes are kept apart: upstream ends the process over an update
-// from a bound pod to its pending namesake. Nodes come without what is reserved on them.
+// from a bound pod to its pending namesake. Nodes come without what is reserved on them. watch has each informer that
+// the accounts follow, and returns the one in its place.
 func Informers(client kubernetes.Interface, upstream informers.SharedInformerFactory, quotas *kube.Quotas,
-	gangs *kube.Gangs, reservations *kube.Reservations, loads *kube.Loads,
+	gangs *kube.Gangs, reservations *kube.Reservations, loads *kube.Loads, watch Watch,
 ) informers.SharedInformerFactory {
 	core := upstream.Core().V1()
 	factory := informers.NewSharedInformerFactory(client, 0)
 	serve := func(object runtime.Object, i cache.SharedIndexInformer) {
 		factory.InformerFor(object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return i })
 	}
-	pods := kube.First(gangs.PodHandler(), kube.ByUID(reservations.WithReservePods(core.Pods().Informer())))
+	pods := kube.First(gangs.PodHandler(), kube.ByUID(reservations.WithReservePods(watch(core.Pods().Informer()))))
 	pods = kube.First(loads.PodHandler(), kube.First(reservations.PodHandler(), pods))
 	serve(&corev1.Pod{}, kube.First(quotas.PodHandler(), pods))
-	serve(&corev1.Node{}, kube.Mapped(kube.First(quotas.NodeHandler(), core.Nodes().Informer()), convert.Schedulable))
+	nodes := kube.First(quotas.NodeHandler(), watch(core.Nodes().Informer()))
+	serve(&corev1.Node{}, kube.Mapped(nodes, convert.Schedulable))
 	return factory
 }
 
@@ -52,29 +57,31 @@ type resources struct {
 }
 
 // Resources returns a factory with the objects that describe nodes, which client reads and store has first, those of
-// quotas, which quotas has first, and those of gangs, which gangs has first. loads has NodeMetrics first.
+// quotas, which quotas has first, and those of gangs, which gangs has first. loads has NodeMetrics first. watch
+// is as for Informers.
 func Resources(upstream dynamicinformer.DynamicSharedInformerFactory, store *kube.Store, quotas *kube.Quotas,
-	gangs *kube.Gangs, reservations *kube.Reservations, loads *kube.Loads, client rest.Interface,
+	gangs *kube.Gangs, reservations *kube.Reservations, loads *kube.Loads, client rest.Interface, watch Watch,
 ) dynamicinformer.DynamicSharedInformerFactory {
 	r := &resources{
 		DynamicSharedInformerFactory: upstream,
 		ours: map[schema.GroupVersionResource]cache.SharedIndexInformer{
-			v1alpha2.Resource():       kube.First(store.TopologyHandler(), kube.NewTopologyInformer(client)),
-			nodeinfo.Resource():       kube.First(store.NumatopologyHandler(), kube.NewNumatopologyInformer(client)),
-			devicev1alpha1.Resource(): kube.First(store.DeviceHandler(), kube.NewDeviceInformer(client)),
+			v1alpha2.Resource():       kube.First(store.TopologyHandler(), watch(kube.NewTopologyInformer(client))),
+			devicev1alpha1.Resource(): kube.First(store.DeviceHandler(), watch(kube.NewDeviceInformer(client))),
 		},
 		asked: map[schema.GroupVersionResource]cache.SharedIndexInformer{},
 	}
-	r.ours[reservation.Resource()] = kube.First(reservations.Handler(), kube.NewReservationInformer(client))
-	r.ours[slo.NodeMetrics()] = kube.First(loads.MetricHandler(), kube.NewUsageInformer(client))
-	networks := kube.Distinct(kube.SameNetwork, kube.NewNetworkInformer(client))
+	numatopologies := watch(kube.NewNumatopologyInformer(client))
+	r.ours[nodeinfo.Resource()] = kube.First(store.NumatopologyHandler(), numatopologies)
+	r.ours[reservation.Resource()] = kube.First(reservations.Handler(), watch(kube.NewReservationInformer(client)))
+	r.ours[slo.NodeMetrics()] = kube.First(loads.MetricHandler(), watch(kube.NewUsageInformer(client)))
+	networks := kube.Distinct(kube.SameNetwork, watch(kube.NewNetworkInformer(client)))
 	r.ours[devicev1alpha1.NetworkResource()] = kube.First(gangs.NetworkHandler(), networks)
 	for _, group := range v1alpha1.Groups() {
-		objects := kube.Distinct(kube.SameQuota, kube.NewQuotaInformer(client, group))
+		objects := kube.Distinct(kube.SameQuota, watch(kube.NewQuotaInformer(client, group)))
 		r.ours[v1alpha1.Resource(group)] = kube.First(quotas.QuotaHandler(), objects)
 	}
 	for _, kind := range v1alpha1.GangKinds() {
-		podGroups := kube.Distinct(kube.SamePodGroup, kube.NewPodGroupInformer(client, kind))
+		podGroups := kube.Distinct(kube.SamePodGroup, watch(kube.NewPodGroupInformer(client, kind)))
 		r.ours[kind.At[0]] = kube.First(gangs.GroupHandler(), podGroups)
 	}
 	return r

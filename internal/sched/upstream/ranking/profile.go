@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -96,6 +97,18 @@ type Profile struct {
 	framework.Framework
 	// ByName chooses the first name among nodes with equal scores. Without it they are chosen round-robin.
 	ByName bool
+	// Seed returns the number of the cycle by which Lot chooses among nodes with equal scores; nil without.
+	Seed func() uint32
+	// Reserved is called after a reservation, with its status; nil without.
+	Reserved func(state fwk.CycleState, pod *corev1.Pod, status *fwk.Status)
+	// Unreserving is called before a reservation is taken back; nil without.
+	Unreserving func(state fwk.CycleState, pod *corev1.Pod)
+	// Begun is called where a node is looked for, Sampled where not all nodes were looked at, with those that were
+	// scored; nil without.
+	Begun   func()
+	Sampled func(nodes func() []string)
+	// Unranked reports whether the pod of the cycle is evaluated on nodes anew; nil where none is for that alone.
+	Unranked func() bool
 	// DryRun is set for a profile whose pods may not exist: nothing is learnt from them.
 	DryRun bool
 	// Bindings counts those of the profile; nil counts none.
@@ -227,6 +240,9 @@ func (p *Profile) GetNodeHint(
 		node, reason := r.best(ctx, p, state, pod)
 		if node != "" {
 			p.used, result = r, "hint"
+			if p.Sampled != nil && !r.complete {
+				p.Sampled(func() []string { return r.scored(p) })
+			}
 			return node
 		}
 		p.drop(reason)
@@ -251,7 +267,8 @@ func (p *Profile) ClassOf(ctx context.Context, pod *corev1.Pod, signature fwk.Po
 
 // filterKey is all that filters read of a pod; nil for one whose nodes depend on more than each node by itself.
 func (p *Profile) filterKey(pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState) []byte {
-	if signature == nil || state.IsPodGroupSchedulingCycle() || pod.Status.NominatedNodeName != "" ||
+	if p.Unranked != nil && p.Unranked() || signature == nil || state.IsPodGroupSchedulingCycle() ||
+		pod.Status.NominatedNodeName != "" ||
 		len(p.Rejections.reasons(pod.UID)) > 0 {
 		return nil
 	}
@@ -274,6 +291,9 @@ func (p *Profile) filterKey(pod *corev1.Pod, signature fwk.PodSignature, state f
 // RunPreFilterPlugins reports the pod to the profile's Valuer. It leaves no node where all are known to refuse the pod.
 func (p *Profile) RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
 ) (*fwk.PreFilterResult, *fwk.Status, sets.Set[string]) {
+	if p.Begun != nil {
+		p.Begun()
+	}
 	result, status, refusing := p.Framework.RunPreFilterPlugins(ctx, state, pod)
 	switch {
 	case p.valuer == nil || !status.IsSuccess():
@@ -379,7 +399,46 @@ func (p *Profile) RunScorePlugins(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo,
 ) ([]fwk.NodePluginScores, *fwk.Status) {
 	p.feasible = nodes
-	return p.Framework.RunScorePlugins(ctx, state, pod, nodes)
+	scores, status := p.Framework.RunScorePlugins(ctx, state, pod, nodes)
+	if p.Seed != nil {
+		for i := range scores {
+			scores[i].Randomizer = int(Lot(p.Seed(), scores[i].Name))
+		}
+	}
+	if p.Sampled != nil && !p.allAsked() {
+		p.Sampled(func() (names []string) {
+			for i := range scores {
+				names = append(names, scores[i].Name)
+			}
+			return names
+		})
+	}
+	return scores, status
+}
+
+// Lot is the number of a node among those with equal scores: the highest wins.
+func Lot(seed uint32, node string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(node)) // never fails
+	return (h.Sum32() ^ seed) * 0x9e3779b1
+}
+
+// RunReservePluginsReserve reports the reservation.
+func (p *Profile) RunReservePluginsReserve(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string,
+) *fwk.Status {
+	status := p.Framework.RunReservePluginsReserve(ctx, state, pod, node)
+	if p.Reserved != nil {
+		p.Reserved(state, pod, status)
+	}
+	return status
+}
+
+// RunReservePluginsUnreserve reports that the reservation is taken back.
+func (p *Profile) RunReservePluginsUnreserve(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) {
+	if p.Unreserving != nil {
+		p.Unreserving(state, pod)
+	}
+	p.Framework.RunReservePluginsUnreserve(ctx, state, pod, node)
 }
 
 // StoreScheduleResults begins a ranking after a pass over the nodes. It is filled when a second pod asks for it.
@@ -398,6 +457,12 @@ func (p *Profile) StoreScheduleResults(
 			p.rankings.Add(p.key, r)
 		}
 	}
+}
+
+// allAsked reports whether the filters of the cycle have looked at all nodes.
+func (p *Profile) allAsked() bool {
+	all, err := p.SnapshotSharedLister().NodeInfos().List()
+	return err == nil && len(p.feasible)+int(p.rejected.Load()) == len(all)
 }
 
 // begin returns an empty ranking of the feasible nodes, or of all that were asked; nil while the set of nodes changes.

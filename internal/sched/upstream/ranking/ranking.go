@@ -228,7 +228,8 @@ func (r *ranking) evaluateNode(ctx context.Context, p *Profile, state fwk.CycleS
 }
 
 // sum normalizes what is stale, adds the weighted scores of all feasible nodes and finds the best of them. It begins
-// after the node that was chosen last, so that nodes with equal scores are chosen round-robin, unless ByName is set.
+// after the node that was chosen last, so that nodes with equal scores are chosen round-robin, unless ByName or Seed
+// is set.
 func (r *ranking) sum(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod) bool {
 	for k := range r.scores {
 		if !r.normalize(ctx, p, state, pod, k) {
@@ -250,8 +251,11 @@ func (r *ranking) sum(ctx context.Context, p *Profile, state fwk.CycleState, pod
 		}
 	}
 	better := func(i, j int) bool {
-		return j < 0 || r.total[i] > r.total[j] ||
-			p.ByName && r.total[i] == r.total[j] && p.names[r.members[i]] < p.names[r.members[j]]
+		if j < 0 || r.total[i] != r.total[j] {
+			return j < 0 || r.total[i] > r.total[j]
+		}
+		a, b := p.names[r.members[i]], p.names[r.members[j]]
+		return p.ByName && a < b || p.Seed != nil && Lot(p.Seed(), a) > Lot(p.Seed(), b)
 	}
 	best, next := -1, -1
 	for k := range r.members {
@@ -299,6 +303,16 @@ func (r *ranking) normalize(ctx context.Context, p *Profile, state fwk.CycleStat
 		}
 	}
 	return true
+}
+
+// scored returns the names of the feasible members.
+func (r *ranking) scored(p *Profile) (names []string) {
+	for m, i := range r.members {
+		if r.feasible[m] {
+			names = append(names, p.names[i])
+		}
+	}
+	return names
 }
 
 // Proposed returns the scores of the last pod's node and of the next best, or the scores of the best most nodes where

@@ -1,0 +1,264 @@
+package journal
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/kube"
+)
+
+// Object is what the API server has.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// kinds makes an empty object by kind.
+func kinds() map[string]func() Object {
+	return map[string]func() Object{
+		"ClusterNetworkTopology": func() Object { return &devicev1alpha1.ClusterNetworkTopology{} },
+		"Device":                 func() Object { return &devicev1alpha1.Device{} },
+		"ElasticQuota":           func() Object { return &v1alpha1.ElasticQuota{} },
+		"Namespace":              func() Object { return &corev1.Namespace{} },
+		"Node":                   func() Object { return &corev1.Node{} },
+		"NodeMetric":             func() Object { return &kube.NodeMetric{} },
+		"NodeResourceTopology":   func() Object { return &v1alpha2.NodeResourceTopology{} },
+		"Numatopology":           func() Object { return &nodeinfo.Numatopology{} },
+		"Pod":                    func() Object { return &corev1.Pod{} },
+		"PodDisruptionBudget":    func() Object { return &policyv1.PodDisruptionBudget{} },
+		"PodGroup":               func() Object { return &v1alpha1.PodGroup{} },
+		"ReplicaSet":             func() Object { return &appsv1.ReplicaSet{} },
+		"Reservation":            func() Object { return &reservation.Reservation{} },
+		"Service":                func() Object { return &corev1.Service{} },
+		"StatefulSet":            func() Object { return &appsv1.StatefulSet{} },
+	}
+}
+
+// kindOf returns the kind of an object, as kinds has it.
+func kindOf(o Object) string { return reflect.TypeOf(o).Elem().Name() }
+
+// KeyOf names an object among all.
+func KeyOf(o Object) string {
+	return strings.Join([]string{kindOf(o), o.GetObjectKind().GroupVersionKind().Group, o.GetNamespace(), o.GetName()},
+		"/")
+}
+
+// Encode returns the event of an object, with what scheduling reads of it.
+func Encode(op string, o Object) (*Event, error) {
+	e, kept := &Event{Op: op, Kind: kindOf(o)}, keep(o)
+	if op == Delete {
+		kept = reflect.New(reflect.TypeOf(o).Elem()).Interface().(Object)
+		kept.SetName(o.GetName())
+		kept.SetNamespace(o.GetNamespace())
+		kept.SetUID(o.GetUID())
+		kept.GetObjectKind().SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
+	}
+	text, err := json.Marshal(kept)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", KeyOf(o), err)
+	}
+	e.Object = text
+	for field, value := range hidden(kept) {
+		if value.IsZero() {
+			continue
+		}
+		text, err := json.Marshal(value.Interface())
+		if err != nil {
+			return nil, fmt.Errorf("encode %s of %s: %w", field, KeyOf(o), err)
+		}
+		if e.Hidden == nil {
+			e.Hidden = map[string]json.RawMessage{}
+		}
+		e.Hidden[field] = text
+	}
+	return e, nil
+}
+
+// Decode returns the object of an event.
+func (e *Event) Decode() (Object, error) {
+	empty, known := kinds()[e.Kind]
+	if !known {
+		return nil, fmt.Errorf("event.kind: %q is not a kind that a journal has, want one of %s", e.Kind,
+			strings.Join(slices.Sorted(maps.Keys(kinds())), ", "))
+	}
+	o := empty()
+	if err := json.Unmarshal(e.Object, o); err != nil {
+		return nil, fmt.Errorf("event.object: %w", err)
+	}
+	if o.GetName() == "" {
+		return nil, fmt.Errorf("event.object: metadata.name: must not be empty")
+	}
+	fields := hidden(o)
+	for field, text := range e.Hidden {
+		value, has := fields[field]
+		if !has {
+			return nil, fmt.Errorf("event.hidden: %s has no field %q", e.Kind, field)
+		}
+		if err := json.Unmarshal(text, value.Addr().Interface()); err != nil {
+			return nil, fmt.Errorf("event.hidden.%s: %w", field, err)
+		}
+	}
+	if m, ok := o.(*kube.NodeMetric); ok && m.Report == nil && e.Op == Put {
+		return nil, fmt.Errorf("event.object: Report: must be set")
+	}
+	return o, nil
+}
+
+// hidden returns the fields of an object that its JSON form does not have.
+func hidden(o Object) map[string]reflect.Value {
+	out, v := map[string]reflect.Value{}, reflect.ValueOf(o).Elem()
+	for i := range v.NumField() {
+		if field := v.Type().Field(i); field.Tag.Get("json") == "-" {
+			out[field.Name] = v.Field(i)
+		}
+	}
+	return out
+}
+
+// domains are those of the annotations that scheduling reads.
+var domains = []string{"koordinator.sh/", "tenon.sh/", "volcano.sh/", "scheduling.k8s.io/", "scheduling.x-k8s.io/"}
+
+// readAnnotations returns those that scheduling reads.
+func readAnnotations(all map[string]string) map[string]string {
+	var out map[string]string
+	for key, value := range all {
+		if slices.ContainsFunc(domains, func(d string) bool { return strings.Contains(key, d) }) {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// keep returns a copy of an object with what scheduling reads of it. It has neither commands, environment variables,
+// volumes that are not claims, nor annotations of others.
+func keep(o Object) Object {
+	switch o := o.(type) {
+	case *corev1.Pod:
+		return keepPod(o)
+	case *corev1.Node:
+		out := *o
+		out.ObjectMeta = keepMeta(&o.ObjectMeta)
+		out.Spec.PodCIDR, out.Spec.PodCIDRs, out.Spec.ConfigSource = "", nil, nil
+		out.Status.Addresses, out.Status.NodeInfo, out.Status.VolumesInUse = nil, corev1.NodeSystemInfo{}, nil
+		out.Status.VolumesAttached, out.Status.Config = nil, nil
+		return &out
+	case *corev1.Namespace:
+		return &corev1.Namespace{ObjectMeta: keepMeta(&o.ObjectMeta)}
+	case *corev1.Service:
+		return &corev1.Service{
+			ObjectMeta: keepMeta(&o.ObjectMeta), Spec: corev1.ServiceSpec{Selector: o.Spec.Selector},
+		}
+	case *appsv1.ReplicaSet:
+		return &appsv1.ReplicaSet{
+			ObjectMeta: keepMeta(&o.ObjectMeta), Spec: appsv1.ReplicaSetSpec{Selector: o.Spec.Selector},
+		}
+	case *appsv1.StatefulSet:
+		return &appsv1.StatefulSet{
+			ObjectMeta: keepMeta(&o.ObjectMeta), Spec: appsv1.StatefulSetSpec{Selector: o.Spec.Selector},
+		}
+	case *reservation.Reservation:
+		out := *o
+		out.ObjectMeta = keepMeta(&o.ObjectMeta)
+		out.ResourceVersion = o.ResourceVersion // an older one does not count
+		if o.Spec.Template != nil {
+			template := *o.Spec.Template
+			template.ObjectMeta = keepMeta(&template.ObjectMeta)
+			template.Spec = keepSpec(&template.Spec)
+			out.Spec.Template = &template
+		}
+		return &out
+	}
+	return o
+}
+
+func keepMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: m.Name, Namespace: m.Namespace, UID: m.UID, Labels: m.Labels, Generation: m.Generation,
+		Annotations: readAnnotations(m.Annotations), OwnerReferences: m.OwnerReferences,
+		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
+		DeletionGracePeriodSeconds: m.DeletionGracePeriodSeconds,
+	}
+}
+
+func keepPod(p *corev1.Pod) *corev1.Pod {
+	out := &corev1.Pod{ObjectMeta: keepMeta(&p.ObjectMeta), Spec: keepSpec(&p.Spec)}
+	s := &p.Status
+	out.Status = corev1.PodStatus{
+		Phase: s.Phase, NominatedNodeName: s.NominatedNodeName, StartTime: s.StartTime, QOSClass: s.QOSClass,
+		Resize: s.Resize, ResourceClaimStatuses: s.ResourceClaimStatuses, Resources: s.Resources,
+		AllocatedResources: s.AllocatedResources,
+	}
+	for i := range s.Conditions {
+		switch c := &s.Conditions[i]; c.Type {
+		case corev1.PodScheduled, corev1.PodInitialized, corev1.PodResizePending, corev1.PodResizeInProgress:
+			out.Status.Conditions = append(out.Status.Conditions, corev1.PodCondition{
+				Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime,
+			})
+		}
+	}
+	out.Status.ContainerStatuses = keepStatuses(s.ContainerStatuses)
+	out.Status.InitContainerStatuses = keepStatuses(s.InitContainerStatuses)
+	return out
+}
+
+// keepStatuses returns what containers were given.
+func keepStatuses(all []corev1.ContainerStatus) (out []corev1.ContainerStatus) {
+	for i := range all {
+		if c := &all[i]; c.Resources != nil || c.AllocatedResources != nil {
+			out = append(out, corev1.ContainerStatus{
+				Name: c.Name, Resources: c.Resources, AllocatedResources: c.AllocatedResources,
+			})
+		}
+	}
+	return out
+}
+
+// keepSpec returns a spec without what runs in the containers.
+func keepSpec(s *corev1.PodSpec) corev1.PodSpec {
+	out := *s
+	out.Containers, out.InitContainers = keepContainers(s.Containers), keepContainers(s.InitContainers)
+	out.EphemeralContainers, out.Volumes, out.ImagePullSecrets, out.SecurityContext = nil, nil, nil, nil
+	out.HostAliases, out.DNSConfig, out.ServiceAccountName, out.DeprecatedServiceAccount = nil, nil, "", ""
+	out.Hostname, out.Subdomain = "", ""
+	for i := range s.Volumes {
+		v := &s.Volumes[i]
+		kept := corev1.Volume{Name: v.Name}
+		kept.PersistentVolumeClaim = v.PersistentVolumeClaim
+		if v.Ephemeral != nil {
+			kept.Ephemeral = &corev1.EphemeralVolumeSource{}
+		}
+		if kept.PersistentVolumeClaim != nil || kept.Ephemeral != nil {
+			out.Volumes = append(out.Volumes, kept)
+		}
+	}
+	return out
+}
+
+func keepContainers(all []corev1.Container) (out []corev1.Container) {
+	for i := range all {
+		c := &all[i]
+		out = append(out, corev1.Container{
+			Name: c.Name, Image: c.Image, Ports: c.Ports, Resources: c.Resources, ResizePolicy: c.ResizePolicy,
+			RestartPolicy: c.RestartPolicy,
+		})
+	}
+	return out
+}

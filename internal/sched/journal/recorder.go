@@ -1,0 +1,466 @@
+package journal
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/placement"
+)
+
+// queued is the number of records that wait to be written.
+const queued = 1 << 14
+
+// flushAfter is how long a record may wait in memory.
+const flushAfter = time.Second
+
+// Recorder records a scheduler. Its methods are those of the parts that it watches.
+type Recorder struct {
+	Cycle
+
+	folder  string
+	header  Snapshot
+	records chan entry
+	counted *metrics.CounterVec
+	// due is set where the next record must be a snapshot: the file is long, or a record was dropped.
+	due atomic.Bool
+	// began is when the cycle began, in nanoseconds since the epoch; 0 between cycles.
+	began atomic.Int64
+
+	// order is held while an event is applied, and from when a pod leaves the queue until the next one is waited for:
+	// throughout the cycles of a gang. It guards everything below.
+	order    sync.Mutex
+	gen      uint64
+	objects  map[string]Object
+	reserved map[types.UID]Decision // pods that are reserved and not bound
+	cycles   uint32
+	// releasing is the pod whose binding failed, from when its reservation is taken back until the cache forgets it:
+	// meanwhile its goroutine holds order. Empty while none is.
+	releasing types.UID
+}
+
+// entry is a record before it is encoded.
+type entry struct {
+	gen      uint64
+	at       time.Time
+	op       string
+	object   Object
+	event    *Event
+	decision *Decision
+	snapshot *Snapshot
+	objects  []Object
+}
+
+// New returns a recorder that writes below a folder.
+func New(folder string, header Snapshot, export func(...metrics.Registerable)) *Recorder {
+	header.Version = Version
+	r := &Recorder{
+		folder: folder, header: header, records: make(chan entry, queued), objects: map[string]Object{},
+		reserved: map[types.UID]Decision{},
+		counted: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "tenon_journal_records_total",
+			Help: "Records of the journal: written, or dropped where writing was slower than scheduling.",
+		}, []string{"result"}),
+	}
+	export(r.counted)
+	r.header.Started = true
+	r.due.Store(true)
+	return r
+}
+
+// Now returns the time of the cycle, between cycles the time.
+func (r *Recorder) Now() time.Time {
+	if began := r.began.Load(); began != 0 {
+		return time.Unix(0, began)
+	}
+	return time.Now()
+}
+
+// add sends a record. The caller holds order.
+func (r *Recorder) add(e entry) {
+	if r.due.Load() && len(r.records) == 0 {
+		r.due.Store(false)
+		header := r.header
+		r.header.Started = false
+		header.Objects, header.Reserved = len(r.objects), slices.Collect(maps.Values(r.reserved))
+		r.gen++
+		r.records <- entry{
+			gen: r.gen, at: e.at, snapshot: &header, objects: slices.Collect(maps.Values(r.objects)),
+		}
+		r.gen += uint64(header.Objects)
+	}
+	if r.due.Load() {
+		r.counted.WithLabelValues("dropped").Inc()
+		return
+	}
+	e.gen = r.gen + 1
+	select {
+	case r.records <- e:
+		r.gen++
+	default:
+		r.counted.WithLabelValues("dropped").Inc()
+		r.due.Store(true)
+	}
+}
+
+// Watch returns the informer whose events are recorded, in the order in which its first handler has them.
+func (r *Recorder) Watch(i cache.SharedIndexInformer) cache.SharedIndexInformer {
+	return &watched{SharedIndexInformer: i, recorder: r}
+}
+
+type watched struct {
+	cache.SharedIndexInformer
+	recorder *Recorder
+	taken    bool
+}
+
+func (w *watched) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	return w.AddEventHandlerWithOptions(h, cache.HandlerOptions{})
+}
+
+func (w *watched) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions,
+) (cache.ResourceEventHandlerRegistration, error) {
+	if !w.taken {
+		w.taken = true
+		h = w.recorder.handler(h)
+	}
+	return w.SharedIndexInformer.AddEventHandlerWithOptions(h, o)
+}
+
+// Follow records the events of an informer that plugins read only through its lister.
+func (r *Recorder) Follow(informers ...cache.SharedIndexInformer) {
+	for _, i := range informers {
+		_, _ = i.AddEventHandler(r.handler(cache.ResourceEventHandlerFuncs{})) // fails only after the informer's end
+	}
+}
+
+// handler records each event before h has it.
+func (r *Recorder) handler(h cache.ResourceEventHandler) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
+			r.order.Lock()
+			defer r.order.Unlock()
+			r.put(nil, obj)
+			h.OnAdd(obj, initial)
+		},
+		UpdateFunc: func(old, obj any) {
+			r.order.Lock()
+			defer r.order.Unlock()
+			r.put(old, obj)
+			h.OnUpdate(old, obj)
+		},
+		DeleteFunc: func(obj any) {
+			r.order.Lock()
+			defer r.order.Unlock()
+			last := obj
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				last = gone.Obj
+			}
+			if o, ok := last.(Object); ok {
+				delete(r.objects, KeyOf(o))
+				delete(r.reserved, o.GetUID())
+				r.add(entry{at: time.Now(), op: Delete, object: o})
+			}
+			h.OnDelete(obj)
+		},
+	}
+}
+
+// put records an object, unless nothing that is recorded has changed.
+func (r *Recorder) put(old, obj any) {
+	o, ok := obj.(Object)
+	if !ok {
+		return
+	}
+	r.objects[KeyOf(o)] = o
+	if pod, ok := obj.(*corev1.Pod); ok {
+		if pod.Spec.NodeName != "" {
+			delete(r.reserved, pod.UID)
+		}
+		if was, ok := old.(*corev1.Pod); ok && samePod(was, pod) {
+			return
+		}
+	}
+	r.add(entry{at: time.Now(), op: Put, object: o})
+}
+
+// NextPod takes a pod from the scheduling queue.
+type NextPod = func(klog.Logger) (*framework.QueuedPodInfo, error)
+
+// Pop returns the pods of next, which waits for one. Events are applied until it has one, and then not until it is
+// called again.
+func (r *Recorder) Pop(next NextPod) NextPod {
+	held := false
+	return func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
+		if held {
+			held = false
+			r.began.Store(0)
+			r.order.Unlock()
+		}
+		pod, err := next(logger)
+		if pod != nil && err == nil {
+			r.order.Lock()
+			r.began.Store(time.Now().UnixNano())
+			held = true
+		}
+		return pod, err
+	}
+}
+
+// Next returns the pods of next, which calls that of Pop, or returns a pod that was taken out of the queue before. It
+// records the decision about the pod before.
+func (r *Recorder) Next(next NextPod) NextPod {
+	return func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
+		r.end()
+		pod, err := next(logger)
+		if pod != nil && err == nil {
+			r.cycles++
+			r.Begin(pod.Pod, r.cycles*0x9e3779b1)
+		}
+		return pod, err
+	}
+}
+
+// end records the decision of the cycle, if one has run.
+func (r *Recorder) end() {
+	d := r.End()
+	if d == nil {
+		return
+	}
+	r.add(entry{at: r.Now(), decision: d})
+	if d.Refused == "" {
+		r.reserved[types.UID(d.UID)] = *d
+	}
+}
+
+// Unreserving records that a pod is not bound after all. The scheduler forgets the pod next, in the same goroutine.
+func (r *Recorder) Unreserving(state fwk.CycleState, pod *corev1.Pod) {
+	if r.isCurrent(pod.UID) || placement.OnTrial(state) != nil {
+		return // the decision says so
+	}
+	r.order.Lock()
+	r.releasing = pod.UID
+	r.drop(Release, pod)
+}
+
+// drop records that a pod that is not bound holds nothing any more.
+func (r *Recorder) drop(op string, pod *corev1.Pod) {
+	delete(r.reserved, pod.UID)
+	r.add(entry{at: time.Now(), event: &Event{
+		Op: op, Kind: "Pod", UID: string(pod.UID), Key: pod.Namespace + "/" + pod.Name,
+	}})
+}
+
+// Own records a change that this process makes before the API server sends its event.
+func (r *Recorder) Own(change kube.OwnChange, o metav1.Object, apply func()) {
+	r.order.Lock()
+	defer r.order.Unlock()
+	if object, ok := o.(Object); ok {
+		r.add(entry{at: time.Now(), op: string(change), object: object})
+	}
+	apply()
+}
+
+// Gangs records a change of the gangs' state that no event and no cycle brings, where there was one.
+func (r *Recorder) Gangs(kind kube.OwnChange, change func(now time.Time) bool) {
+	r.order.Lock()
+	defer r.order.Unlock()
+	if now := time.Now(); change(now) {
+		r.add(entry{at: now, event: &Event{Op: string(kind)}})
+	}
+}
+
+// Fail is that of Cycle. A Reservation whose binding failed is refused in order: it has no more event.
+func (r *Recorder) Fail(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
+	fail := r.Cycle.Fail(inner)
+	return func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
+		nominating *fwk.NominatingInfo, start time.Time,
+	) {
+		if convert.IsReservePod(pod.Pod) && !r.isCurrent(pod.Pod.UID) {
+			r.order.Lock()
+			defer r.order.Unlock()
+		}
+		fail(ctx, f, pod, status, nominating, start)
+	}
+}
+
+// Cache returns the cache that records which pods are not bound after all.
+func (r *Recorder) Cache(c schedulercache.Cache) schedulercache.Cache { return &releases{c, r} }
+
+type releases struct {
+	schedulercache.Cache
+	recorder *Recorder
+}
+
+func (c *releases) ForgetPod(logger klog.Logger, pod *corev1.Pod) error {
+	r := c.recorder
+	switch { // the caller holds order
+	case r.releasing == pod.UID:
+		defer r.order.Unlock()
+		r.releasing = ""
+	case !r.isCurrent(pod.UID): // its event is being applied; else the decision says so
+		r.drop(Forget, pod)
+	}
+	return c.Cache.ForgetPod(logger, pod)
+}
+
+// Run writes the records until ctx ends, and then those that are left.
+func (r *Recorder) Run(ctx context.Context) {
+	w := &writer{recorder: r, logger: klog.FromContext(ctx)}
+	tick := time.NewTicker(flushAfter)
+	defer tick.Stop()
+	for {
+		select {
+		case e := <-r.records:
+			w.write(&e)
+		case <-tick.C:
+			w.flush()
+		case <-ctx.Done():
+			for len(r.records) > 0 {
+				e := <-r.records
+				w.write(&e)
+			}
+			w.end()
+			return
+		}
+	}
+}
+
+// writer encodes records. After an error it drops them until the next snapshot.
+type writer struct {
+	recorder *Recorder
+	logger   klog.Logger
+	ring     *ring
+	snapshot int64 // length of the last one
+	broken   bool
+}
+
+func (w *writer) write(e *entry) {
+	if err := w.record(e); err != nil {
+		if !w.broken {
+			w.logger.Error(err, "Journal not written", "folder", w.recorder.folder)
+		}
+		w.broken = true
+	}
+	if w.broken {
+		w.recorder.counted.WithLabelValues("dropped").Inc()
+		w.recorder.due.Store(true)
+		return
+	}
+	w.recorder.counted.WithLabelValues("written").Inc()
+	if e.snapshot == nil && w.ring.isLong(w.snapshot) {
+		w.recorder.due.Store(true)
+	}
+}
+
+func (w *writer) record(e *entry) (err error) {
+	if w.ring == nil {
+		if w.ring, err = openRing(w.recorder.folder, ringSize, fileSize); err != nil {
+			return err
+		}
+	}
+	if e.snapshot != nil {
+		return w.begin(e)
+	}
+	if w.broken {
+		return nil
+	}
+	record := &Record{Gen: e.gen, Time: e.at}
+	switch {
+	case e.decision != nil:
+		record.Type, record.Decision = DecisionType, e.decision
+	case e.event != nil:
+		record.Type, record.Event = EventType, e.event
+	default:
+		record.Type = EventType
+		if record.Event, err = Encode(e.op, e.object); err != nil {
+			return err
+		}
+	}
+	return w.line(record)
+}
+
+// begin starts a file with a snapshot.
+func (w *writer) begin(e *entry) error {
+	if err := w.ring.begin(e.at); err != nil {
+		return err
+	}
+	w.broken = false
+	if err := w.line(&Record{Type: SnapshotType, Gen: e.gen, Time: e.at, Snapshot: e.snapshot}); err != nil {
+		return err
+	}
+	slices.SortFunc(e.objects, func(a, b Object) int { return cmp.Compare(loadOrder(a), loadOrder(b)) })
+	for i, o := range e.objects {
+		event, err := Encode(Put, o)
+		if err != nil {
+			return err
+		}
+		if err := w.line(&Record{Type: EventType, Gen: e.gen + uint64(i) + 1, Time: e.at, Event: event}); err != nil {
+			return err
+		}
+	}
+	w.snapshot = w.ring.written
+	return nil
+}
+
+// loadOrder sorts the objects of a snapshot: pods come last, and bound ones before those that wait.
+func loadOrder(o Object) string {
+	pod, ok := o.(*corev1.Pod)
+	switch {
+	case !ok:
+		return "0" + KeyOf(o)
+	case pod.Spec.NodeName != "":
+		return "1" + KeyOf(o)
+	}
+	return "2" + KeyOf(o)
+}
+
+func (w *writer) line(r *Record) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode a record: %w", err)
+	}
+	return w.ring.write(text)
+}
+
+func (w *writer) flush() {
+	if w.ring != nil && !w.broken {
+		if err := w.ring.flush(); err != nil {
+			w.logger.Error(err, "Journal not written", "folder", w.recorder.folder)
+			w.broken = true
+		}
+	}
+}
+
+func (w *writer) end() {
+	if w.ring != nil {
+		if err := w.ring.end(); err != nil {
+			w.logger.Error(err, "Journal not written", "folder", w.recorder.folder)
+		}
+	}
+}
+
+// samePod reports whether two states of a pod are the same to scheduling: they differ in what its containers do.
+func samePod(a, b *corev1.Pod) bool {
+	return a.UID == b.UID && reflect.DeepEqual(keepPod(a), keepPod(b))
+}

@@ -1,0 +1,144 @@
+package journal
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/object"
+)
+
+// TestAFullChannelDropsRecordsUntilASnapshot: nothing reads the records of this recorder, so its handler would block if
+// it waited.
+func TestAFullChannelDropsRecordsUntilASnapshot(t *testing.T) {
+	t.Parallel()
+	r := New(t.TempDir(), Snapshot{}, func(...metrics.Registerable) {})
+	h := r.handler(cache.ResourceEventHandlerFuncs{})
+	for range queued + 10 {
+		h.OnAdd(object.Pod("a"), false)
+	}
+	if len(r.records) != queued || !r.due.Load() {
+		t.Fatalf("%d records wait, due is %v; want %d and a snapshot that is due", len(r.records), r.due.Load(), queued)
+	}
+	last := uint64(0)
+	for len(r.records) > 0 {
+		last = (<-r.records).gen
+	}
+	h.OnAdd(object.Pod("b"), false)
+	snapshot, event := <-r.records, <-r.records
+	if snapshot.snapshot == nil || snapshot.snapshot.Objects != 2 || snapshot.gen != last+1 || event.gen != last+4 {
+		t.Errorf("got %+v at %d and %d after %d, want a snapshot of both pods", snapshot.snapshot, snapshot.gen,
+			event.gen, last)
+	}
+}
+
+// TestAnUpdateThatSchedulingDoesNotReadIsNotRecorded: most updates of pods are what their containers do.
+func TestAnUpdateThatSchedulingDoesNotReadIsNotRecorded(t *testing.T) {
+	t.Parallel()
+	r := New(t.TempDir(), Snapshot{}, func(...metrics.Registerable) {})
+	h := r.handler(cache.ResourceEventHandlerFuncs{})
+	was := object.Pod("a")
+	h.OnAdd(was, false)
+	waiting := len(r.records)
+	now := was.DeepCopy()
+	now.ResourceVersion, now.Status.PodIP, now.Spec.Containers = "2", "10.0.0.1", was.Spec.Containers
+	h.OnUpdate(was, now)
+	if len(r.records) != waiting {
+		t.Error("recorded")
+	}
+	bound := now.DeepCopy()
+	bound.Spec.NodeName = "n"
+	if h.OnUpdate(now, bound); len(r.records) != waiting+1 {
+		t.Error("not recorded")
+	}
+}
+
+// TestTheFolderOfAJournalIsMade also where its parents are missing.
+func TestTheFolderOfAJournalIsMade(t *testing.T) {
+	t.Parallel()
+	r, err := openRing(t.TempDir()+"/a/b", ringSize, fileSize)
+	testkit.Check(t, err)
+	testkit.Check(t, r.begin(start))
+	testkit.Check(t, r.end())
+}
+
+// next returns the operation of the oldest record that waits, "" for none.
+func next(r *Recorder) string {
+	for len(r.records) > 0 {
+		switch e := <-r.records; {
+		case e.event != nil:
+			return e.event.Op
+		case e.snapshot == nil:
+			return e.op
+		}
+	}
+	return ""
+}
+
+// TestWhatThisProcessWritesIsRecordedInOrder: the account learns of a write only when no cycle runs.
+func TestWhatThisProcessWritesIsRecordedInOrder(t *testing.T) {
+	t.Parallel()
+	r := New(t.TempDir(), Snapshot{}, func(...metrics.Registerable) {})
+	account := kube.NewReservations(nil, time.Now)
+	account.Order = r.Own
+	written := &reservation.Reservation{ObjectMeta: metav1.ObjectMeta{Name: "r", UID: "r", ResourceVersion: "1"}}
+	account.Put(written)
+	written = written.DeepCopy()
+	written.Status.NodeName = "n"
+	r.order.Lock() // as a cycle has it
+	applied := make(chan struct{})
+	go func() {
+		defer close(applied)
+		account.Apply(kube.Written, written)
+	}()
+	runtime.Gosched()
+	if now, _ := account.Find("r"); now.Status.NodeName != "" || next(r) != "" {
+		t.Error("the account has learnt of the write during a cycle")
+	}
+	r.order.Unlock()
+	<-applied
+	if now, _ := account.Find("r"); now.Status.NodeName != "n" || next(r) != Written {
+		t.Errorf("the account has %q, want the write, and its record", now.Status.NodeName)
+	}
+}
+
+// TestAPodWhoseBindingFailsIsReleasedAtOnce: no event comes between the plugins, which release it, and the cache.
+func TestAPodWhoseBindingFailsIsReleasedAtOnce(t *testing.T) {
+	t.Parallel()
+	r := New(t.TempDir(), Snapshot{}, func(...metrics.Registerable) {})
+	pod := object.Pod("a", object.UID("a"))
+	c := r.Cache(forgets{})
+	r.Unreserving(framework.NewCycleState(), pod)
+	if r.order.TryLock() || next(r) != Release {
+		t.Error("an event may be applied between the two")
+	}
+	testkit.Check(t, c.ForgetPod(klog.Background(), pod))
+	if !r.order.TryLock() {
+		t.Fatal("no event may be applied afterwards")
+	}
+	r.order.Unlock()
+
+	// The pod is deleted while it is bound: the scheduler's handler forgets it.
+	h := r.handler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(any) {
+		testkit.Check(t, c.ForgetPod(klog.Background(), pod))
+	}})
+	h.OnDelete(pod)
+	if first, second := next(r), next(r); first != Delete || second != Forget {
+		t.Errorf("recorded %q and %q, want %q and %q", first, second, Delete, Forget)
+	}
+}
+
+type forgets struct{ schedulercache.Cache }
+
+func (forgets) ForgetPod(klog.Logger, *corev1.Pod) error { return nil }

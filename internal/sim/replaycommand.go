@@ -1,0 +1,88 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// differentError ends replay with exit code 1.
+type differentError struct{ *Difference }
+
+func (d differentError) Error() string {
+	return fmt.Sprintf("%s: line %d: the decision about pod %s differs in %s\n  recorded: %s\n  replayed: %s",
+		d.File, d.Line, d.Pod, d.Field, d.Recorded, d.Replayed)
+}
+
+// ExitCode returns the exit code of a difference.
+func (differentError) ExitCode() int { return 1 }
+
+// NewReplayCommand returns the verb replay.
+func NewReplayCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	var until, format string
+	c := &cobra.Command{
+		Use:   "replay FILE",
+		Short: "Make the recorded decisions of a scheduler again",
+		Long: `Make the recorded decisions of a scheduler again, with no cluster. FILE is a file of the folder that
+tenon-scheduler --journal names, or that tenon up --journal writes. Each decision must be the recorded one: the pod's
+node, the exact CPUs and devices, the scores of the node, the reason of a refusal, and the node that preemption makes
+room on. Replay ends with the first that is not, and exit code 1.`,
+		Example: `  # is every decision of a scheduler the recorded one
+  tenon replay journal-00001795712400000000000.jsonl
+
+  # those until a time
+  tenon replay journal-00001795712400000000000.jsonl --until 2026-11-26T10:00:00Z`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if format != "table" && format != "json" {
+				return inputErrorf("-o %s is not allowed: use table, json", format)
+			}
+			var end time.Time
+			if until != "" {
+				var err error
+				if end, err = time.Parse(time.RFC3339Nano, until); err != nil {
+					return inputErrorf("--until %s is not allowed: use a time such as 2026-11-26T10:00:00Z", until)
+				}
+			}
+			r, err := Replay(c.Context(), args[0], end)
+			if err == nil {
+				err = r.print(streams.Out, format)
+			}
+			if err == nil && r.Difference != nil {
+				err = differentError{r.Difference}
+			}
+			return err
+		},
+	}
+	c.Flags().StringVar(&until, "until", "", "end before the first record after this time")
+	c.Flags().StringVarP(&format, "output", "o", "table", "table or json")
+	return c
+}
+
+func printJSON(out io.Writer, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err == nil {
+		_, err = fmt.Fprintf(out, "%s\n", text)
+	}
+	return err
+}
+
+func (r *Replayed) print(out io.Writer, format string) error {
+	if format == "json" {
+		return printJSON(out, r)
+	}
+	_, err := fmt.Fprintf(out, "%s: %s to %s, %d events\n%d decisions are the recorded ones\n", r.File,
+		r.From.UTC().Format(time.RFC3339), r.To.UTC().Format(time.RFC3339), r.Events, r.Decisions)
+	for _, cause := range slices.Sorted(maps.Keys(r.Skipped)) {
+		if err == nil {
+			_, err = fmt.Fprintf(out, "%d not compared: %s\n", r.Skipped[cause], cause)
+		}
+	}
+	return err
+}

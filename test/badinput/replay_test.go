@@ -1,0 +1,113 @@
+package badinput
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/tenon-project/tenon/internal/sim"
+)
+
+// journalOf seals records as a scheduler does.
+func journalOf(records ...string) string {
+	sum, out := uint32(0), ""
+	for i, r := range records {
+		kind, rest, _ := strings.Cut(r, " ")
+		text := fmt.Sprintf(`{"t":%s,"gen":%d,"ts":"2026-11-26T10:00:00Z",%s}`, kind, i+1, rest)
+		sum = crc32.Update(sum, crc32.MakeTable(crc32.Castagnoli), []byte(text))
+		out += fmt.Sprintf("%s,\"sum\":\"%08x\"}\n", text[:len(text)-1], sum)
+	}
+	return out
+}
+
+func replayCases() []bad {
+	const snapshot = `"snapshot" "snapshot":{"version":1,"build":"v1","config":{"profiles":[{"schedulerName":"s",` +
+		`"plugins":{"multiPoint":{"enabled":[{"name":"PrioritySort"},{"name":"DefaultBinder"}]}}}]},"objects":0}`
+	in := func(text string, args ...string) func(*testing.T) string {
+		return func(t *testing.T) string {
+			t.Helper()
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "journal.jsonl"), text)
+			return replayFails(t, dir, append([]string{filepath.Join(dir, "journal.jsonl")}, args...)...)
+		}
+	}
+	event := func(text string) string { return `"event" "event":` + text }
+	return []bad{
+		{"replay: an empty journal", in(""), []string{"journal.jsonl: line 1: the file is empty"}},
+		{"replay: manifests", in("kind: Pod\n"), []string{"journal.jsonl: line 1: not a record of a journal"}},
+		{
+			"replay: a journal that is cut", in(journalOf(snapshot)[:60]),
+			[]string{"journal.jsonl: line 1: the line is cut: the file does not end with a whole record"},
+		},
+		{
+			"replay: a journal of another version",
+			in(journalOf(`"snapshot" "snapshot":{"version":2,"build":"v9","config":{},"objects":0}`)),
+			[]string{"line 1: snapshot.version: 2 is not supported, want 1", `"v9"`},
+		},
+		{
+			"replay: a journal that was edited",
+			in(strings.Replace(journalOf(snapshot), `"build":"v1"`, `"build":"v2"`, 1)),
+			[]string{"journal.jsonl: line 1: sum:", "this line, or one before it, was changed or removed"},
+		},
+		{
+			"replay: a configuration without profiles",
+			in(journalOf(`"snapshot" "snapshot":{"version":1,"build":"","config":{},"objects":0}`)),
+			[]string{"line 1: snapshot.config: profiles: must not be empty"},
+		},
+		{
+			"replay: a profile without plugins",
+			in(journalOf(`"snapshot" "snapshot":{"version":1,"build":"","config":{"profiles":[{}]},"objects":0}`)),
+			[]string{"line 1: snapshot.config: profiles[0].plugins: must be set"},
+		},
+		{
+			"replay: a scheduler with extenders",
+			in(journalOf(`"snapshot" "snapshot":{"version":1,"build":"","config":{"profiles":[{"plugins":{}}],` +
+				`"extenders":[{"urlPrefix":"http://a"}]},"objects":0}`)),
+			[]string{"line 1: snapshot.config: extenders: what HTTP extenders answered is not recorded"},
+		},
+		{
+			"replay: a journal without its begin", in(journalOf(event(`{"op":"release","kind":"Pod","uid":"a"}`))),
+			[]string{"line 1: t: the first record is of type event, want snapshot"},
+		},
+		{
+			"replay: a time that is none", in(journalOf(snapshot), "--until", "noon"),
+			[]string{"--until noon is not allowed: use a time such as"},
+		},
+		{
+			"replay: a format that does not exist", in(journalOf(snapshot), "-o", "xml"),
+			[]string{"-o xml is not allowed: use table, json"},
+		},
+		{
+			"replay: a file that does not exist",
+			func(t *testing.T) string {
+				t.Helper()
+				return replayFails(t, t.TempDir(), "missing.jsonl")
+			},
+			[]string{"missing.jsonl: no such file"},
+		},
+	}
+}
+
+// replayFails runs the verb, and returns the text of an error with the exit code of bad input.
+func replayFails(t *testing.T, dir string, args ...string) (answer string) {
+	t.Helper()
+	unchanged(t, dir, func() {
+		var out bytes.Buffer
+		c := sim.NewReplayCommand(genericiooptions.IOStreams{Out: &out, ErrOut: &out})
+		c.SilenceErrors, c.SilenceUsage = true, true
+		c.SetArgs(args)
+		err := c.ExecuteContext(t.Context())
+		var code interface{ ExitCode() int }
+		if !errors.As(err, &code) || code.ExitCode() != 2 || out.Len() > 0 {
+			t.Fatalf("got %v and %q, want an error with exit code 2 alone", err, out.String())
+		}
+		answer = err.Error()
+	})
+	return answer
+}
