@@ -126,8 +126,10 @@ test-cluster: ## Test installation and upgrade on a cluster with a virtual machi
 	@GO="$(GO)" bash hack/node/build.sh guest
 	@$(LEVEL) --need cluster
 
-test-console: bin/tenon ## Click through the console in Chromium (15 seconds)
+test-console: bin/tenon ## Click through the console in Chromium (a minute)
 	@command -v chromium >/dev/null 2>&1 || bash hack/packages.sh chromium fonts-dejavu-core fonts-noto-cjk
+	@command -v npm >/dev/null 2>&1 || bash hack/packages.sh npm
+	npm ci --silent --prefix test/console
 	TENON=$(CURDIR)/$(BIN)/tenon $(GO) -C test/console test -count=1 -timeout 15m $(VERBOSE) .
 
 bench-agent: node-tools ## Measure what the agent costs (root)

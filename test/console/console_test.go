@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 const patience = 3 * time.Minute
@@ -220,6 +221,53 @@ func (b *browser) picture(name string) {
 	}
 }
 
+// checkAccess runs axe on the page: rules for people who see little, or who use no mouse.
+func (b *browser) checkAccess() {
+	b.t.Helper()
+	script, err := os.ReadFile("node_modules/axe-core/axe.min.js")
+	if err != nil {
+		b.t.Fatalf("axe-core is missing, use make test-console: %v", err)
+	}
+	const check = `axe.run(document, {resultTypes: ["violations"]}).then((r) => r.violations.map((v) =>
+		v.id + ": " + v.help + ": " + v.nodes.slice(0, 3).map((n) => n.html.slice(0, 200)).join(" | ")))`
+	b.do("load axe", chromedp.Evaluate[chromedp.Void]("if (!window.axe) {"+string(script)+"\n} undefined"))
+	for _, theme := range []string{"dark", "light"} {
+		b.do(theme, chromedp.Evaluate[chromedp.Void](fmt.Sprintf("document.documentElement.dataset.theme = %q", theme)))
+		for _, fault := range run(b, "axe", chromedp.Evaluate[[]string](check, chromedp.EvalAwaitPromise)) {
+			b.t.Errorf("%s, %s: %s", b.at(), theme, fault)
+		}
+	}
+}
+
+// checkKeyboard follows the Tab key through all that can be clicked.
+func (b *browser) checkKeyboard() {
+	b.t.Helper()
+	const all = `[...document.querySelectorAll("a[href], button, select, input, textarea, [tabindex='0']")]` +
+		`.filter((e) => !e.disabled)`
+	const count = "document.activeElement.blur(), window.met = new Set(), " + all + ".length"
+	want := run(b, "count", chromedp.Evaluate[int](count))
+	for range want {
+		b.do("tab", chromedp.KeyEvent(kb.Tab),
+			chromedp.Evaluate[chromedp.Void]("met.add(document.activeElement), undefined"))
+	}
+	const missed = all + ".filter((e) => !met.has(e)).map((e) => e.outerHTML.slice(0, 100))"
+	if left := run(b, "read what was met", chromedp.Evaluate[[]string](missed)); len(left) > 0 {
+		b.t.Errorf("%s: %d of %d are not met with the keyboard: %q", b.at(), len(left), want, left)
+	}
+}
+
+// checkTables shows the table of each picture of the page.
+func (b *browser) checkTables() {
+	b.t.Helper()
+	const next = `[...document.querySelectorAll(".switch")].find((e) => e.innerText === "Table")`
+	for run(b, "look for pictures", chromedp.Evaluate[bool]("!!"+next)) {
+		before := run(b, "count", chromedp.Evaluate[int]("document.querySelectorAll('table').length"))
+		b.do("show a table", chromedp.Evaluate[chromedp.Void](next+".click()"),
+			chromedp.Poll[chromedp.Void](fmt.Sprintf("document.querySelectorAll('table').length > %d", before)))
+	}
+	b.checkAccess()
+}
+
 func (b *browser) checkFaults() {
 	b.t.Helper()
 	b.mu.Lock()
@@ -278,6 +326,9 @@ func TestEveryPageShowsTheDemo(t *testing.T) {
 		b.open(v.path)
 		b.shows(v.texts...)
 		b.picture(v.name)
+		b.checkAccess()
+		b.checkKeyboard()
+		b.checkTables()
 		for _, width := range []int64{360, 768, 3840} {
 			b.size(width, 900)
 		}
@@ -302,6 +353,7 @@ func TestEveryPageShowsTheDemo(t *testing.T) {
 	b.click("Ask the scheduler")
 	b.shows("would be placed", "hgx-h100-0-whatif-1", "0,1,2,3,4,5,6,7")
 	b.picture("whatif")
+	b.checkAccess()
 	b.size(360, 800)
 	b.picture("whatif-360")
 	b.size(1280, 900)

@@ -91,6 +91,8 @@ const texts = {
   fixes: ["Verified fixes", "已验证的办法"],
   noFix: ["No single change helps ({0} tried).", "没有单一变更可以解决（已尝试 {0} 个）。"],
   decisions: ["Decisions", "决策"],
+  time: ["Time", "时间"],
+  why: ["Why", "原因"],
   timeline: ["Decisions and root causes that changed, newest first", "决策与根本原因的变化（最新在前）"],
   timelineIs: [
     "Decisions are the last 256 that the leading scheduler remembers. Changes of root causes are those seen since this tab was opened.",

@@ -100,7 +100,7 @@ function Timeline({ decisions }: { decisions: Decision[] }) {
             {!events.length && <li class="quiet">{t("nothing")}</li>}
           </ol>
         }
-        head={["", t("pod"), t("node"), t("cause"), t("nodes"), t("total")]}
+        head={[t("time"), t("pod"), t("node"), t("cause"), t("nodes"), t("total")]}
         rows={events.map(({ at, pod, decision: d, moved: m }) => [
           clock(new Date(at)), <PodLink pod={pod} />, d ? <NodeLink node={d.node} /> : "–", m ? cause(m) : "–",
           d ? t("feasible", d.feasible, d.of) : "–", d ? margin(d) : "–",

@@ -92,7 +92,7 @@ function Holders({ quota, shortage: s }: { quota: string; shortage: Shortage }) 
         <A to={quotaPath(quota)}>{quota}</A>: {t("uses")} {s.used} / {s.limit}, + {s.request}
       </p>
       {rows.length + outside.length > 0 && (
-        <Table label={t("heldBy")} head={[t("quota"), "", "USED", "MIN"]} rows={[...rows, ...outside]} />
+        <Table label={t("heldBy")} head={[t("quota"), t("why"), "USED", "MIN"]} rows={[...rows, ...outside]} />
       )}
       {s.borrowersHidden ? <p class="note">{t("hidden", s.borrowersHidden)}</p> : null}
     </section>

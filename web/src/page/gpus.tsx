@@ -133,7 +133,7 @@ export function Bars({ id, title, name, unit, rows, note, children }: BarsProps)
           </ul>
         </>
       }
-      head={[name, unit, ...(note ? [""] : [])]}
+      head={[name, unit, ...(note ? [t("why")] : [])]}
       rows={rows.map(([label, n]) => [label, n, ...(note ? [note(label)] : [])])}
     />
   );

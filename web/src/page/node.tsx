@@ -157,7 +157,7 @@ function Devices({ devices }: { devices: NodeDevices }) {
         <h2>{t("devices")} <span class="quiet">{devices.mode}</span></h2>
         <Table
           label={t("devices")}
-          head={["", t("model"), "NUMA", "PCIe", t("used"), t("freePart"), t("pods")]}
+          head={[t("device"), t("model"), "NUMA", "PCIe", t("used"), t("freePart"), t("pods")]}
           rows={devices.list.map((d) => [
             <span class="code">{d.type} {d.minor}</span>, d.model ?? d.id, d.numaNode, d.pcie ?? "–", d.usedPercent + "%",
             Object.entries(d.free).map(([k, v]) => `${k.replace("koordinator.sh/", "")} ${v}`).join(", ") || "–",
