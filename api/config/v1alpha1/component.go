@@ -28,6 +28,9 @@ type AgentConfiguration struct {
 	DeviceMode string `json:"deviceMode,omitempty"`
 	// DisableQueryKubeletConfig does not ask the kubelet (take-over phase 1). Default: false.
 	DisableQueryKubeletConfig bool `json:"disableQueryKubeletConfig,omitempty"`
+	// EvictDeviceOveruse evicts best-effort pods that use more memory of a GPU than they were allocated for a minute.
+	// Default: false.
+	EvictDeviceOveruse bool `json:"evictDeviceOveruse,omitempty"`
 	// FeatureGates has CPUSetAllocator: whether the agent writes cpusets. Default: true.
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
 	// HookSocket is where tenon-runtime-proxy asks; empty to not listen. Default: /run/tenon/hooks.sock.

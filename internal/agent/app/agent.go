@@ -70,7 +70,7 @@ type parts struct {
 	found      *inventory.Inventory
 	usage      *usage.Collector       // nil where the machine has no cgroup tree
 	suppressor *besteffort.Suppressor // nil where usage is
-	evictor    *besteffort.Evictor    // nil where usage is
+	evictor    *besteffort.Evictor
 
 	wired chan struct{} // closed once the fields below are set
 	// wire sets these once the version of NodeResourceTopology is known.
@@ -95,8 +95,8 @@ type refreshed struct {
 	// at unclearSince, and unclearCounted is the unclearSince of the last finding that the metrics count.
 	unclear                      string
 	unclearSince, unclearCounted time.Time
-	exhausted                    []string        // names of whole GPUs of which the kubelet has none to give
-	exceeded                     map[gpuUse]bool // pods that use more of a GPU than was allocated
+	exhausted                    []string             // names of whole GPUs of which the kubelet has none to give
+	exceeded                     map[gpuUse]time.Time // since when pods use more of a GPU than was allocated
 }
 
 // facts are what is known of the node at this moment.
@@ -226,11 +226,11 @@ func New(o Options) (*Agent, error) {
 			Engine: a.enforcer.Engine, Reserved: a.reservedMilli, Writes: a.writes,
 			Changed: func(besteffort.State) { a.wakeSuppression() },
 		})
-		a.evictor = besteffort.NewEvictor(besteffort.EvictorOptions{
-			Pods: a.evictable, State: a.suppressor.State, BatchMilli: a.batchMilli,
-			Evict: a.status.Evict, Failed: a.status.NotEvicted,
-		})
 	}
+	a.evictor = besteffort.NewEvictor(besteffort.EvictorOptions{
+		Pods: a.evictable, State: a.suppressor.State, BatchMilli: a.batchMilli,
+		Evict: a.status.Evict, Failed: a.status.NotEvicted,
+	})
 	a.transports = transport.New(transport.Options{
 		Node: o.Node, NRISocket: o.NRISocket, HookSocket: o.HookSocket, AllowDegraded: o.AllowDegraded,
 		Changed: a.requestRefresh, Status: a.status, Metrics: m, Clock: o.Clock,
@@ -321,8 +321,8 @@ func (a *Agent) work(ctx context.Context) error {
 	if a.usage != nil {
 		g.run(a.usage.Run)
 		g.run(a.reportSuppression)
-		g.run(a.evictor.Run)
 	}
+	g.run(a.evictor.Run)
 	g.run(func(ctx context.Context) error { return a.join(ctx, g) })
 	return g.wait()
 }

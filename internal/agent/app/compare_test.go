@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
 
@@ -105,6 +107,50 @@ func TestAPodThatUsesMoreMemoryThanItHasIsReported(t *testing.T) {
 			}
 		})
 	})
+}
+
+// With the switch a best-effort pod that goes on using more is evicted, and no other one.
+func TestABestEffortPodThatUsesMoreMemoryThanItHasIsEvicted(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		class  string
+		evicts bool
+		want   bool
+	}{
+		"a best-effort pod":  {"BE", true, true},
+		"another pod":        {"LS", true, false},
+		"without the switch": {"BE", false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newAccelerated(t)
+				w.options.EvictDeviceOveruse = c.evicts
+				w.options.Drivers = []inventory.Driver{{Name: "library", Devices: func() ([]host.Dropped, error) {
+					return []host.Dropped{{Type: "gpu", UUID: "GPU-a", Processes: map[int]int64{12: 5 << 30}}}, nil
+				}}}
+				w.file("proc/12/cgroup", "0::/kubepods/besteffort/poduid-share/x\n")
+				share := pod("share", "", "1", "")
+				share.Labels[annotation.QoSClass] = c.class
+				share.Annotations[annotation.DeviceAllocatedKey] = `{"gpu":[{"id":"GPU-a","resources":{` +
+					`"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory":"4Gi"}}]}`
+				w.create(share)
+				gone := func() bool {
+					_, err := w.client.CoreV1().Pods(share.Namespace).Get(t.Context(), share.Name, metav1.GetOptions{})
+					return apierrors.IsNotFound(err)
+				}
+				w.run(func(*app.Agent) {
+					later(30 * time.Second)
+					if gone() {
+						t.Error("it was evicted in the first minute")
+					}
+					if later(2 * time.Minute); gone() != c.want {
+						t.Errorf("it is gone: %t, want %t", gone(), c.want)
+					}
+				})
+			})
+		})
+	}
 }
 
 // metrics registers the metrics of an agent that is started later. What it returns reads the one with a name behind

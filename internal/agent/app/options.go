@@ -87,6 +87,9 @@ type Options struct {
 	// DeviceExempt pods without an allocation keep the devices that their image, their pod or the kubelet gives them.
 	DeviceExempt []inject.Exemption
 
+	// EvictDeviceOveruse evicts best-effort pods that use more of a GPU's memory than they were allocated.
+	EvictDeviceOveruse bool
+
 	// DeviceMode is whose choice of the node's devices is to hold; "" keeps what the Device object says.
 	DeviceMode annotation.DeviceMode
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -14,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/event"
+	"github.com/tenon-project/tenon/internal/agent/besteffort"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/host"
@@ -142,6 +144,9 @@ func (a *Agent) readDevices(ctx context.Context) {
 // gpuUse is a pod, by its UID on the node, and a GPU.
 type gpuUse struct{ pod, gpu string }
 
+// overuseLasts is how long a pod may use more of a GPU's memory than it was allocated, until it may be evicted.
+const overuseLasts = time.Minute
+
 // compareMemory reports pods whose processes use more memory of a GPU than was allocated to them, each once until it is
 // over.
 func (a *Agent) compareMemory() {
@@ -160,7 +165,8 @@ func (a *Agent) compareMemory() {
 			}
 		}
 	}
-	exceeded := map[gpuUse]bool{}
+	exceeded, now := map[gpuUse]time.Time{}, a.o.Clock.Now()
+	var lasting []besteffort.Overuse
 	for _, pod := range pods {
 		for i := range pod.Entry.Devices {
 			g := &pod.Entry.Devices[i]
@@ -168,12 +174,22 @@ func (a *Agent) compareMemory() {
 			if allocated == 0 || used[use] <= allocated {
 				continue
 			}
-			if exceeded[use] = true; !a.exceeded[use] {
+			since, isKnown := a.exceeded[use]
+			if !isKnown {
+				since = now
 				a.status.MemoryExceeded(pod.Pod, g.ID, used[use], allocated)
+			}
+			if exceeded[use] = since; now.Sub(since) >= overuseLasts {
+				lasting = append(lasting, besteffort.Overuse{
+					Device: g.ID, Pod: pod.Pod, Used: used[use], Allocated: allocated,
+				})
 			}
 		}
 	}
 	a.exceeded = exceeded
+	if a.o.EvictDeviceOveruse && len(lasting) > 0 && !a.leaving.Load() {
+		a.evictor.EvictOverusers(now, lasting)
+	}
 }
 
 // devices is the node's Device object.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -27,14 +28,15 @@ type Cause string
 const (
 	Memory          Cause = "memory"
 	CPUSatisfaction Cause = "cpu-satisfaction"
+	DeviceMemory    Cause = "device-memory"
 )
 
 // feature is how Koordinator's annotation eviction-policy calls a cause.
 func (c Cause) feature() string {
-	if c == Memory {
-		return "BEMemoryEvict"
+	if c == CPUSatisfaction {
+		return "BECPUEvict"
 	}
-	return "BECPUEvict"
+	return "BEMemoryEvict"
 }
 
 // Eviction is a pod that is to be evicted.
@@ -161,6 +163,55 @@ func (e *Evictor) Tick(sample *usage.Sample) {
 	}
 }
 
+// Overuse is a pod that uses more of a device's memory than it was allocated.
+type Overuse struct {
+	Device string
+	Pod    *corev1.Pod
+	// Used and Allocated are in bytes.
+	Used, Allocated int64
+}
+
+// EvictOverusers evicts best-effort pods among those that use more than they were allocated: of each device one, the
+// first in the order of evictions, and none while another one of them leaves. It needs no NodeSLO.
+func (e *Evictor) EvictOverusers(now time.Time, list []Overuse) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.isBusy {
+		return
+	}
+	e.measured = now
+	e.forgetGone()
+	pods, over := map[string][]suppress.Pod{}, map[string]Overuse{}
+	for _, o := range list {
+		class, _, _ := convert.PodQoS(o.Pod)
+		if class != qos.BE || convert.Ended(o.Pod) {
+			continue
+		}
+		p := e.candidate(o.Pod)
+		p.Used, p.Requested = o.Used, o.Allocated
+		if p.IsLeaving || mayEvict(o.Pod, DeviceMemory) {
+			p.Frees = o.Used - o.Allocated
+		}
+		pods[o.Device], over[o.Device+"/"+p.UID] = append(pods[o.Device], p), o
+	}
+	var work []Eviction
+	chosen := map[string]bool{}
+	for _, device := range slices.Sorted(maps.Keys(pods)) {
+		for _, p := range suppress.Victims(pods[device], 1) {
+			if o := over[device+"/"+p.UID]; !chosen[p.UID] {
+				chosen[p.UID] = true
+				work = append(work, Eviction{Pod: o.Pod, Cause: DeviceMemory, Why: fmt.Sprintf(
+					"the pod uses %d MiB of the memory of %s, and %d MiB are allocated to it", o.Used>>20, device,
+					o.Allocated>>20)})
+			}
+		}
+	}
+	if len(work) > 0 {
+		e.isBusy = true
+		e.work <- work
+	}
+}
+
 // forgetGone forgets evicted pods that the API does not have any more. The caller holds mu, here and below.
 func (e *Evictor) forgetGone() {
 	pods, known := e.o.Pods()
@@ -254,11 +305,7 @@ func (e *Evictor) pods(sample *usage.Sample, cause Cause) (list []suppress.Pod, 
 		if class != qos.BE || convert.Ended(pod) {
 			continue
 		}
-		sub, _ := strconv.ParseInt(pod.Labels[annotation.Priority], 10, 32)
-		p := suppress.Pod{UID: string(pod.UID), SubPriority: int32(sub), IsLeaving: e.isLeaving(pod)}
-		if pod.Spec.Priority != nil {
-			p.Priority = *pod.Spec.Priority
-		}
+		p := e.candidate(pod)
 		used := sample.Pods[convert.NodeUID(pod)]
 		cpu, memory := convert.BestEffortRequest(pod)
 		frees := used.MemoryBytes
@@ -271,6 +318,16 @@ func (e *Evictor) pods(sample *usage.Sample, cause Cause) (list []suppress.Pod, 
 		byUID[p.UID], list = pod, append(list, p)
 	}
 	return list, byUID
+}
+
+// candidate is a pod with what orders it among others.
+func (e *Evictor) candidate(pod *corev1.Pod) suppress.Pod {
+	sub, _ := strconv.ParseInt(pod.Labels[annotation.Priority], 10, 32)
+	p := suppress.Pod{UID: string(pod.UID), SubPriority: int32(sub), IsLeaving: e.isLeaving(pod)}
+	if pod.Spec.Priority != nil {
+		p.Priority = *pod.Spec.Priority
+	}
+	return p
 }
 
 // isLeaving reports whether a pod is about to be gone without an eviction.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -406,4 +407,78 @@ func TestOnlyBestEffortPodsAreEvicted(t *testing.T) {
 			synctest.Wait()
 		})
 	})
+}
+
+func TestPodsThatUseMoreOfADeviceAreEvicted(t *testing.T) {
+	t.Parallel()
+	over := func(h *host, device, pod string, used, allocated int64) besteffort.Overuse {
+		i := slices.IndexFunc(h.pods, func(p *corev1.Pod) bool { return p.Name == pod })
+		return besteffort.Overuse{Device: device, Pod: h.pods[i], Used: used * unit, Allocated: allocated * unit}
+	}
+	leaves := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(time.Minute)} }
+	for name, test := range map[string]struct {
+		list func(h *host) []besteffort.Overuse
+		want string
+	}{
+		"no pod": {func(*host) []besteffort.Overuse { return nil }, ""},
+		"a pod of another class": {func(h *host) []besteffort.Overuse {
+			return []besteffort.Overuse{over(h, "a", "ls", 9, 1)}
+		}, ""},
+		"the one of lower priority": {func(h *host) []besteffort.Overuse {
+			return []besteffort.Overuse{over(h, "a", "high", 9, 1), over(h, "a", "low", 2, 1), over(h, "a", "ls", 9, 1)}
+		}, "low"},
+		"of equal ones that which uses most of what it has": {func(h *host) []besteffort.Overuse {
+			return []besteffort.Overuse{over(h, "a", "low", 15, 10), over(h, "a", "low2", 5, 2)}
+		}, "low2"},
+		"of each device one, and a pod once": {func(h *host) []besteffort.Overuse {
+			list := []besteffort.Overuse{over(h, "b", "high", 2, 1), over(h, "a", "low", 2, 1)}
+			return append(list, over(h, "b", "low", 2, 1))
+		}, "low"},
+		"of two devices": {func(h *host) []besteffort.Overuse {
+			return []besteffort.Overuse{over(h, "b", "high", 2, 1), over(h, "a", "low", 2, 1)}
+		}, "low high"},
+		"none while one leaves": {func(h *host) []besteffort.Overuse {
+			h.add("leaves", "BE", 5000, 1, 1, leaves)
+			return []besteffort.Overuse{over(h, "a", "low", 2, 1), over(h, "a", "leaves", 2, 1)}
+		}, ""},
+		"one whose annotation does not allow it": {func(h *host) []besteffort.Overuse {
+			h.add("cpu", "BE", 1, 1, 1, func(p *corev1.Pod) {
+				p.Annotations = map[string]string{annotation.EvictionPolicyKey: `["BECPUEvict"]`}
+			})
+			return []besteffort.Overuse{over(h, "a", "cpu", 2, 1)}
+		}, ""},
+		"a pod of a DaemonSet": {func(h *host) []besteffort.Overuse {
+			h.add("daemon", "BE", 1, 1, 1, func(p *corev1.Pod) {
+				p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "d"}}
+			})
+			return []besteffort.Overuse{over(h, "a", "daemon", 2, 1)}
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onHost(t, nil, func(t *testing.T, h *host) {
+				t.Helper()
+				for name, priority := range map[string]int32{"low": 5000, "low2": 5000, "high": 5999} {
+					h.add(name, "BE", priority, 1, 1)
+				}
+				h.add("ls", "LS", 0, 1, 1)
+				list := test.list(h)
+				h.evictor.EvictOverusers(time.Now(), list)
+				synctest.Wait()
+				if h.gone() != test.want {
+					t.Errorf("evicted %q, want %q", h.gone(), test.want)
+				}
+				for _, text := range h.texts {
+					if !strings.Contains(text, "MiB of the memory of") {
+						t.Errorf("the text is %q", text)
+					}
+				}
+				h.evictor.EvictOverusers(time.Now().Add(time.Second), list)
+				synctest.Wait()
+				if len(h.evicted) > 0 && h.gone() != test.want {
+					t.Errorf("while they leave, evicted %q, want %q", h.gone(), test.want)
+				}
+			})
+		})
+	}
 }

@@ -149,6 +149,8 @@ func (r *runFlags) add(fs *pflag.FlagSet) {
 			"of metrics; can be repeated")
 	fs.StringVar(&r.deviceMode, "device-mode", "", "whose choice of devices holds: Follow (the kubelet's), Own "+
 		"(Tenon's; Moving while pods have devices of the kubelet) or Moving (default: what the Device object says)")
+	fs.BoolVar(&o.EvictDeviceOveruse, "evict-device-overuse", false,
+		"evict best-effort pods that use more memory of a GPU than they were allocated for a minute")
 	fs.StringVar(&r.address, "health-address", "127.0.0.1:10271",
 		"loopback address of /healthz, /livez, /readyz, /configz and /metrics; empty to serve none")
 	fs.StringVar(&r.metrics, "metrics-address", "",

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tenon-project/tenon/api/annotation"
 )
@@ -38,6 +39,8 @@ type Dropped struct {
 	Processes map[int]int64 `json:"processes,omitempty"`
 	// ComputeMode is how many programs may use a GPU at the same time, as nvidia-smi calls it; "" is not known.
 	ComputeMode string `json:"computeMode,omitempty"`
+	// Written is when the drop file was written that has Processes.
+	Written time.Time `json:"-"`
 	// IsLost is set by the agent: the device was there since the machine started, and no driver describes it now.
 	IsLost bool `json:"-"`
 }
@@ -145,11 +148,23 @@ func ReadDropped(r Root) ([]Dropped, error) {
 // readDrop reads one file; an empty one has no devices.
 func readDrop(r Root, name string) (list []Dropped, err error) {
 	text := ""
-	if err := within(r, func(t *tree) { text = t.text(name) }); err != nil || text == "" {
+	var written time.Time
+	err = within(r, func(t *tree) {
+		text = t.text(name)
+		if info, err := t.root.Stat(name); err == nil {
+			written = info.ModTime()
+		}
+	})
+	if err != nil || text == "" {
 		return nil, err
 	}
 	if err := gojson.Unmarshal([]byte(text), &list); err != nil {
 		return nil, fmt.Errorf("%s: want a JSON array of devices: %w", name, err)
+	}
+	for i := range list {
+		if list[i].Processes != nil {
+			list[i].Written = written
+		}
 	}
 	return list, nil
 }

@@ -22,6 +22,9 @@ import (
 	"github.com/tenon-project/tenon/internal/core/device"
 )
 
+// processesLast is how long what a drop file says of processes counts: its program may have ended.
+const processesLast = 2 * time.Minute
+
 // Options are what an Inventory needs.
 type Options struct {
 	// Root has the drop files; without a folder none are read.
@@ -120,7 +123,10 @@ func (v *Inventory) Refresh(ctx context.Context) (changed bool, err error) {
 		faults = append(faults, err)
 		for i := range dropped {
 			if p := dropped[i].Processes; p != nil {
-				used[dropped[i].UUID], dropped[i].Processes = p, nil
+				if v.o.Clock.Since(dropped[i].Written) < processesLast {
+					used[dropped[i].UUID] = p
+				}
+				dropped[i].Processes, dropped[i].Written = nil, time.Time{}
 			}
 		}
 	}

@@ -366,3 +366,23 @@ func TestDriversAndDropFilesOfPresetsAgree(t *testing.T) {
 		t.Errorf("%d presets have devices, want 6", published)
 	}
 }
+
+// A program that has ended says nothing of what processes use now.
+func TestAnOldDropFileSaysNothingOfProcesses(t *testing.T) {
+	t.Parallel()
+	root := host.Root{Dir: t.TempDir()}
+	file := root.Path("var/run/tenon/device-infos/nvidia.json")
+	testkit.Check(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	testkit.Check(t, os.WriteFile(file, []byte(`[{"uuid":"GPU-a","processes":{"12":5}}]`), 0o600))
+	for age, want := range map[time.Duration]int{0: 1, time.Hour: 0} {
+		written := time.Now().Add(-age)
+		testkit.Check(t, os.Chtimes(file, written, written))
+		v, err := inventory.New(inventory.Options{Root: root, Clock: clock.RealClock{}})
+		testkit.Check(t, err)
+		_, err = v.Refresh(t.Context())
+		testkit.Check(t, err)
+		if got := len(v.Processes()); got != want || len(v.Devices(nil)) != 1 {
+			t.Errorf("after %s: processes of %d GPUs, want %d", age, got, want)
+		}
+	}
+}

@@ -92,8 +92,8 @@ func NewMetrics() *Metrics {
 			"belongs to no pod and no application of NodeSLO).", "node", "by"),
 		UsedMemory: newGauges("tenon_node_used_memory_bytes", "Memory that is used, without page cache, by who uses "+
 			"it: all, pods or system.", "node", "by"),
-		Evictions: newCounters("tenon_agent_evictions_total", "Evictions of best-effort pods, by cause (memory or "+
-			"cpu-satisfaction) and outcome (evicted or failed).", "cause", "outcome"),
+		Evictions: newCounters("tenon_agent_evictions_total", "Evictions of best-effort pods, by cause (memory, "+
+			"cpu-satisfaction or device-memory) and outcome (evicted or failed).", "cause", "outcome"),
 		MachineChanges: newCounter("tenon_agent_machine_changes_total", "Times that CPUs or NUMA nodes came or went "+
 			"while the agent ran."),
 		UncleanEnds: newCounter("tenon_agent_unclean_ends_total", "Times that agents of this node ended without being "+
@@ -136,7 +136,9 @@ func (m *Metrics) Register(register func(...metrics.Registerable), registerColle
 	for _, path := range []string{PathNRI, PathCRI} {
 		m.Connected.WithLabelValues(path)
 	}
-	for _, cause := range []besteffort.Cause{besteffort.Memory, besteffort.CPUSatisfaction} {
+	for _, cause := range []besteffort.Cause{
+		besteffort.Memory, besteffort.CPUSatisfaction, besteffort.DeviceMemory,
+	} {
 		m.Evictions.WithLabelValues(string(cause), outcomeEvicted)
 		m.Evictions.WithLabelValues(string(cause), outcomeFailed)
 	}
