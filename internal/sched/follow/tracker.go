@@ -46,6 +46,7 @@ const (
 	// departedTime is how long the entry of a pod that left is remembered: its rejection may be seen after it has gone.
 	departedTime = time.Minute
 
+	// tickTime separates two calls of Tick; at each overdueTick, overdue pods are looked for.
 	tickTime    = time.Second
 	overdueTick = 30 * time.Second
 	// mispredictionsKept bounds the records of what was predicted wrong, shapesKept the back-offs, waitingKept the pods
@@ -233,6 +234,8 @@ func (t *Tracker) Forget(uid types.UID) {
 	delete(t.counted, uid)
 }
 
+// confirmed is called by the store when a node reports the placement of a pod that was predicted. A placement that
+// differs is recorded, counted and reported as an Event.
 func (t *Tracker) confirmed(node string, c tenancy.Confirmation) {
 	t.mu.Lock()
 	delete(t.chosen, types.UID(c.UID))
@@ -259,6 +262,7 @@ func (t *Tracker) confirmed(node string, c tenancy.Confirmation) {
 		node, strings.Join(m.Kinds, ", "), cause)
 }
 
+// record counts a misprediction and keeps it among the last ones.
 func (t *Tracker) record(m Misprediction) {
 	for _, kind := range m.Kinds {
 		t.metrics.mispredictions.WithLabelValues(m.Mode, m.Model, kind).Inc()
@@ -359,6 +363,7 @@ func (t *Tracker) recordModelError(node, model string, report int64) {
 	t.mu.Lock()
 	now := t.now()
 	recent := within(t.modelErrors[node], now)
+	t.modelErrors[node] = recent // within reuses the slice: the old one must not remain
 	if report > 0 && slices.ContainsFunc(recent, func(s modelError) bool { return s.report == report }) {
 		t.mu.Unlock()
 		return
@@ -380,6 +385,7 @@ func within(all []modelError, now time.Time) []modelError {
 	return slices.DeleteFunc(all, func(s modelError) bool { return now.Sub(s.at) > suspectTime })
 }
 
+// nodeReference names a node in Events as the kubelet does: the UID is the name.
 func nodeReference(name string) *corev1.ObjectReference {
 	return &corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)}
 }
@@ -428,6 +434,8 @@ func (t *Tracker) RemainingBackoff(pod *corev1.Pod) time.Duration {
 	return time.Duration(t.Refuses(pod.Spec.NodeName, request).Extra) * time.Second
 }
 
+// signature returns the part of a pod's request by which back-offs distinguish pods; false for a pod that cannot be
+// parsed.
 func (t *Tracker) signature(pod *corev1.Pod) (request string, ok bool) {
 	r, reason, _ := convert.Request(pod, t.store.Args())
 	if !reason.OK() {
@@ -497,6 +505,7 @@ func (t *Tracker) Tick(ctx context.Context) {
 	}
 }
 
+// endBackoffs ends the back-offs that are due, and adds the pods that waited for them to wake. The caller holds mu.
 func (t *Tracker) endBackoffs(now time.Time, wake map[string]*corev1.Pod) {
 	for key, b := range t.backoffs {
 		if !b.ended && !now.Before(b.until) {
@@ -516,6 +525,7 @@ func (t *Tracker) endBackoffs(now time.Time, wake map[string]*corev1.Pod) {
 	}
 }
 
+// forgetOld drops what is older than it is remembered. The caller holds mu.
 func (t *Tracker) forgetOld(now time.Time) {
 	maps.DeleteFunc(t.chosen, func(_ types.UID, at time.Time) bool { return now.Sub(at) > suspectTime })
 	maps.DeleteFunc(t.departed, func(_ types.UID, d departure) bool { return now.Sub(d.at) > departedTime })
@@ -562,6 +572,7 @@ func (t *Tracker) reportOverdue(handle fwk.Handle, now time.Time) {
 	t.overdue = still
 }
 
+// boundLongAgo reports whether a pod was bound more than overdueTime ago.
 func boundLongAgo(pod *corev1.Pod, now time.Time) bool {
 	_, c := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
 	return c != nil && c.Status == corev1.ConditionTrue && now.Sub(c.LastTransitionTime.Time) > overdueTime
