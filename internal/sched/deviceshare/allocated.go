@@ -2,9 +2,9 @@ package deviceshare
 
 import "github.com/tenon-project/tenon/internal/core/device"
 
-// allocated scores a node as Koordinator's strategies LeastAllocated and MostAllocated do: for each type that is asked
-// for, the weighted mean of the part of each resource that is free, or in use, with the pod on the node. All devices
-// that the pod asks for count.
+// allocated scores a node as Koordinator's strategies LeastAllocated and MostAllocated do. For each type of device that
+// the pod asks for, it is the weighted mean of the part of each resource that is free, or in use, with the pod on the
+// node. The result is the sum over the types, each from 0 to 100.
 func (p *Plugin) allocated(account *device.View, r *device.Request) int64 {
 	if account == nil || r == nil {
 		return 0
@@ -24,6 +24,7 @@ func (p *Plugin) allocated(account *device.View, r *device.Request) int64 {
 		}
 		for i := range r.Parts {
 			if p := &r.Parts[i]; p.Type == t && p.Role != device.Init {
+				// Init containers share the devices of the others, so only the others count.
 				asked := p.Need.Of(&unit)
 				for dim := range used {
 					used[dim] += p.Count * asked[dim]
@@ -35,7 +36,8 @@ func (p *Plugin) allocated(account *device.View, r *device.Request) int64 {
 	return score
 }
 
-// weigh is the weighted mean over the resources that the node has of a type, from 0 to 100.
+// weigh returns the weighted mean over the resources of a type that the node has, from 0 to 100. used includes the pod.
+// A node that would be used beyond its total scores 0 for the resource, unless the fullest nodes are the best.
 func (p *Plugin) weigh(t device.Type, used, total *device.Vector) int64 {
 	sum, weights := int64(0), int64(0)
 	for name, weight := range p.weights {
@@ -55,7 +57,8 @@ func (p *Plugin) weigh(t device.Type, used, total *device.Vector) int64 {
 	return sum / max(weights, 1)
 }
 
-// dimension returns where a type is counted by a resource.
+// dimension returns the dimension in which devices of a type count a resource of the arguments; false if they do not
+// have the resource. Memory in bytes and as a ratio is one dimension.
 func dimension(t device.Type, resource string) (device.Dim, bool) {
 	switch {
 	case t == device.GPU && resource == device.GPUCore:

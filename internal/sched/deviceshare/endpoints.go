@@ -14,12 +14,14 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// Diagnostics are the endpoints of seed 003 about accounts of devices. All nodes at once are for who may read all pods.
+// Diagnostics returns the endpoints about accounts of devices, in Koordinator's shape. Lists of all nodes are empty for
+// a caller who may not read the pods of all namespaces.
 func (p *Plugin) Diagnostics() diag.Service {
 	return endpoints(p.Store().Nodes, p.Account, func() []fragments { return p.survey.nodes() })
 }
 
-// ExplainDevices compares the devices of a pod's node with others, or says what the nodes have that refuse the pod.
+// ExplainDevices adds to the explanation of a placed pod how its devices compare with the other choices on its node,
+// and to that of a pending pod what the devices of each refusing node lack.
 func (p *Plugin) ExplainDevices(pod *corev1.Pod, into *view.Pod) {
 	if held := into.Placement; held != nil {
 		if len(held.Devices) == 0 {
@@ -40,8 +42,9 @@ func (p *Plugin) ExplainDevices(pod *corev1.Pod, into *view.Pod) {
 	}
 }
 
-// question is placement's with the ranking of devices, by the node as it is: no cycle is under way, whose snapshot
-// could be read.
+// question returns the account of a node without the pod, and the pod's request with the profile's ranking of devices.
+// It reads the node from the survey, because no cycle is under way whose snapshot could be read. Without a generation
+// the ranking is left out: a question must not create one.
 func (p *Plugin) question(pod *corev1.Pod, node string) (*ledger.View, *place.Request) {
 	v, r := p.Question(pod, node)
 	info := p.survey.node(node)
@@ -53,8 +56,8 @@ func (p *Plugin) question(pod *corev1.Pod, node string) (*ledger.View, *place.Re
 	return v, &with
 }
 
-// endpoints serves the nodes that names returns, what account returns, nil for a node that is not known, and what is
-// fragmented.
+// endpoints returns the service for given sources, which tests replace: names lists the nodes, account returns the
+// account of a node, nil for an unknown one, and lost returns the fragments of all nodes.
 func endpoints(names func() []string, account func(node string) *ledger.View, lost func() []fragments) diag.Service {
 	answer := func(node string, mayRead func(namespace string) bool) any {
 		if v := account(node); v != nil && v.Devices() != nil {
@@ -91,9 +94,11 @@ func endpoints(names func() []string, account func(node string) *ledger.View, lo
 	}}
 }
 
-// detail is amounts of devices by type, then by minor; by id where a minor is not known or not the only one.
+// detail has amounts by type of device, then by minor. A device whose minor is unknown, or the same as that of another
+// device, is listed by its ID.
 type detail map[device.Type]map[string]corev1.ResourceList
 
+// put sets the amounts of one device.
 func (d detail) put(t device.Type, key string, amounts corev1.ResourceList) {
 	if d[t] == nil {
 		d[t] = map[string]corev1.ResourceList{}
@@ -101,7 +106,7 @@ func (d detail) put(t device.Type, key string, amounts corev1.ResourceList) {
 	d[t][key] = amounts
 }
 
-// summary is the JSON of seed 003: field names are contract. IDs and Version are Tenon's.
+// summary is the JSON of one node in Koordinator's shape: field names are contract. IDs and Version are additions.
 type summary struct {
 	Total       corev1.ResourceList `json:"deviceTotal"`
 	Free        corev1.ResourceList `json:"deviceFree"`
@@ -111,16 +116,21 @@ type summary struct {
 	UsedDetail  detail              `json:"deviceUsedDetail"`
 	// Allocations are what pods hold, by type, then by namespace and name.
 	Allocations map[device.Type]map[string]map[string]corev1.ResourceList `json:"allocateSet"`
-	PodsHidden  int                                                       `json:"podsHidden,omitempty"`
-	IDs         map[device.Type]map[string]string                         `json:"ids"`
-	Version     uint64                                                    `json:"version"`
+	// PodsHidden counts pods with devices in namespaces that the caller may not read. Their amounts are in the sums.
+	PodsHidden int `json:"podsHidden,omitempty"`
+	// IDs are the devices' IDs by type and by the key that the details use. Version is that of the account.
+	IDs     map[device.Type]map[string]string `json:"ids"`
+	Version uint64                            `json:"version"`
 }
 
+// identity names a device on its node: IDs are unique within a type only.
 type identity struct {
 	kind device.Type
 	id   string
 }
 
+// summaryOf returns the summary of an account with devices. A grant of a device that has left the account since is
+// listed under the minor that the device had.
 func summaryOf(v *ledger.View, mayRead func(namespace string) bool) *summary {
 	s := &summary{
 		Total: corev1.ResourceList{}, Free: corev1.ResourceList{}, Used: corev1.ResourceList{},
@@ -149,7 +159,7 @@ func summaryOf(v *ledger.View, mayRead func(namespace string) bool) *summary {
 	return s
 }
 
-// add counts a device, and returns the key that it has in details.
+// add adds a device to the sums and details, and returns the key under which the details list it.
 func (s *summary) add(d *device.Status) string {
 	if s.IDs[d.Type] == nil {
 		s.IDs[d.Type] = map[string]string{}
@@ -175,7 +185,7 @@ func (s *summary) add(d *device.Status) string {
 	return key
 }
 
-// hold adds what a pod has of a device.
+// hold adds a pod's grant of one device to the allocations.
 func (s *summary) hold(pod, key string, g *device.Grant) {
 	if s.Allocations[g.Type] == nil {
 		s.Allocations[g.Type] = map[string]map[string]corev1.ResourceList{}

@@ -16,7 +16,8 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// fragments are GPUs of a node, or of all nodes with a model, that pods can have, and what of them is of no use.
+// fragments is how much of the free GPUs of a node, or of all nodes with a model, pods cannot use. Amounts are in
+// thousandths of a GPU.
 type fragments struct {
 	Node  string `json:"node,omitempty"`
 	Model string `json:"model"`
@@ -28,7 +29,8 @@ type fragments struct {
 	Stranded []view.Stranded `json:"stranded"`
 }
 
-// survey reads the scheduler's nodes beside its cycles. Safe for concurrent use; nil finds nothing.
+// survey reads the scheduler's cache beside its cycles, for metrics and endpoints, with a snapshot of its own. It is
+// safe for concurrent use. A nil survey finds no node.
 type survey struct {
 	cache   cache.Cache
 	store   *kube.Store
@@ -36,17 +38,18 @@ type survey struct {
 
 	mu       sync.Mutex // guards everything below
 	snapshot *cache.Snapshot
-	known    map[string]load // by node
+	// known has what the last look at all nodes found, by node, so that an unchanged node costs nothing.
+	known map[string]load
 }
 
-// load is that of a node by an account and what the node has beside it.
+// load is the load of a node's GPUs. It is valid while the account and the node's other room are the same.
 type load struct {
 	account *ledger.View
 	room    view.Room
 	view.GPULoad
 }
 
-// Survey makes p say of the nodes of a cache what is fragmented. It is called before the first question.
+// Survey gives p a survey of the nodes in a cache. It must be called before the first question.
 func (p *Plugin) Survey(c cache.Cache) {
 	p.survey = &survey{
 		cache: c, store: p.Store(), learner: p.learner, snapshot: cache.NewEmptySnapshot(), known: map[string]load{},
@@ -70,7 +73,7 @@ func (s *survey) node(name string) fwk.NodeInfo {
 	return n.Snapshot()
 }
 
-// nodes returns what nodes with GPUs have, by name. It does not change what is learnt.
+// nodes returns the fragments of each node with GPUs, sorted by name. The learner does not count it as an arrival.
 func (s *survey) nodes() (list []fragments) {
 	if s == nil {
 		return nil
@@ -121,6 +124,7 @@ func (p *Plugin) Lost(v *ledger.View, milliCPU int64) (int64, bool) {
 
 // lost returns what is free of a node's GPUs and how much of that expected pods cannot use: pods like
 // all that have arrived, also since the generation in force was computed, which takes dozens of arrivals.
+// Both amounts are in thousandths of a GPU.
 func (l *learner) lost(v *ledger.View, milliCPU int64) (free, lost int64) {
 	g := gpusIn(v)
 	for _, milli := range g.free {
@@ -142,7 +146,7 @@ func (l *learner) lost(v *ledger.View, milliCPU int64) (free, lost int64) {
 	return free, fragment.Lost(l.asked, s) * fragment.Whole / 1_000_000
 }
 
-// byModel adds up nodes.
+// byModel adds up the fragments of nodes by model, sorted by model, and those that are stranded by cause.
 func byModel(nodes []fragments) (list []fragments) {
 	models, causes := map[string]fragments{}, map[string]map[string]int{}
 	for _, n := range nodes {

@@ -26,32 +26,47 @@ const (
 	lastModel fragment.Model = 63
 )
 
-// learner values the GPUs that nodes have free by what pods ask for. All methods may be called from any goroutine.
+// learner values the free GPUs of nodes by what pods ask for. All profiles share one. All methods may be called from
+// any goroutine.
 type learner struct {
-	once  sync.Once // done when bound pods were learnt from
-	nodes sync.Map  // name → *gpus, as read last
+	// once runs recall, which learns from the pods that are bound already.
+	once sync.Once
+	// nodes has the *gpus of each node as read last. It is emptied with each generation, so that nodes that are gone
+	// are dropped.
+	nodes sync.Map
 
-	counted *lru.Cache // UIDs of pods
+	// counted has the UIDs of pods that were counted: a pod that is tried again does not count again.
+	counted *lru.Cache
 
-	mu     sync.Mutex // guards everything below
+	mu sync.Mutex // guards everything below
+	// demand counts the arrivals by what they ask for; older ones weigh less.
 	demand *fragment.Histogram
-	asked  []fragment.Weighted // the specs of demand; nil until they are read after an arrival
-	latest *generation         // in force; nil before the first pod is scored
-	next   <-chan *generation
-	left   int // arrivals until next is in force
+	// asked has the specs of demand. nil until they are read again after an arrival.
+	asked []fragment.Weighted
+	// latest is the generation in force. nil before the first pod is scored.
+	latest *generation
+	// next yields the generation that is being computed; nil if there is none.
+	next <-chan *generation
+	// left is how many arrivals later next is put in force. A count, and not the end of the computation, decides, so
+	// that equal arrivals give equal placements on fast and slow machines.
+	left int
+	// models numbers the models of GPUs in the order in which they are met. Models beyond lastModel share that number.
 	models map[string]fragment.Model
-	// reachable is, by how pods select nodes, the models of the GPUs of those nodes, as read last. It is emptied with
-	// nodes.
+	// reachable has the models of the GPUs on the nodes that pods with a given selector may use, by selector. It is
+	// emptied with nodes.
 	reachable map[string]fragment.Models
-	unit      device.Vector // the GPU with the most memory
+	// unit has the amounts of the GPU with the most memory. Requests in bytes are compared with it.
+	unit device.Vector
 }
 
-// generation is numbered.
+// generation is a table of values with its number. Generations count from 1, by which caches of scores know that these
+// have changed.
 type generation struct {
 	*fragment.Generation
 	number uint64
 }
 
+// newLearner returns a learner that has counted no pod.
 func newLearner() *learner {
 	return &learner{
 		counted: lru.New(countedKept), demand: fragment.NewHistogram(), models: map[string]fragment.Model{},
@@ -59,7 +74,7 @@ func newLearner() *learner {
 	}
 }
 
-// first reports whether a pod is at its first attempt.
+// first reports whether a pod is at its first attempt, and marks it as counted.
 func (l *learner) first(uid types.UID) bool {
 	_, again := l.counted.Get(uid)
 	if !again {
@@ -68,8 +83,8 @@ func (l *learner) first(uid types.UID) bool {
 	return !again
 }
 
-// learn counts a pod. A new generation is computed beside, while the last one answers, from what free returns now. It
-// is in force after a fixed number of arrivals, so that equal arrivals give equal answers.
+// learn counts a pod. If a new generation is due, it is computed in a goroutine while the last one answers, from what
+// free returns now. It is in force after a fixed number of arrivals, so that equal arrivals give equal answers.
 func (l *learner) learn(s fragment.Spec, free func() fragment.Supply) {
 	last, specs, notice := l.count(s)
 	if last == nil {
@@ -78,6 +93,7 @@ func (l *learner) learn(s fragment.Spec, free func() fragment.Supply) {
 	supply, ready := free(), make(chan *generation, 1)
 	go func() {
 		g := newGeneration(specs, supply, last.number+1)
+		// Values that the last generation was asked for are computed beforehand.
 		g.Renew(last.Generation)
 		ready <- g
 	}()
@@ -86,8 +102,9 @@ func (l *learner) learn(s fragment.Spec, free func() fragment.Supply) {
 	l.next, l.left = ready, notice
 }
 
-// count counts a pod, and puts a generation in force whose time has come. Where a new one is due, it returns the last
-// one, the specs of the new one, and how many arrivals later that is in force.
+// count counts a pod, and puts the next generation in force if its time has come; if it is not ready, count waits. If a
+// new one is due, count returns the last one, the specs of the new one, and the number of arrivals until it is in
+// force.
 func (l *learner) count(s fragment.Spec) (last *generation, specs []fragment.Weighted, notice int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,6 +123,7 @@ func (l *learner) count(s fragment.Spec) (last *generation, specs []fragment.Wei
 	return nil, nil, 0
 }
 
+// newGeneration returns values for pods like specs in a cluster that has this much free of each model.
 func newGeneration(specs []fragment.Weighted, free fragment.Supply, number uint64) *generation {
 	values, err := fragment.New(specs, free, fragment.Standard(), memo.New[fragment.Shape, int64](valuesKept))
 	if err != nil {
@@ -114,7 +132,8 @@ func newGeneration(specs []fragment.Weighted, free fragment.Supply, number uint6
 	return &generation{values, number}
 }
 
-// begin makes the first generation, from what has been learnt and what the cluster has free.
+// begin creates the first generation from what has been learnt and what the cluster has free. It does nothing if there
+// is one already.
 func (l *learner) begin(free fragment.Supply) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,7 +142,7 @@ func (l *learner) begin(free fragment.Supply) {
 	}
 }
 
-// current returns the values in force.
+// current returns the generation in force. Before begin it creates one for an unknown cluster.
 func (l *learner) current() *generation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,14 +152,15 @@ func (l *learner) current() *generation {
 	return l.latest
 }
 
-// inForce is current where there are values yet; a question must not make them.
+// inForce is current, but returns nil if there is none yet.
 func (l *learner) inForce() *generation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.latest
 }
 
-// reach returns what compute returned first for a key since the generation in force. compute may call any method.
+// reach returns the models for a key, which compute determines at most once in each generation. compute may call any
+// method, as no lock is held meanwhile; of two results that are computed at once the last one remains.
 func (l *learner) reach(key string, compute func() fragment.Models) fragment.Models {
 	l.mu.Lock()
 	models, known := l.reachable[key]
@@ -157,8 +177,9 @@ func (l *learner) reach(key string, compute func() fragment.Models) fragment.Mod
 	return models
 }
 
-// demandOf returns what a pod asks for that can run on nodes with some models, whatever the node: memory in bytes is
-// compared with the largest GPU.
+// demandOf returns the spec by which a pod counts. models are those that the pod's node selection allows, 0 for all; a
+// hint for a model in the request restricts them further. Memory in bytes is compared with the largest GPU, as the node
+// is not known yet.
 func (l *learner) demandOf(r *device.Request, milliCPU int64, models fragment.Models) fragment.Spec {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,7 +216,9 @@ func (l *learner) named(values []string) (set fragment.Models) {
 	return set
 }
 
-// specOf is what a pod asks of a node whose GPUs are like unit. Containers of one pod share GPUs where they can.
+// specOf returns what a pod asks of a node whose GPUs are like unit. Containers that run at the same time add up, but
+// may share a GPU; an init container counts only if it asks for more than all of these. Slices of a MIG profile do not
+// count.
 func specOf(r *device.Request, milliCPU int64, unit *device.Vector) fragment.Spec {
 	s := fragment.Spec{MilliCPU: max(milliCPU, 0)}
 	if r == nil {
@@ -223,11 +246,12 @@ func specOf(r *device.Request, milliCPU int64, unit *device.Vector) fragment.Spe
 	return s
 }
 
-// milliOf is an amount of a GPU in thousandths of it, rounded down: the larger of cores and memory.
+// milliOf returns an amount of a GPU in thousandths, rounded down: the larger of the shares of cores and of memory.
 func milliOf(v device.Vector, total *device.Vector) int64 {
 	return max(milli(v[device.Cores], total[device.Cores]), milli(v[device.Bytes], total[device.Bytes]))
 }
 
+// milli returns n of total in thousandths, at most fragment.Whole. A total of 0 counts as all in use.
 func milli(n, total int64) int64 {
 	if n >= total {
 		return fragment.Whole
@@ -235,7 +259,8 @@ func milli(n, total int64) int64 {
 	return fragment.Whole * n / total
 }
 
-// gpus are the GPUs of a node that Tenon gives out, as one account has them.
+// gpus are the GPUs of a node that Tenon allocates, as one account has them. ids and free have an element for each. A
+// value is never changed after it is stored.
 type gpus struct {
 	account *device.View
 	ids     []string
@@ -245,7 +270,7 @@ type gpus struct {
 	unit    device.Vector // the first of them
 }
 
-// gpusOf returns the GPUs of a node. While the account is the same it costs a look into a map.
+// gpusOf returns the GPUs of a node. It reads the account only if it is another one than at the last call.
 func (l *learner) gpusOf(node string, v *ledger.View) *gpus {
 	if v.Devices() == nil || !v.Facts().OwnDevices {
 		return &gpus{}
@@ -282,7 +307,7 @@ func gpusIn(v *ledger.View) *gpus {
 	return g
 }
 
-// meet returns the number of a model, of which unit is one.
+// meet returns the number of a model, and assigns one if the model is new. unit has the amounts of a GPU of the model.
 func (l *learner) meet(model string, unit *device.Vector) fragment.Model {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
-// gauges export the accounts of devices as they are at each scrape.
+// gauges export the accounts of devices as they are at each scrape. Nothing is counted between scrapes.
 type gauges struct {
 	metrics.BaseStableCollector
 	store                                    *kube.Store

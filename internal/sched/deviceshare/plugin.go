@@ -24,18 +24,21 @@ import (
 // Name is the plugin's name in profiles, statuses and metrics.
 const Name = placement.DeviceShare
 
-// degradedPenalty is how much less a node is worth for each device with the condition Degraded that the pod would get
-// there, in micro-GPUs: a whole GPU.
+// degradedPenalty is the cost, in micro-GPUs, of each device with the condition Degraded that the pod would get on a
+// node. It is that of losing one whole GPU.
 const degradedPenalty = 1_000_000
 
 // Plugin is the placement of a profile, with its arguments and its score.
 type Plugin struct {
 	*placement.Plugin
-	handle  fwk.Handle
+	handle fwk.Handle
+	// learner is shared by all profiles. survey is nil in processes that answer no questions.
 	learner *learner
 	survey  *survey
-	weights map[string]int64 // by resource; nil for FragmentationAware
-	most    bool             // the fullest nodes are the best, else the emptiest
+	// weights are those of Koordinator's strategies, by resource. nil for the strategy FragmentationAware.
+	weights map[string]int64
+	// most is true if the fullest nodes are the best, and false if the emptiest are. It is read only with weights.
+	most bool
 }
 
 var (
@@ -78,8 +81,8 @@ func Factory(d *placement.Decisions) frameworkruntime.PluginFactory {
 	}
 }
 
-// Arrived learns from a pod. The first one while a node has devices brings those that are bound before it: nodes are
-// valued by these until enough have arrived, and not by one that happens to be the first.
+// Arrived learns from a pod at its first attempt. Before the first pod it learns from those that are bound, so that
+// nodes are valued by what the cluster runs and not by the one pod that happens to come first.
 func (p *Plugin) Arrived(cs fwk.CycleState, pod *corev1.Pod) {
 	p.Recall()
 	if p.weights == nil && p.Store().AnyInventory() && p.learner.first(pod.UID) {
@@ -88,14 +91,14 @@ func (p *Plugin) Arrived(cs fwk.CycleState, pod *corev1.Pod) {
 	}
 }
 
-// Recall learns from the pods that are bound, once and as soon as a node has devices.
+// Recall learns from the pods that are bound. It does so once, as soon as a node has devices.
 func (p *Plugin) Recall() {
 	if p.weights == nil && p.Store().AnyInventory() {
 		p.learner.once.Do(p.recall)
 	}
 }
 
-// learn learns from a pod that asks for devices, none where r is nil, and for CPUs.
+// learn counts a pod with this request for devices, nil for none, and these CPUs.
 func (p *Plugin) learn(pod *corev1.Pod, r *device.Request, milliCPU int64) {
 	var models fragment.Models
 	if r != nil {
@@ -104,10 +107,9 @@ func (p *Plugin) learn(pod *corev1.Pod, r *device.Request, milliCPU int64) {
 	p.learner.learn(p.learner.demandOf(r, milliCPU, models), p.free)
 }
 
-// reachable returns the models of the GPUs on nodes that the pod's node selector and required node affinity match, by
-// whatever labels; 0 where these do not leave any model out. Who wrote them does not count: a user, or the admission
-// plugin that adds the selector of a namespace. The work is proportional to the nodes, once for equal selectors of pods
-// and each generation.
+// reachable returns the models of the GPUs on the nodes that match the pod's node selector and required node affinity.
+// It returns 0 if these exclude no model. It does not matter who wrote them: a user, or an admission plugin that adds
+// the selector of a namespace. It looks at each node, once for equal selectors and each generation.
 func (p *Plugin) reachable(pod *corev1.Pod) fragment.Models {
 	var required *corev1.NodeSelector
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
@@ -135,7 +137,7 @@ func (p *Plugin) reachable(pod *corev1.Pod) fragment.Models {
 	})
 }
 
-// free returns what the GPUs of nodes have free that are not cordoned.
+// free returns the thousandths of GPUs that are free by model, without cordoned nodes.
 func (p *Plugin) free() (free fragment.Supply) {
 	for n, g := range p.nodesWithGPUs() {
 		if n.Node().Spec.Unschedulable {
@@ -148,7 +150,7 @@ func (p *Plugin) free() (free fragment.Supply) {
 	return free
 }
 
-// nodesWithGPUs yields the nodes whose GPUs Tenon gives out, with these.
+// nodesWithGPUs yields each node of the cycle's snapshot whose GPUs Tenon allocates, with its GPUs.
 func (p *Plugin) nodesWithGPUs() iter.Seq2[fwk.NodeInfo, *gpus] {
 	return func(yield func(fwk.NodeInfo, *gpus) bool) {
 		nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
@@ -164,7 +166,8 @@ func (p *Plugin) nodesWithGPUs() iter.Seq2[fwk.NodeInfo, *gpus] {
 	}
 }
 
-// Epoch is the number of the generation.
+// Epoch returns the number of the generation in force: scores of a node change with it although the node does not. It
+// is 0 for strategies that learn nothing.
 func (p *Plugin) Epoch() uint64 {
 	if p.weights != nil {
 		return 0
@@ -175,7 +178,8 @@ func (p *Plugin) Epoch() uint64 {
 // Decides reports whether nodes are compared by their devices for the pod.
 func (p *Plugin) Decides(cs fwk.CycleState) bool { return p.ByDevices(placement.Read(cs)) }
 
-// recall learns from the pods that are bound, as if they had arrived one after the other.
+// recall counts the bound pods, as if they had arrived in the order of their creation, and creates the first
+// generation.
 func (p *Plugin) recall() {
 	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {

@@ -17,15 +17,17 @@ import (
 
 const stateKey fwk.StateKey = "PreScore" + Name
 
-// unfit is the value, for each GPU, of a choice that needs more than is free by the thousandth: it comes last.
+// unfit is the gain, for each GPU, of a choice that needs more thousandths than are free. It is worse than any other,
+// so that such a node comes last.
 const unfit = -1_000_000_000
 
-// scoring is what the scores of one cycle are made of.
+// scoring is what the scores of one cycle are computed from. PreScore stores it.
 type scoring struct {
 	cycle    *placement.Cycle // nil for a pod without devices that placement treats as any other
 	devices  *device.Request  // nil for none
 	milliCPU int64
-	values   *generation
+	// values is the generation in force when the cycle's scores began; nil for Koordinator's strategies.
+	values *generation
 }
 
 // Clone returns s, which is never changed.
@@ -33,6 +35,7 @@ func (s *scoring) Clone() fwk.StateData { return s }
 
 func read(cs fwk.CycleState) *scoring { return placement.State[*scoring](cs, stateKey) }
 
+// scoring returns the input of the scores, without values.
 func (p *Plugin) scoring(cs fwk.CycleState, pod *corev1.Pod) *scoring {
 	s := &scoring{cycle: placement.Read(cs), milliCPU: convert.MilliCPU(pod)}
 	if s.cycle != nil {
@@ -41,6 +44,7 @@ func (p *Plugin) scoring(cs fwk.CycleState, pod *corev1.Pod) *scoring {
 	return s
 }
 
+// view returns the account of a node as the cycle sees it.
 func (p *Plugin) view(s *scoring, node string) *ledger.View {
 	if s.cycle != nil {
 		return s.cycle.View(node)
@@ -48,7 +52,7 @@ func (p *Plugin) view(s *scoring, node string) *ledger.View {
 	return p.Store().View(node)
 }
 
-// PreScore skips pods without devices, unless a candidate has GPUs that such a pod could make useless.
+// PreScore skips pods without devices, unless a candidate has GPUs that the pod's CPUs could make useless.
 func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	if !p.Store().AnyInventory() {
 		return fwk.NewStatus(fwk.Skip)
@@ -72,8 +76,8 @@ func (p *Plugin) anyGPU(s *scoring, nodes []fwk.NodeInfo) bool {
 	})
 }
 
-// Score is how much the value of what the node has free falls, in micro-GPUs; nodes without GPUs lose nothing. For the
-// other strategies it is from 0 to 100 for each type of device that is asked for.
+// Score returns the change in value, in micro-GPUs, of what the node has free when the pod runs there: 0 for a node
+// without GPUs, and less the more is lost. For Koordinator's strategies it is from 0 to 100 for each type of device.
 func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, n fwk.NodeInfo) (int64, *fwk.Status) {
 	s := read(cs)
 	if s == nil {
@@ -95,14 +99,15 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, n fw
 	return gain(s.values, g.state(n), specOf(s.devices, s.milliCPU, &g.unit), usable) - cost, nil
 }
 
-// demands reports whether a pod may get other GPUs of a node than those that are best by what they have free.
+// demands reports whether the pod may get other GPUs of a node than those that are best by what they have free: hints,
+// a required partition, or partitions that are worth keeping decide as well.
 func demands(r *device.Request, account *device.View) bool {
 	return len(r.Hints) > 0 || r.Partition != nil || account.FreePartitions() != [3]int64{}
 }
 
-// taken returns the GPUs that a pod gets on a node, all where it can have any, and what its choice costs of the node's
-// partitions: for each that no pod has a part of now and that it breaks, the GPUs times the part of the pods that ask
-// for so many, in micro-GPUs. A device that is likely to fail costs degradedPenalty.
+// taken returns a mask of the GPUs that the pod would get on a node, in the order of g.ids, with all bits set if it can
+// have any. cost is in micro-GPUs: for each free partition that the choice breaks, its GPUs times the share of pods
+// that ask for a partition of that size; and degradedPenalty for each device that is likely to fail.
 func taken(values *generation, account *device.View, r *place.Request, g *gpus) (
 	usable uint64, cost int64,
 ) {
@@ -124,14 +129,14 @@ func taken(values *generation, account *device.View, r *place.Request, g *gpus) 
 	return usable, cost
 }
 
-// state is what a node has free.
+// state returns what a node has free, as fragment values it.
 func (g *gpus) state(n fwk.NodeInfo) fragment.State {
 	return fragment.State{
 		MilliCPU: n.GetAllocatable().GetMilliCPU() - n.GetRequested().GetMilliCPU(), Free: g.free, Model: g.model,
 	}
 }
 
-// gain is how much the value of a state falls when a pod gets the best of some GPUs.
+// gain returns the change in value of a state when the pod gets the best GPUs of the mask usable.
 func gain(values *generation, state fragment.State, pod fragment.Spec, usable uint64) int64 {
 	choice, fits := values.Choose(state, pod, usable)
 	if !fits {
@@ -140,14 +145,15 @@ func gain(values *generation, state fragment.State, pod fragment.Spec, usable ui
 	return choice.Gain
 }
 
-// rank ranks GPUs for a share by the value that a node keeps with the share on each, and what whole GPUs leave by what
-// pods ask for.
+// rank adds the ranking of a node's GPUs to the options of a request: a share goes to the GPU with which the node keeps
+// the most value, and whole GPUs go so that the partitions remain which pods ask for.
 func (p *Plugin) rank(node string, v *ledger.View, r *place.Request, o *device.Options) {
 	if info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(node); err == nil {
 		p.rankBy(info, v, r, o)
 	}
 }
 
+// rankBy is rank for a node that the caller has read. Unknown devices and those of other types rank equally.
 func (p *Plugin) rankBy(info fwk.NodeInfo, v *ledger.View, r *place.Request, o *device.Options) {
 	g := p.learner.gpusOf(info.Node().Name, v)
 	if len(g.free) == 0 {
@@ -168,8 +174,8 @@ func (p *Plugin) rankBy(info fwk.NodeInfo, v *ledger.View, r *place.Request, o *
 // ScoreExtensions returns p.
 func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
 
-// NormalizeScore gives 100 to the best node and at most 99 to all others; equal ones are decided by their names. Pods
-// without devices have any number of best nodes.
+// NormalizeScore gives 100 to the best node and at most 99 to all others. Of equal ones the name decides. For pods
+// without devices any number of nodes may be the best.
 func (p *Plugin) NormalizeScore(_ context.Context, cs fwk.CycleState, _ *corev1.Pod,
 	scores fwk.NodeScoreList,
 ) *fwk.Status {

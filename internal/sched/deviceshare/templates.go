@@ -19,13 +19,16 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// templates are those of the ConfigMap that all profiles name. Load is safe for concurrent use.
+// templates are the templates of shared devices, from the one ConfigMap that all profiles name. The pointer is replaced
+// with each version and is nil while the ConfigMap does not exist. Load is safe for concurrent use.
 type templates struct {
 	atomic.Pointer[[]device.Template]
+	// namespace and name are those of the ConfigMap; empty before the first profile that names one.
 	namespace, name string
 }
 
-// follow reads the ConfigMap as long as informers run. While it cannot be read, what it said last counts.
+// follow reads the ConfigMap for as long as informers run. A version that cannot be parsed is logged, and the last good
+// one remains. It returns an error if another profile names another ConfigMap.
 func (t *templates) follow(f informers.SharedInformerFactory, c *v1alpha1.GPUTemplatesConfig) error {
 	if t.name != "" {
 		if t.namespace != c.ConfigMapNamespace || t.name != c.ConfigMapName {

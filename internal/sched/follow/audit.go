@@ -18,9 +18,11 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
+// auditEvery separates two comparisons. A difference counts if it lasts that long: objects that are on their way make
+// shorter ones.
 const auditEvery = time.Minute
 
-// account is compared with the pods that it is about.
+// account is a set of accounts that can be compared with the pods it was computed from, and repaired.
 type account interface {
 	Differences(pods []*corev1.Pod) []kube.Difference
 	Repair(d kube.Difference, pods []*corev1.Pod)
@@ -64,7 +66,7 @@ type debtAudit struct {
 	found map[string]map[string]bool
 }
 
-// fresh returns the debts, by node, that this audit has found as well as the last one, and no audit before that.
+// fresh returns the debts by node that this audit and the one before have found, each once for as long as it lasts.
 func (a *debtAudit) fresh(nodes []string) map[string][]string {
 	found, fresh := map[string]map[string]bool{}, map[string][]string{}
 	for _, node := range nodes {
@@ -84,12 +86,14 @@ func (a *debtAudit) fresh(nodes []string) map[string][]string {
 	return fresh
 }
 
+// auditor compares one kind of account with the pods. last has the differences of the last comparison.
 type auditor struct {
 	account account
 	pods    corelisters.PodLister
 	last    []kube.Difference
 }
 
+// repair repairs and returns the differences that the last comparison found as well.
 func (a *auditor) repair() []kube.Difference {
 	pods, err := a.pods.List(labels.Everything())
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Metrics are about bound pods.
+// Metrics count what became of pods after they were bound, and repairs of accounts.
 type Metrics struct {
 	predictions, mispredictions, rejections *metrics.CounterVec
 	repairs                                 *metrics.CounterVec

@@ -131,6 +131,7 @@ func (q *Order) Bound(node string, account func(node string) *ledger.View) (live
 	}
 }
 
+// waiting returns the pods of a node's queue whose Binding is not in flight.
 func (q *Order) waiting(node string) []types.UID {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -154,7 +155,8 @@ func (q *Order) Leave(node string, pod types.UID) {
 	q.remove(node, q.byNode[node].find(pod))
 }
 
-// GiveUp removes a pod that will not be bound. Predictions behind it become stale, or all if it has already left.
+// GiveUp removes a pod that will not be bound. The predictions of the pods behind it become stale: they count on what
+// the pod would have taken. If the pod has already left the queue, all of them do.
 func (q *Order) GiveUp(node string, pod types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -165,6 +167,8 @@ func (q *Order) GiveUp(node string, pod types.UID) {
 	}
 }
 
+// remove removes the i-th pod of a node's queue, if i is not negative, and wakes the pods that wait. The caller holds
+// mu.
 func (q *Order) remove(node string, i int) {
 	if i < 0 {
 		return
@@ -186,6 +190,7 @@ func (b *bindQueue) find(pod types.UID) int {
 	return slices.IndexFunc(b.pods, func(p queuedBinding) bool { return p.pod == pod })
 }
 
+// markStale marks the predictions from a position on as stale.
 func (b *bindQueue) markStale(from int) {
 	for i := from; i < len(b.pods); i++ {
 		b.pods[i].stale = true

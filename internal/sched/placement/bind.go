@@ -28,7 +28,9 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// Record returns the annotations that record what was reserved, nil when there is nothing to record.
+// Record returns the annotations that record what was reserved. It returns nil when nothing was reserved, and when the
+// pod neither has CPUs or NUMA nodes of its own nor devices. On a node that Tenon allocates, they are the CPUs and the
+// amounts by NUMA node; on a node whose kubelet allocates, they are the prediction.
 func (c *Cycle) Record() map[string]string {
 	if c == nil || c.reserved == "" {
 		return nil
@@ -46,6 +48,7 @@ func (c *Cycle) Record() map[string]string {
 	}
 	if devices := c.Offer.Entry.Devices; len(devices) > 0 {
 		record[annotation.DeviceAllocatedKey] = convert.Allocations(devices).String()
+		// Device plugins of other vendors find the GPUs of a pod by these two annotations.
 		if c.adapt {
 			var minors annotation.GPUMinors
 			for i := range devices {
@@ -64,9 +67,10 @@ func (c *Cycle) Record() map[string]string {
 	return record
 }
 
-// Bind writes node and allocation in one request, for this very pod and not for a namesake. Where the kubelet chooses,
-// pods of one node are bound in the order of their reservations; those behind a pod that is not bound are predicted
-// again. Without a definite response, Bind reads the pod until it knows.
+// Bind writes node and allocation in one request. The request names the pod's UID, so that a new pod of the same name
+// is never bound by it. On a node whose kubelet chooses CPUs, pods are bound in the order of their reservations, and a
+// pod whose prediction is stale is predicted again before it is bound. If the API server gives no definite response,
+// Bind reads the pod until it is known whether it is bound: an undo would free CPUs that the pod may have.
 func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	s := Read(cs)
 	record := p.record(s, pod)
@@ -98,7 +102,7 @@ func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 	return nil
 }
 
-// record is Record, with what else is recorded.
+// record returns the annotations of Record together with those that another component adds to the pod (also).
 func (d *decision) record(c *Cycle, pod *corev1.Pod) map[string]string {
 	record := c.Record()
 	if d.also == nil {
@@ -113,6 +117,7 @@ func (d *decision) record(c *Cycle, pod *corev1.Pod) map[string]string {
 }
 
 // send writes a Binding. open reports that the API server may have it, or still get it, after the error.
+// With the scheduler's API cache, the request joins the queue of that cache, and send waits for its end.
 func (d *decision) send(ctx context.Context, binding *corev1.Binding) (open bool, err error) {
 	cacher := d.handle.APICacher()
 	if cacher == nil {
@@ -129,6 +134,7 @@ func (d *decision) send(ctx context.Context, binding *corev1.Binding) (open bool
 
 // isOpen reports whether an error leaves open if the request was carried out: the answer was lost, or the API server
 // failed in the middle, for example because etcd did not answer in time.
+// A refused connection leaves nothing open, because the request never left this machine.
 func isOpen(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -141,10 +147,12 @@ func isOpen(err error) bool {
 // readPause separates two reads of a pod whose Binding has no definite answer.
 const readPause = 500 * time.Millisecond
 
-// isBound reads a pod until it is known whether it is bound to the node. That it is not counts from the given time on.
-// While the API server does not answer, the pod keeps its reservation.
+// isBound reads a pod until it is known whether the pod is bound to the node, and reports it. A pod without a node may
+// still be bound by a request that is under way, so "not bound" is believed only from the time from on. While the API
+// server does not answer, isBound does not return, and the pod keeps its reservation.
 func (d *decision) isBound(ctx context.Context, pod *corev1.Pod, node string, from time.Time) (bound bool) {
 	_ = wait.PollUntilContextCancel(ctx, readPause, true, func(ctx context.Context) (known bool, _ error) {
+		// The time is taken before the read: a Binding that arrives after the read has had its time.
 		late := !time.Now().Before(from)
 		current, err := d.handle.ClientSet().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		if err != nil {
@@ -156,7 +164,8 @@ func (d *decision) isBound(ctx context.Context, pod *corev1.Pod, node string, fr
 	return bound
 }
 
-// warnIgnored sends an Event where the node cannot follow what the pod asks for about exclusive cores.
+// warnIgnored sends a Warning if the pod asks for cores that it shares with no other pod, and the CPUs of the node have
+// no such notion.
 func (d *decision) warnIgnored(s *Cycle, pod *corev1.Pod, node string) {
 	if effect, _ := place.EffectOn(s.view, s.Request); effect.Ignored {
 		reason := event.ExclusivePolicyIgnored
@@ -166,7 +175,8 @@ func (d *decision) warnIgnored(s *Cycle, pod *corev1.Pod, node string) {
 	}
 }
 
-// PreBindPreFlight skips every pod that this plugin binds itself, so that nothing is written twice.
+// PreBindPreFlight skips every pod that this plugin binds itself, so that nothing is written twice. For any other pod
+// the first name of the decision that is asked becomes the recorder: PreBind of the other name does nothing.
 func (p *Plugin) PreBindPreFlight(_ context.Context, cs fwk.CycleState, pod *corev1.Pod,
 	_ string,
 ) (*fwk.PreBindPreFlightResult, *fwk.Status) {
@@ -196,6 +206,7 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": record}})
 	if err == nil {
+		// recorded is set before the request: after a lost response the pod may have been bound with the record.
 		s.recorder, s.recorded = p.name, true
 		_, err = p.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
 			metav1.PatchOptions{})
@@ -207,7 +218,8 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod
 	return nil
 }
 
-// binds reports whether Bind of this plugin is the one that will bind the pod.
+// binds reports whether Bind of this plugin will bind the pod: no extender that is interested in the pod binds it, and
+// the profile asks this plugin before all other binders.
 func (d *decision) binds(pod *corev1.Pod) bool {
 	for _, e := range d.handle.Extenders() {
 		if e.IsBinder() && e.IsInterested(pod) {
@@ -217,7 +229,8 @@ func (d *decision) binds(pod *corev1.Pod) bool {
 	return d.bindsFirst()
 }
 
-// isFirstBinder reports whether the profile asks one of the decision's names before all other binders.
+// isFirstBinder reports whether the first binder of the profile is this decision, under any of its names. It is called
+// once, after all plugins of the profile are made.
 func (d *decision) isFirstBinder() bool {
 	profile, ok := d.handle.(interface{ ListPlugins() *config.Plugins })
 	if !ok {

@@ -12,27 +12,34 @@ const stateKey fwk.StateKey = "Placement"
 
 // Cycle is what one scheduling cycle knows of its pod. A cycle without it does not concern us.
 type Cycle struct {
-	store   *kube.Store
-	Request *place.Request // what the pod asks for; it must not be changed
-	// signature is that of the request if some kubelet's back-off was active when the cycle began; else "".
+	store *kube.Store
+	// Request is what the pod asks for. Requests are shared by all cycles of a pod, so it must not be changed.
+	Request *place.Request
+	// signature is the signature of the request if the back-off of any kubelet was active when the cycle began; else it
+	// is empty, and Filter looks for no back-off.
 	signature string
 
-	// counted is what nodes without devices of their own must have for the pod.
+	// counted are the amounts of vendors' resources that a node must have free if it leaves devices to its kubelet.
 	counted []counted
 
-	// changed is the view of node in a dry run, whose state the framework clones for each node.
+	// node is the node of the dry run under way, and changed the view of that node with the pods that the dry run has
+	// removed or added. changed is nil outside of a dry run. The framework clones the state for each node.
 	node    string
 	changed *kube.NodeView
-	trial   *Trial // nil for a pod that is not on trial
+	// trial has the accounts that the cycle reads instead of the live ones; nil for a pod that is not on trial.
+	trial *Trial
 
-	// Offer is what was reserved for the pod, on the account of reserved.
-	Offer    ledger.Offer
-	view     *ledger.View // that the offer was computed on
+	// Offer is what was reserved for the pod on the node reserved, which is empty before Reserve and after Unreserve.
+	Offer ledger.Offer
+	// view is the account that the offer was computed on.
+	view     *ledger.View
 	reserved string
-	adapt    bool // see Sharing.Adapt
-	// recorder is the name under which PreBind writes; it is set before PreBind runs under two names at once.
+	// adapt is a copy of Sharing.Adapt.
+	adapt bool
+	// recorder is the name under which PreBind writes. It is set before PreBind runs under two names at once.
 	recorder string
-	// recorded: PreBind has written the allocation, so that another binder may have bound the pod with it.
+	// recorded is true once PreBind has sent the allocation. From then on another binder may have bound the pod with
+	// it.
 	recorded bool
 }
 
@@ -45,7 +52,8 @@ func (c *Cycle) Clone() fwk.StateData {
 // Read returns what a scheduling cycle knows of its pod, nil for a pod that does not concern us.
 func Read(cs fwk.CycleState) *Cycle { return State[*Cycle](cs, stateKey) }
 
-// State returns what a cycle has under a key, the zero value without.
+// State returns what a cycle has stored under a key. It returns the zero value if the key is absent or has another
+// type.
 func State[T fwk.StateData](cs fwk.CycleState, key fwk.StateKey) (s T) {
 	if data, err := cs.Read(key); err == nil {
 		s, _ = data.(T)
@@ -53,10 +61,12 @@ func State[T fwk.StateData](cs fwk.CycleState, key fwk.StateKey) (s T) {
 	return s
 }
 
-// View returns the view that the cycle must use for the node.
+// View returns the account of the node that the cycle must use: the one of the dry run under way, else the one of the
+// trial, else the live one.
 func (c *Cycle) View(node string) *ledger.View { return c.nodeView(node).View }
 
-// Enter shows a dry run the node as a pod sees it that takes all it can from a reservation.
+// Enter changes the cycle's view of the node to what a pod finds that uses the Reservation with this UID alone: only
+// what the Reservation keeps is free.
 func (c *Cycle) Enter(node, uid string) {
 	now := c.store.NodeView(node)
 	if c.trial != nil {
@@ -65,6 +75,7 @@ func (c *Cycle) Enter(node, uid string) {
 	c.node, c.changed = node, kube.NewNodeView(now.View.Inside(uid))
 }
 
+// nodeView is View together with the memory of answers that belongs to the view.
 func (c *Cycle) nodeView(node string) *kube.NodeView {
 	switch {
 	case c.changed != nil && c.node == node:

@@ -15,8 +15,9 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
-// PreFilter reads the pod. A pod that no node can treat specially costs nothing from here on. The name that comes first
-// takes the cycle: the framework asks no filter of the others.
+// PreFilter parses the pod and stores the cycle's state. It returns Skip for a pod that no node treats differently from
+// any other pod, so that such a pod costs nothing from here on. The plugin's first name that is called stores the state
+// and filters; the framework then skips the filters of the other names.
 func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod,
 	_ []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
@@ -45,7 +46,9 @@ func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 // PreFilterExtensions returns p.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
 
-// Filter asks the node's summary, and whether the node's kubelet has just rejected such a pod.
+// Filter refuses a node in this order: the node's kubelet has just rejected an equal pod; the node's agent cannot
+// enforce exclusive CPUs; the account has too little; the kubelet's devices do not suffice. It reads a snapshot of the
+// account and takes no lock of it. Equal pods share one answer until the account changes.
 func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, n fwk.NodeInfo) *fwk.Status {
 	s := Read(cs)
 	if s == nil {
@@ -76,8 +79,8 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 	return nil
 }
 
-// Refusals returns all that the node refuses the pod of the cycle for, where Filter reports one reason: a back-off,
-// what the node's agent cannot enforce, CPUs and memory, devices.
+// Refusals returns all reasons for which the node refuses the pod of the cycle, for explanations. Filter reports the
+// first one only.
 func (p *Plugin) Refusals(cs fwk.CycleState, n fwk.NodeInfo) (all []*fwk.Status) {
 	s := Read(cs)
 	if s == nil {
@@ -101,8 +104,8 @@ func (p *Plugin) Refusals(cs fwk.CycleState, n fwk.NodeInfo) (all []*fwk.Status)
 	return all
 }
 
-// lackedAmount returns what a node whose kubelet chooses devices has too little of, where that is the reason to report
-// rather than another one; nil if it is not.
+// lackedAmount returns the refusal for devices that the node's kubelet has too few of. It returns nil if the kubelet
+// has enough, if the node allocates devices itself, and if the other reason that was found is the better one to report.
 func (c *Cycle) lackedAmount(name string, n fwk.NodeInfo, other why.Reason) *refusal {
 	if len(c.counted) == 0 || !other.OK() && !place.YieldsToDevices(other) || !leftToKubelet(c.View(name).Facts()) {
 		return nil
@@ -123,7 +126,7 @@ func (d *decision) enforced(node *corev1.Node, r *place.Request) why.Reason {
 	return why.Reason{}
 }
 
-// RemovePod gives the CPUs of a victim back, on this cycle's copy of the view.
+// RemovePod removes a victim from this cycle's copy of the node's account, so that its CPUs and devices are free.
 func (p *Plugin) RemovePod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, victim fwk.PodInfo,
 	n fwk.NodeInfo,
 ) *fwk.Status {
@@ -145,6 +148,7 @@ func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, add
 	}
 	name, pod := n.Node().Name, added.GetPod()
 	view := s.View(name)
+	// The live account still has the entry of a victim. A nominated pod has none.
 	entry, held := p.store.View(name).Entry(string(pod.UID))
 	if !held {
 		entry, held = p.expect(view, pod)

@@ -25,8 +25,9 @@ const (
 	devices        fwk.EventResource = "devices.v1alpha1.scheduling.koordinator.sh"
 )
 
-// EventsToRegister names the events that change accounts. Each is about one node, whose hint wakes a pod only when the
-// node would take it now. The framework asks the name alone that refused, so each name registers all.
+// EventsToRegister names the events that change accounts. Each event is about one node, and its hint wakes a pod only
+// if that node would accept the pod now. The framework asks only the name that refused a pod, so each name registers
+// all events.
 func (d *decision) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	on := func(r fwk.EventResource, actions fwk.ActionType, hint fwk.QueueingHintFn) fwk.ClusterEventWithHint {
 		return fwk.ClusterEventWithHint{
@@ -46,7 +47,7 @@ func (d *decision) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint
 	}, nil
 }
 
-// afterNode asks the node that has changed.
+// afterNode is the hint for a change of a Node: it asks the account of that node.
 func (d *decision) afterNode(_ klog.Logger, pod *corev1.Pod, _, obj any) (fwk.QueueingHint, error) {
 	if n, ok := obj.(*corev1.Node); ok {
 		return d.hint(pod, n.Name)
@@ -56,6 +57,7 @@ func (d *decision) afterNode(_ klog.Logger, pod *corev1.Pod, _, obj any) (fwk.Qu
 
 // after asks the node that an object of its name describes, unless the account reads the same from it as before: the
 // agent reported what was known, or only the time has moved.
+// An object of an unknown type queues the pod, because nothing can be concluded from it.
 func after[T metav1.Object](d *decision, same func(was, now T) bool) fwk.QueueingHintFn {
 	return func(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.QueueingHint, error) {
 		was, had := old.(T)
@@ -72,8 +74,8 @@ func after[T metav1.Object](d *decision, same func(was, now T) bool) fwk.Queuein
 	}
 }
 
-// afterPod asks the node on which a pod gave up something. Of the refused pod itself only what a person or a controller
-// edits counts.
+// afterPod is the hint for a change of a pod. A pod that released something wakes the refused pod if their node accepts
+// it. A change of the refused pod itself counts if a person or a controller made it: its status does not.
 func (d *decision) afterPod(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.QueueingHint, error) {
 	was, _ := old.(*corev1.Pod)
 	now, _ := obj.(*corev1.Pod)
@@ -97,7 +99,7 @@ func (d *decision) afterPod(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.Q
 	return fwk.QueueSkip, nil
 }
 
-// moved reports whether a pod holds something else than before.
+// moved reports whether the record of what a pod holds has changed.
 func moved(was, now *corev1.Pod) bool {
 	return slices.ContainsFunc([]string{
 		annotation.ResourceStatusKey, annotation.PredictedPlacementKey, annotation.DeviceAllocatedKey,
@@ -110,7 +112,8 @@ func edited(was, now *corev1.Pod) bool {
 		!maps.Equal(was.Labels, now.Labels) || !equality.Semantic.DeepEqual(was.Spec, now.Spec)
 }
 
-// hint asks the node's current account, if the pod may run there at all. The store has every event before the queue.
+// hint wakes the pod if the node accepts it: the account has room, no back-off holds, the node's labels match the pod's
+// selectors, and the agent can enforce what the pod asks for. The store has every event before the queue has it.
 func (d *decision) hint(pod *corev1.Pod, node string) (fwk.QueueingHint, error) {
 	if node == "" {
 		return fwk.QueueSkip, nil

@@ -10,7 +10,8 @@ import (
 
 const jointKey fwk.StateKey = "PlacementJoint"
 
-// joint is the GPUs of a node of which several pods have theirs.
+// joint is a set of GPUs on one node from which the members of a gang get theirs. Attempts on the members carry it in
+// their cycle's state.
 type joint struct {
 	node   string
 	within map[string]bool // by ID
@@ -19,7 +20,7 @@ type joint struct {
 // Clone returns j: it is never changed.
 func (j *joint) Clone() fwk.StateData { return j }
 
-// on returns what a pod asks of a node where it is to choose of these GPUs.
+// on returns the request of a pod for a node, restricted to the set if the node is that of the set. j may be nil.
 func (j *joint) on(node string, r *place.Request) *place.Request {
 	if j == nil || j.node != node || r.Devices == nil {
 		return r

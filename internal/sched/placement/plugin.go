@@ -20,7 +20,7 @@ import (
 // DeviceShare is the name under which a profile decides about devices. Requests for them are read in profiles with it.
 const DeviceShare = "DeviceShare"
 
-// Decisions makes the decision of each profile, on the accounts of one store.
+// Decisions creates the decision of each profile. All profiles decide on the accounts of one store.
 type Decisions struct {
 	store   *kube.Store
 	metrics *Metrics
@@ -40,10 +40,11 @@ func NewDecisions(store *kube.Store, m *Metrics, t *follow.Tracker) *Decisions {
 	return &Decisions{store: store, metrics: m, tracker: t, byProfile: map[fwk.Handle]*decision{}}
 }
 
-// Configure sets the arguments of all profiles, which must be equal.
+// Configure sets the arguments of all profiles. It returns an error if another profile has set different ones.
 func (d *Decisions) Configure(args convert.Args) error { return d.store.Configure(args) }
 
-// Join returns the decision of the profile that h is the handle of, under a name.
+// Join returns the decision of the profile whose handle is h, under a further name. The profile's first call creates
+// the decision.
 func (d *Decisions) Join(h fwk.Handle, name string) *Plugin {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -53,6 +54,7 @@ func (d *Decisions) Join(h fwk.Handle, name string) *Plugin {
 			handle: h, store: d.store, metrics: d.metrics, tracker: d.tracker, also: d.Also, within: d.Within,
 			names: map[string]bool{}, requests: lru.New(requestsKept),
 		}
+		// Both functions are called for the first pod, when all names of the profile have joined.
 		profile.args = sync.OnceValue(func() convert.Args {
 			args := d.store.Args()
 			args.Devices = profile.names[DeviceShare]
@@ -72,23 +74,28 @@ func (p *Plugin) Share(s Sharing) { p.sharing = s }
 // Store returns the accounts that are decided on.
 func (p *Plugin) Store() *kube.Store { return p.store }
 
-// ByDevices reports whether nodes are compared by their devices for a pod.
+// ByDevices reports whether nodes are compared by their devices for the pod of a cycle: the pod asks for devices, and
+// some node has an inventory of them.
 func (p *Plugin) ByDevices(c *Cycle) bool {
 	return c != nil && c.Request.Devices != nil && p.store.AnyInventory()
 }
 
-// decision is what all names of one profile have in common.
+// decision is what all names of one profile have in common: a pod is parsed, filtered and reserved once per profile.
 type decision struct {
 	handle  fwk.Handle
 	store   *kube.Store
 	metrics *Metrics
 	tracker *follow.Tracker
-	also    func(*corev1.Pod) map[string]string
-	within  func(fwk.CycleState, string) (string, bool)
-	args    func() convert.Args
+	// also and within are those of Decisions.
+	also   func(*corev1.Pod) map[string]string
+	within func(fwk.CycleState, string) (string, bool)
+	// args returns the arguments for parsing pods, fixed when the profile's first pod comes.
+	args func() convert.Args
 	// requests remembers pods that concern us, by UID: all steps and hints of a pod share one parse.
-	requests   *lru.Cache
-	names      map[string]bool // complete when all plugins of the profile are made
+	requests *lru.Cache
+	// names are the names under which plugins joined. It is complete when all plugins of the profile are made.
+	names map[string]bool
+	// bindsFirst reports whether the profile asks this decision before all other binders.
 	bindsFirst func() bool
 	sharing    Sharing
 }
@@ -97,12 +104,14 @@ type decision struct {
 type Sharing struct {
 	// Rank adds to the options for devices of a node what ranks them, where a pod asks for r on an account of the node;
 	// nil adds nothing.
-	Rank      func(node string, v *ledger.View, r *place.Request, o *device.Options)
-	WholeOnly []string // models of GPUs that are not shared
+	Rank func(node string, v *ledger.View, r *place.Request, o *device.Options)
+	// WholeOnly are models of GPUs that are given to pods whole only.
+	WholeOnly []string
 	// Templates returns the templates of devices, another pointer when they have changed; nil has none.
 	Templates func() *[]device.Template
-	Apart     bool // devices may be on other NUMA nodes than the rest of their pod
-	// Adapt: pods get the annotations that device plugins of others read.
+	// Apart lets devices be on other NUMA nodes than the CPUs of their pod.
+	Apart bool
+	// Adapt adds to pods the annotations that device plugins of other projects read.
 	Adapt bool
 }
 
@@ -126,7 +135,8 @@ var (
 // Name returns the name.
 func (p *Plugin) Name() string { return p.name }
 
-// Suspects reports whether the model of the node's kubelet, as v has it, concerns the request and is in doubt.
+// Suspects reports whether the request depends on what the node's kubelet chooses, and the model of that kubelet has
+// been wrong repeatedly.
 func (p *Plugin) Suspects(v *ledger.View, r *place.Request, node string) bool {
 	return v.Facts().Model.Concerns(r.Kubelet) && p.tracker.Suspects(node)
 }
@@ -137,7 +147,7 @@ func (p *Plugin) Account(node string) *ledger.View { return p.store.Known(node) 
 // Mispredictions returns the last pods that were predicted wrong, the latest first; the caller may change the list.
 func (p *Plugin) Mispredictions() []follow.Misprediction { return p.tracker.Mispredictions() }
 
-// concerns reports whether some node, as it is now, could treat the request unlike one that asks for nothing of ours.
+// concerns reports whether some node, as the cluster is now, could treat the request unlike that of an ordinary pod.
 func (d *decision) concerns(r *place.Request) bool {
 	if !r.Concerns() {
 		return false
@@ -148,7 +158,7 @@ func (d *decision) concerns(r *place.Request) bool {
 	return r.Role == qos.SharedPool && d.store.AnyConstrained() || d.mayBeRefused(r)
 }
 
-// mayBeRefused reports whether the managers of some node's kubelet could have a say about the pod.
+// mayBeRefused reports whether the CPU, memory or device manager of some node's kubelet could refuse the pod.
 func (d *decision) mayBeRefused(r *place.Request) bool {
 	if r.Kubelet.CPUs() > 0 && d.store.AnyStaticKubelet() {
 		return true
@@ -166,7 +176,8 @@ func (d *decision) mayBeRefused(r *place.Request) bool {
 	return false
 }
 
-// SignPod signs what is read of the pod, once under all names and never by the state of the cluster.
+// SignPod returns the signature of the pod's request. It is equal under all names of the plugin and does not depend on
+// the state of the cluster.
 func (p *Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	r, refused := p.request(pod)
 	if refused != nil {

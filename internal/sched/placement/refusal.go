@@ -9,8 +9,10 @@ import (
 // refusal is a why.Reason as an error: errors.As on a framework's status finds it again with its numbers.
 type refusal struct {
 	why.Reason
-	detail string // for codes that are asked once per pod: what exactly is wrong
-	never  bool   // no pod that ends can help, although the code is resolvable
+	// detail says what exactly is wrong, for codes that concern the pod and not a node.
+	detail string
+	// never is true if no pod that ends can help on this node, although the code in general is resolvable.
+	never bool
 }
 
 // Error returns the text without numbers: the framework counts nodes by it.

@@ -11,6 +11,8 @@ import (
 // requestsKept bounds the parsed pods; it is far above any queue that can be served.
 const requestsKept = 1 << 14
 
+// parsed is a request with all that it was computed from. It is valid while the pod has this version, and kinds of
+// devices and templates are these very ones.
 type parsed struct {
 	version string
 	kinds   *device.Kinds

@@ -16,12 +16,13 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// reserveAttempts: an informer event can move an account between offer and commit; twice in a row is a new attempt.
+// reserveAttempts is how often Reserve computes an offer. An informer's event can change the account between offer and
+// commit. If that happens twice in a row, the pod returns to the queue.
 const reserveAttempts = 2
 
-// Reserve takes the exact CPUs on the live account, once under all names of the profile. When the account has moved
-// under the cycle, another node may still do and no event would wake the pod: that is an error, which the queue
-// retries, and not a refusal. A pod on trial is reserved in its trial alone.
+// Reserve commits the exact CPUs and devices to the live account, once under all names of the profile. If the account
+// has changed during the cycle, another node may still do, and no event would wake the pod: that is an error, which the
+// queue retries, and not a refusal. A pod on trial is reserved in its trial alone.
 func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	s := Read(cs)
 	if s == nil || s.reserved != "" {
@@ -76,8 +77,9 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 	return status
 }
 
-// try makes an offer on the view: where there is one, an offer beside what the pods get that are nominated to the node
-// and that Filter counted too. A kubelet that chooses by itself knows nothing of them.
+// try makes an offer on the view. It first leaves room for the nominated pods of the node whose priority is not lower,
+// as Filter did. If there is none, or if it predicts a kubelet, which knows nothing of nominations, it makes one
+// without them.
 func (d *decision) try(v *ledger.View, r *place.Request, pod *corev1.Pod, node string) (ledger.Offer, why.Reason) {
 	promised := v
 	for _, info := range d.handle.NominatedPodsForNode(node) {
@@ -101,8 +103,8 @@ func (d *decision) try(v *ledger.View, r *place.Request, pod *corev1.Pod, node s
 	return d.offer(node, v, r)
 }
 
-// tryWithin is try for a pod that may use a reservation: the offer is of what the reservation holds where that serves
-// the pod, else, unless the reservation is restricted, of that and of what the node has free.
+// tryWithin is try for a pod that may use a Reservation. It first offers what the Reservation holds. If that does not
+// suffice and the Reservation is not restricted, it offers that and what the node has free.
 func (d *decision) tryWithin(cs fwk.CycleState, v *ledger.View, r *place.Request, pod *corev1.Pod, node string,
 ) (ledger.Offer, why.Reason) {
 	uid, restricted := "", false
@@ -118,11 +120,12 @@ func (d *decision) tryWithin(cs fwk.CycleState, v *ledger.View, r *place.Request
 	if !reason.OK() && !restricted {
 		offer, reason = d.try(v.Without(uid), r, pod, node)
 	}
+	// The offer was computed on a changed copy, but is committed to the account v.
 	offer.Entry.Within, offer.Version = uid, v.Version()
 	return offer, reason
 }
 
-// offer is place.Try with the profile's ranking of devices.
+// offer is place.Try with the profile's ranking of devices in the request.
 func (d *decision) offer(node string, v *ledger.View, r *place.Request) (ledger.Offer, why.Reason) {
 	return place.Try(v, d.Ranked(node, v, r))
 }
@@ -137,8 +140,8 @@ func (d *decision) Ranked(node string, v *ledger.View, r *place.Request) *place.
 	return &with
 }
 
-// Question is what a pod asks of a node, and the node's account without the pod; nil for a pod that asks for no
-// devices, and for a node that is not known.
+// Question returns what a pod asks of a node, and the node's account without the pod, for explanations. Both are nil
+// for a pod that asks for no devices or cannot be parsed, and for an unknown node.
 func (d *decision) Question(pod *corev1.Pod, node string) (*ledger.View, *place.Request) {
 	v := d.store.Known(node)
 	r, refused := d.request(pod)
@@ -148,8 +151,8 @@ func (d *decision) Question(pod *corev1.Pod, node string) (*ledger.View, *place.
 	return v.Without(string(pod.UID)), r
 }
 
-// Unreserve takes the reservation back; a second call, or one without reservation, does nothing. After another binder
-// has failed, a read decides whether the pod is bound nevertheless: then it keeps what it has.
+// Unreserve reverts the reservation. A second call, or one without a reservation, does nothing. After another binder
+// has failed, a read decides whether the pod is bound all the same: then it keeps what it has.
 func (p *Plugin) Unreserve(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) {
 	s := Read(cs)
 	if s == nil || s.reserved == "" {
@@ -175,11 +178,12 @@ func (p *Plugin) Unreserve(ctx context.Context, cs fwk.CycleState, pod *corev1.P
 // be bound in the order of their offers.
 func follows(o ledger.Offer) bool { return o.Entry.Guest != nil && o.Entry.Guest.Prediction != nil }
 
-// renewAttempts: other pods are reserved on the node while one of it is predicted anew.
+// renewAttempts is how often renew predicts a pod. Each attempt fails if another pod is reserved on the node meanwhile.
 const renewAttempts = 8
 
-// renew predicts a reserved pod once more, on those that are bound and not on those that wait: pods that the kubelet
-// was to meet before it do not come, or come later. After an error the pod must be tried anew.
+// renew predicts a reserved pod again on the account without the pods that are not bound yet: pods that were expected
+// to reach the kubelet before it do not come, or come later. If the prediction has changed, the account and the cycle
+// get the new one. After an error the pod must be scheduled again.
 func (d *decision) renew(s *Cycle) error {
 	err := ledger.ErrExpired
 	for range renewAttempts {

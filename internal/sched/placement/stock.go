@@ -18,7 +18,8 @@ import (
 type counted struct {
 	name   corev1.ResourceName
 	amount int64
-	// claimed: on nodes without the resource, claims of dynamic resource allocation serve it.
+	// claimed is true if a device class serves the resource. Then a node without the resource is not refused, because
+	// dynamic resource allocation decides about it.
 	claimed bool
 }
 
@@ -45,7 +46,8 @@ func (d *decision) counted(pod *corev1.Pod, r *device.Request) (list []counted) 
 // leftToKubelet reports whether place leaves whole GPUs by their vendor's name to the kubelet of a node.
 func leftToKubelet(f *ledger.Facts) bool { return f.Devices == nil || !f.OwnDevices }
 
-// lack refuses a node whose pods leave too little; nil where everything is there.
+// lack returns the refusal for the first resource of which the pods on a node leave too little. It returns nil if all
+// suffice.
 func lack(list []counted, n fwk.NodeInfo) *refusal {
 	for _, c := range list {
 		has := n.GetAllocatable().GetScalarResources()[c.name]

@@ -19,8 +19,8 @@ type Trial struct {
 	mu    sync.RWMutex // guards views
 	// views are the accounts that differ, by node. They do not follow the store: a trial lives within one cycle.
 	views map[string]*kube.NodeView
-	// imagined: a node was added that is like none of the store's, so that what the store knows of all nodes is not
-	// true of it.
+	// imagined is true once a node was added that is like none in the store. What the store knows of all nodes together
+	// then does not hold for the trial.
 	imagined bool
 	// Rooms are the Reservations on trial; nil before a pod uses one.
 	Rooms *kube.ReservationTrial
@@ -39,13 +39,14 @@ func OnTrial(cs fwk.CycleState) *Trial { return State[*Trial](cs, trialKey) }
 // Clone returns t: a dry run changes views of its own.
 func (t *Trial) Clone() fwk.StateData { return t }
 
-// Mark puts an attempt on trial: what is reserved in it is reserved in t alone, and is not counted.
+// Mark puts an attempt on trial: what is reserved in it is reserved in t alone, and no metric counts it.
 func (t *Trial) Mark(cs fwk.CycleState) { cs.Write(trialKey, t) }
 
-// Take removes a pod from the account of a node, Give returns it.
+// Take removes a pod from the account of a node.
 func (t *Trial) Take(node, uid string) { t.change(node, t.view(node).Without(uid)) }
 
-// Give returns a pod to the account of a node.
+// Give puts a pod back that Take removed, with the entry that it has in the store. It does nothing for a pod without
+// one.
 func (t *Trial) Give(node, uid string) {
 	if entry, held := t.store.View(node).Entry(uid); held {
 		t.change(node, t.view(node).With(entry))
@@ -70,7 +71,8 @@ func (t *Trial) Imagine(node string, v *ledger.View) {
 	t.imagined = true
 }
 
-// Next makes a cycle on trial, whose PreFilter has run, about another pod that differs in its UID alone.
+// Next prepares a cycle on trial, whose PreFilter has run, for another pod that differs in its UID alone. It saves the
+// parsing of equal pods.
 func (t *Trial) Next(cs fwk.CycleState, uid string) {
 	s := Read(cs)
 	if s == nil {
@@ -86,6 +88,7 @@ func (t *Trial) Next(cs fwk.CycleState, uid string) {
 	cs.Write(stateKey, &next)
 }
 
+// change replaces the account of a node. Readers see either the old or the new one.
 func (t *Trial) change(node string, v *ledger.View) {
 	changed := kube.NewNodeView(v)
 	t.mu.Lock()
@@ -93,6 +96,7 @@ func (t *Trial) change(node string, v *ledger.View) {
 	t.views[node] = changed
 }
 
+// view returns the account of a node: the changed one, or that of the store.
 func (t *Trial) view(node string) *kube.NodeView {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
