@@ -187,6 +187,7 @@ bench: ## Benchmark the core and both schedulers (long)
 	cd test/bench/hint && $(GO) test -tags $(TAGS) -bench . -benchtime 100ms .
 	bash test/bench/run.sh
 	bash test/bench/run.sh --suite backlog
+	bash test/bench/run.sh --suite workloads
 	bash test/bench/schedperf.sh short
 
 generate: ## Generate deep copies, CRDs and reference pages

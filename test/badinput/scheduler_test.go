@@ -144,6 +144,10 @@ func schedulerCases() []bad {
 			[]string{"--serve-scheduler-names", `"a" twice`},
 		},
 		{
+			"scheduler: no memory for rankings", starts("", "--ranking-memory-mb=0"),
+			[]string{"--ranking-memory-mb=0 is not allowed", "1 to 1048576"},
+		},
+		{
 			"scheduler: names beside a configuration", starts(profile("plugins: {}"), "--serve-scheduler-names=a"),
 			[]string{"--serve-scheduler-names is not allowed with --config"},
 		},

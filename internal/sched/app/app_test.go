@@ -60,6 +60,10 @@ func TestOptionsRefuse(t *testing.T) {
 			func(o *Options, _ *pflag.FlagSet) { o.LegacyDebugAllowFlags = true },
 			"--legacy-debug-allow-flags needs --legacy-debug-address",
 		},
+		"no memory for rankings": {
+			func(o *Options, _ *pflag.FlagSet) { o.RankingMegabytes = 0 },
+			"--ranking-memory-mb=0 is not allowed: it must be 1 to 1048576",
+		},
 		"plain port on loopback": {func(o *Options, _ *pflag.FlagSet) { o.LegacyDebugAddress = "[::1]:0" }, ""},
 		"plain port by name":     {func(o *Options, _ *pflag.FlagSet) { o.LegacyDebugAddress = "localhost:0" }, ""},
 	} {

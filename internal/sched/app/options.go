@@ -12,10 +12,15 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/features"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 )
 
 // SchedulerName is our own scheduler name.
 const SchedulerName = "tenon-scheduler"
+
+// maxRankingMegabytes is 1 TiB.
+const maxRankingMegabytes = 1 << 20
 
 // Options are kube-scheduler's with a few of ours.
 type Options struct {
@@ -31,6 +36,8 @@ type Options struct {
 	LegacyDebugAllowFlags bool
 	// Journal is the folder in which what is decided is recorded, "" for none.
 	Journal string
+	// RankingMegabytes is how much memory the rankings of nodes may take in each profile.
+	RankingMegabytes int
 	// Plugins are beside ours; a profile of the configuration file enables them.
 	Plugins frameworkruntime.Registry
 }
@@ -49,6 +56,7 @@ func NewOptions(with ...Option) *Options {
 	o := &Options{
 		Options: options.NewOptions(), SchedulerNames: []string{SchedulerName, corev1.DefaultSchedulerName},
 		TrustedNames: []string{"koord-scheduler"}, Plugins: frameworkruntime.Registry{},
+		RankingMegabytes: ranking.Memory >> 20,
 	}
 	for _, option := range with {
 		option(o)
@@ -61,6 +69,9 @@ func NewOptions(with ...Option) *Options {
 	fs.StringSliceVar(&o.TrustedNames, "trusted-scheduler-names", o.TrustedNames,
 		"Names of other schedulers whose pods count with the CPUs and devices that their annotations record, like "+
 			"Koordinator's while a cluster moves over. What pods of any other scheduler say is ignored.")
+	fs.IntVar(&o.RankingMegabytes, "ranking-memory-mb", o.RankingMegabytes,
+		"Memory in MiB that the rankings of nodes may take in each profile. Pods with equal requests share a ranking, "+
+			"which takes a few bytes for each node. The least recently used one is forgotten.")
 	fs.StringVar(&o.LegacyDebugAddress, "legacy-debug-address", "",
 		"Loopback address, e.g. 127.0.0.1:10251, of read-only diagnostics without authentication. Empty: none.")
 	fs.BoolVar(&o.LegacyDebugAllowFlags, "legacy-debug-allow-flags", false,
@@ -115,6 +126,10 @@ func (o *Options) validate(set *pflag.FlagSet) error {
 		if slices.Contains(o.SchedulerNames[:i], name) {
 			return fmt.Errorf("--serve-scheduler-names has %q twice", name)
 		}
+	}
+	if o.RankingMegabytes < 1 || o.RankingMegabytes > maxRankingMegabytes {
+		return fmt.Errorf("--ranking-memory-mb=%d is not allowed: it must be 1 to %d",
+			o.RankingMegabytes, maxRankingMegabytes)
 	}
 	if o.LegacyDebugAddress == "" {
 		if o.LegacyDebugAllowFlags {

@@ -348,6 +348,7 @@ func (s *Scheduler) wire(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		ranked.Memory = s.options.RankingMegabytes << 20
 		ranked.Rooms = &reserving.Rooms{Reservations: s.reserved}
 		ranked.Bindings, ranked.Together, ranked.Rejections = s.gate.Bindings, s.rounds, refused
 		s.core.Profiles[cfg.SchedulerName] = ranked

@@ -103,14 +103,14 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 
 // addNodes creates nodes of 32 CPUs (2 sockets × 1 NUMA node × 8 cores × 2 threads), 256 GiB, a disk of 1 TiB and 250
 // pods, with topology.
-func (c *cluster) addNodes(ctx context.Context, n int) error {
+func (c *cluster) addNodes(ctx context.Context, n, owners int) error {
 	for _, name := range []string{namespace, quotaNamespace, fillNamespace} {
 		if _, err := c.kube.CoreV1().Namespaces().Create(ctx,
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 			return err
 		}
 	}
-	if err := c.addOwners(ctx); err != nil {
+	if err := c.addOwners(ctx, owners); err != nil {
 		return err
 	}
 	if _, err := c.kube.SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{
@@ -253,13 +253,13 @@ func (w workload) pod(run string, i int) *corev1.Pod {
 }
 
 // addOwners creates the controllers that pods name as theirs, which default spreading reads, and Services for half of
-// the alternating ones. No controller runs that would act on them.
-func (c *cluster) addOwners(ctx context.Context) error {
+// n alternating ones. No controller runs that would act on them.
+func (c *cluster) addOwners(ctx context.Context, n int) error {
 	template := corev1.PodTemplateSpec{Spec: workload{cpu: "1", memory: "1Gi"}.pod("template", 0).Spec}
 	none := int32(0)
-	for i := range alternating + 1 {
+	for i := range n + 1 {
 		app := "bench"
-		if i < alternating {
+		if i < n {
 			app = fmt.Sprintf("bench-%02d", i)
 		}
 		labels := map[string]string{"app": app}
@@ -272,7 +272,7 @@ func (c *cluster) addOwners(ctx context.Context) error {
 		if _, err := c.kube.AppsV1().ReplicaSets(namespace).Create(ctx, set, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("create ReplicaSet: %w", err)
 		}
-		if i == alternating {
+		if i == n {
 			set := &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{
 				Replicas: &none, Selector: selector, Template: template,
 			}}

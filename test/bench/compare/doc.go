@@ -31,6 +31,10 @@
 // The suite backlog measures an open loop of plain pods without other pods, beside pods that fit nowhere, and while
 // nodes and bound pods change besides.
 //
+//	compare --suite workloads --stock bin/kube-scheduler --tenon bin/tenon-scheduler [--nodes 1000,5000]
+//
+// The suite workloads measures bursts of 50, 200 and 1,000 alternating sizes and ReplicaSets.
+//
 // Closed bursts: all pods exist before the scheduler starts; bind times come from a watch. Open loop: a warm scheduler
 // gets pods at a fixed rate and latency counts from each pod's due time. CPU is user + system time of the scheduler's
 // process and of the control plane's between the first and the last bind. Ratios are formed within a round; the table

@@ -101,6 +101,24 @@ func stockSuite(stock, tenon string) suite {
 	}
 }
 
+// workloadSuite is many alternating workloads in kube-scheduler and in tenon-scheduler.
+func workloadSuite(stock, tenon string) suite {
+	s := suite{
+		contenders: []contender{{name: "stock", path: stock}, {name: "tenon", path: tenon}}, base: "stock", digits: 2,
+	}
+	for _, n := range []int{alternating, 200, 1000} {
+		sizes, sets := fmt.Sprint("f", n), fmt.Sprint("g", n)
+		s.cases = append(s.cases, benchCase{
+			name: sizes, title: fmt.Sprintf("(%s) %d alternating sizes", sizes, n), ratioTo: sizes,
+			load: workload{cpu: "100m", memory: "128Mi", sizes: n},
+		}, benchCase{
+			name: sets, title: fmt.Sprintf("(%s) %d alternating ReplicaSets, Services for half", sets, n),
+			ratioTo: sets, load: workload{cpu: "100m", memory: "128Mi", owner: "ReplicaSet", owners: n},
+		})
+	}
+	return s
+}
+
 const (
 	// collect has the control plane collect its garbage, which it does by itself beyond planeMemory bytes only.
 	collect     = syscall.SIGUSR1
@@ -150,7 +168,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		"(tenon-scheduler's default profile without and with ElasticQuota), gang (gangs in both and in "+
 		"scheduler-plugins), device (pods with GPUs and plain pods, without and with GPUs on the nodes), "+
 		"reservation (plain pods without and with Reservations in the cluster), load (tenon-scheduler's default "+
-		"profile without and with LoadAwareScheduling) or backlog (plain pods beside pods that fit nowhere)")
+		"profile without and with LoadAwareScheduling), workloads (200 and 1,000 alternating sizes and ReplicaSets) "+
+		"or backlog (plain pods beside pods that fit nowhere)")
 	stock := flags.String("stock", "bin/kube-scheduler", "the stock kube-scheduler")
 	community := flags.String("community", "bin/scheduler-plugins", "kube-scheduler with scheduler-plugins")
 	tenon := flags.String("tenon", "bin/tenon-scheduler", "tenon-scheduler")
@@ -186,10 +205,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		chosen = reservationSuite(*tenon)
 	case "load":
 		chosen = loadSuite(*tenon)
+	case "workloads":
+		chosen = workloadSuite(*stock, *tenon)
 	case "backlog":
 		chosen = backlogSuite(*stock, *tenon)
 	default:
-		return fmt.Errorf("--suite: %q is not stock, quota, gang, device, reservation, load or backlog", *suiteName)
+		return fmt.Errorf("--suite: %q is not stock, quota, gang, device, reservation, load, workloads or backlog",
+			*suiteName)
 	}
 	chosen.contenders = slices.DeleteFunc(chosen.contenders, func(c contender) bool {
 		return slices.Contains(strings.Split(*without, ","), c.name)
@@ -262,7 +284,11 @@ func series(ctx context.Context, b *bench, rounds, pods, paced int, s suite) (re
 	if err := c.waitReady(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.addNodes(ctx, b.nodes); err != nil {
+	owners := alternating
+	for _, kase := range s.cases {
+		owners = max(owners, kase.load.owners)
+	}
+	if err := c.addNodes(ctx, b.nodes, owners); err != nil {
 		return nil, err
 	}
 	b.cluster, b.scratch = c, scratch

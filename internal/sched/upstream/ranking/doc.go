@@ -2,9 +2,12 @@
 //
 // Upstream keeps one list of scored nodes for pods that follow each other, and only while each pod fills its node. Here
 // each signature has a ranking of its own: the raw score that every plugin gave each feasible node. The next pod of the
-// signature evaluates again only the nodes that changed since the last one:
+// signature evaluates again only the nodes that changed since the last one. Workloads with equal pods share a ranking;
+// each has a spread, which counts its pods where some are, and counts again only the pods of changed nodes. Rankings
+// and spreads together take as much memory as the profile allows:
 //
 //	cache, accounts ── node ──► hooks.Changes ──► ranking: filter and score the changed nodes
+//	                                                 │     spread: count the workload's pods on changed nodes
 //	                                                 │     normalize and total over arrays
 //	                                                 ▼
 //	GetNodeHint ◄────────────────────────────── best node ──► upstream runs all filters on it

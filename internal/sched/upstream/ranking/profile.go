@@ -27,8 +27,8 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 )
 
-// rankingsKept bounds the rankings of a profile; the least recently used one goes.
-const rankingsKept = 128
+// Memory is how many bytes the rankings of a profile may take by default.
+const Memory = 64 << 20
 
 // local are the plugins that evaluate a node by its NodeInfo alone.
 var local = []string{
@@ -109,6 +109,8 @@ type Profile struct {
 	Sampled func(nodes func() []string)
 	// Unranked reports whether the pod of the cycle is evaluated on nodes anew; nil where none is for that alone.
 	Unranked func() bool
+	// Memory is how many bytes the rankings and spreads may take; the least recently used ones go. Two always remain.
+	Memory int
 	// DryRun is set for a profile whose pods may not exist: nothing is learnt from them.
 	DryRun bool
 	// Bindings counts those of the profile; nil counts none.
@@ -128,7 +130,8 @@ type Profile struct {
 	spreads  int64    // weight of spreader
 	valuer   Valuer   // nil without
 	affinity fwk.PreScorePlugin
-	rankings *lru.Cache // key → *ranking
+	rankings *lru.Cache // what filters read of pods → *ranking; that and what spreading reads → *spread
+	kept     int        // bytes of rankings
 	refusals *lru.Cache // key → *refusal
 	lowest   priorities
 	attempt  attempt
@@ -138,9 +141,11 @@ type Profile struct {
 	asked map[string]fwk.ScorePlugin
 
 	// The nodes of the snapshot, by name; they hold while the log's set of nodes is the same.
-	names []string
-	ids   map[string]int
-	sets  uint64
+	names  []string
+	ids    map[string]int
+	every  []int32 // the indices of names
+	sets   uint64
+	places topologies
 
 	// The cycle under way.
 	key      string // "" for a pod that is not ranked
@@ -148,6 +153,8 @@ type Profile struct {
 	rejected atomic.Int64
 	refusing atomic.Pointer[rejections] // of the pod; read by binding cycles too, for what they report
 	used     *ranking                   // that chose the node
+	spread   *spread                    // beside used; nil where no spreading acts
+	sums     sums                       // of used and spread
 }
 
 // NewProfile wraps a profile. cfg is what it was made from. localPlugins are plugins outside of kube-scheduler that
@@ -157,9 +164,10 @@ func NewProfile(
 	localPlugins ...string,
 ) (*Profile, error) {
 	p := &Profile{
-		Framework: f, changes: changes, usable: true, rankings: lru.New(rankingsKept),
-		refusals: lru.New(refusalsKept), asked: map[string]fwk.ScorePlugin{},
+		Framework: f, changes: changes, usable: true, refusals: lru.New(refusalsKept), Memory: Memory,
+		asked: map[string]fwk.ScorePlugin{},
 	}
+	p.rankings = lru.NewWithEvictionFunc(0, func(_ lru.Key, gone any) { p.kept -= *gone.(entry).size() })
 	made := map[string]fwk.Plugin{}
 	for _, e := range f.EnqueueExtensions() {
 		made[e.Name()] = e
@@ -220,7 +228,7 @@ func (p *Profile) GetNodeHint(
 	defer func() {
 		metrics.GetNodeHintDuration.WithLabelValues(result, p.ProfileName()).Observe(metrics.SinceInSeconds(start))
 	}()
-	p.used, p.feasible, p.key = nil, nil, ""
+	p.used, p.spread, p.feasible, p.key = nil, nil, nil, ""
 	if p.refused.Load() != nil {
 		return ""
 	}
@@ -232,7 +240,10 @@ func (p *Profile) GetNodeHint(
 			return node
 		}
 	}
-	if p.key = p.ClassOf(ctx, pod, signature, state); p.key != "" && p.Together != nil {
+	if p.ranks(ctx, state, pod) {
+		p.key = string(p.filterKey(pod, signature, state))
+	}
+	if p.key != "" && p.Together != nil {
 		p.key += p.Together.Within()
 	}
 	if known, ok := p.rankings.Get(p.key); ok && p.key != "" {
@@ -251,11 +262,16 @@ func (p *Profile) GetNodeHint(
 	return ""
 }
 
-// ClassOf returns what rankings are known by: all that is read of the pod. It is "" for pods whose place depends on
-// more than each node by itself and the pods that they are spread against.
+// ranks reports whether the score plugins can be asked about each node by itself, but for spreading.
+func (p *Profile) ranks(ctx context.Context, state fwk.CycleState, pod *corev1.Pod) bool {
+	return p.usable && (p.affinity == nil || p.affinity.PreScore(ctx, state, pod, nil).IsSkip())
+}
+
+// ClassOf returns all that is read of the pod. It is "" for pods whose place depends on more than each node by itself
+// and the pods that they are spread against.
 func (p *Profile) ClassOf(ctx context.Context, pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState,
 ) string {
-	if !p.usable || p.affinity != nil && !p.affinity.PreScore(ctx, state, pod, nil).IsSkip() {
+	if !p.ranks(ctx, state, pod) {
 		return ""
 	}
 	key := p.filterKey(pod, signature, state)
@@ -454,7 +470,7 @@ func (p *Profile) StoreScheduleResults(
 		p.drop(metrics.BatchFlushPodFailed)
 	case p.key != "" && len(p.feasible) > 1:
 		if r := p.begin(); r != nil {
-			p.rankings.Add(p.key, r)
+			p.add(p.key, r)
 		}
 	}
 }
@@ -476,21 +492,25 @@ func (p *Profile) begin() *ranking {
 	if p.ids == nil || p.sets != r.sets || len(p.names) != len(all) {
 		p.rankings.Clear() // they know other indices
 		p.sets, p.names, p.ids = r.sets, make([]string, len(all)), make(map[string]int, len(all))
+		p.every, p.places = make([]int32, len(all)), topologies{}
 		for i, n := range all {
-			p.names[i] = n.Node().Name
+			p.names[i], p.every[i] = n.Node().Name, int32(i)
 			p.ids[p.names[i]] = i
 		}
 	}
 	if len(p.feasible)+int(p.rejected.Load()) == len(all) {
 		r.complete, p.feasible = true, all
 	}
-	r.members = make([]int32, len(p.feasible))
+	members := make([]int32, len(p.feasible))
 	for m, n := range p.feasible {
 		i, known := p.ids[n.Node().Name]
 		if !known {
 			return nil
 		}
-		r.members[m] = int32(i)
+		members[m] = int32(i)
+	}
+	if r.members = p.every; !r.complete {
+		r.members = members
 	}
 	return r
 }
@@ -498,7 +518,7 @@ func (p *Profile) begin() *ranking {
 func (p *Profile) drop(reason string) {
 	metrics.BatchCacheFlushed.WithLabelValues(p.ProfileName(), reason).Inc()
 	p.rankings.Remove(p.key)
-	p.used = nil
+	p.used, p.spread = nil, nil
 }
 
 func (p *Profile) attempted(result string) {

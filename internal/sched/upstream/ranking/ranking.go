@@ -3,10 +3,10 @@ package ranking
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -25,6 +25,7 @@ type ranking struct {
 	// members are the ranked nodes, as indices into the profile's names. The slices without a comment of their own have
 	// an element for each member.
 	members []int32
+	bytes   int
 	// complete is set where members are all nodes of the cluster. Else they are a sample, which serves as many pods as
 	// it has nodes; left is how many of these it may still place.
 	complete bool
@@ -40,24 +41,33 @@ type ranking struct {
 	member []int32
 
 	scores   []score // in the order of the profile's scorers
-	spread   *spread // nil where no spreading acts
 	feasible []bool  // the filters passed the node when it was evaluated last
 	count    int     // of feasible members
 
-	total []int64 // weighted sums; of use for feasible members alone
-	last  int     // the member that was chosen last; -1 for none
-	next  int     // the best of the others, -1 for none
+	last int // the member that was chosen last; -1 for none
+	next int // the best of the others, -1 for none
 }
 
 // score is what one plugin says of each node.
 type score struct {
 	// active is set where the plugin scores nodes for pods of the key. A pod for which that differs voids the ranking.
 	active bool
-	// raw is what the plugin gave the node; of use for feasible members alone.
-	raw []int64
-	// normal is raw, normalized over the feasible nodes; raw itself for a plugin that does not normalize.
-	normal []int64
-	stale  atomic.Bool // normal does not follow from raw
+	// raw is what the plugin gave the node, unless it does not normalize.
+	raw column[int64]
+	// normal is raw, normalized over the feasible nodes, or what a plugin gave that does not normalize.
+	normal column[uint8]
+	stale  bool // normal does not follow from raw
+}
+
+// sums are what the ranking and the spread in use say of the members.
+type sums struct {
+	total       []int64 // weighted
+	raw         []int64 // of the spread, before it is normalized
+	normal      []uint8 // of the spread
+	counted     []bool  // the spread gives the member a score
+	float, term []float64
+	hosts       []int32
+	seen        []bool
 }
 
 // best brings the ranking up to date and returns its best node, or "" and why it cannot be used.
@@ -71,8 +81,8 @@ func (r *ranking) best(ctx context.Context, p *Profile, state fwk.CycleState, po
 	case !logged || r.sets != nodeSets:
 		return "", metrics.BatchFlushNodeMissing
 	}
-	if !filled && !r.fill(ctx, p, state, pod) {
-		return "", metrics.BatchFlushPodFailed
+	if !filled {
+		r.fill(ctx, p, state, pod)
 	}
 	r.seen = seen
 	for i := range p.scorers {
@@ -84,74 +94,64 @@ func (r *ranking) best(ctx context.Context, p *Profile, state fwk.CycleState, po
 	if p.valuer != nil {
 		r.epoch = p.valuer.Epoch()
 	}
-	if !r.evaluate(ctx, p, state, pod, r.look(ctx, p, changed, !filled || r.epoch != was)) {
+	if !r.evaluate(ctx, p, state, pod, r.look(p, changed, !filled || r.epoch != was)) {
 		return "", metrics.BatchFlushPodFailed
 	}
 	if r.count == 0 {
 		return "", metrics.BatchFlushEmptyList
 	}
-	if !r.sum(ctx, p, state, pod) {
+	var err error
+	if p.spread, err = p.spreadOf(ctx, state, pod); err != nil || !r.sum(ctx, p, state, pod) {
 		return "", metrics.BatchFlushPodFailed
 	}
 	r.left--
 	return p.names[r.members[r.last]], ""
 }
 
-// fill makes the slices of a ranking before its first use. All members are then evaluated. It returns false where what
-// the pod is spread against cannot be counted.
-func (r *ranking) fill(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod) bool {
-	n := len(r.members)
-	r.member = slices.Repeat([]int32{-1}, len(p.names))
-	for m, i := range r.members {
-		r.member[i] = int32(m)
+// fill makes the slices of a ranking before its first use. All members are then evaluated.
+func (r *ranking) fill(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod) {
+	if r.member = p.every; !r.complete {
+		r.member = slices.Repeat([]int32{-1}, len(p.names))
+		for m, i := range r.members {
+			r.member[i] = int32(m)
+		}
+		p.weigh(r, int(unsafe.Sizeof(r.member[0]))*(len(r.members)+len(r.member)))
 	}
-	r.feasible, r.total = make([]bool, n), make([]int64, n)
+	r.feasible = make([]bool, len(r.members))
 	r.scores = make([]score, len(p.scorers))
 	for i := range p.scorers {
-		s := &r.scores[i]
-		if s.active = p.prepare(ctx, i, state, pod); !s.active {
-			continue
-		}
-		s.raw = make([]int64, n)
-		s.normal = s.raw
-		if p.scorers[i].ScoreExtensions() != nil {
-			s.normal = make([]int64, n)
-		}
+		r.scores[i].active = p.prepare(ctx, i, state, pod)
 	}
-	if p.spreader == nil || p.spreader.SpreadKey(pod) == "" || p.leftOut(state, pod).Has(p.spreader.Name()) {
-		return true
-	}
-	var err error
-	if r.spread, err = newSpread(ctx, p, state, pod); r.spread != nil {
-		r.spread.raw, r.spread.normal = make([]int64, n), make([]int64, n)
-	}
-	return err == nil
+	p.weigh(r, len(r.members)+len(r.scores)*int(unsafe.Sizeof(score{})))
 }
 
-// look counts the pods of the changed nodes again, and returns the members that have to be evaluated: all, or those
-// that have changed. Nodes that are not members count for spreading as well.
-func (r *ranking) look(ctx context.Context, p *Profile, changed []string, all bool) []int {
-	var todo []int
-	again := make(map[int]bool, len(changed))
-	for _, name := range changed {
-		i, known := p.ids[name]
-		if !known {
-			continue // only pods name it
+// look returns the members that have to be evaluated: all, or those that have changed.
+func (r *ranking) look(p *Profile, changed []string, all bool) []int32 {
+	var todo []int32
+	if all {
+		for m := range r.members {
+			todo = append(todo, int32(m))
 		}
-		if node, err := p.SnapshotSharedLister().NodeInfos().Get(name); err == nil && r.spread != nil {
-			r.spread.count(ctx, i, node)
-		}
+		return todo
+	}
+	for _, i := range p.indices(changed) {
 		if m := r.member[i]; m >= 0 {
-			again[int(m)] = true
+			todo = append(todo, m)
 		}
-	}
-	if !all {
-		return slices.AppendSeq(todo, maps.Keys(again))
-	}
-	for m := range r.members {
-		todo = append(todo, m)
 	}
 	return todo
+}
+
+// indices returns which nodes have changed, each once and in the order of their indices.
+func (p *Profile) indices(changed []string) []int32 {
+	out := make([]int32, 0, len(changed))
+	for _, name := range changed {
+		if i, known := p.ids[name]; known { // else only pods name it
+			out = append(out, int32(i))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // prepare reports whether scorer i scores nodes for the pod.
@@ -163,14 +163,13 @@ func (p *Profile) prepare(ctx context.Context, i int, state fwk.CycleState, pod 
 // evaluate filters and scores members, and counts which are feasible. A member that becomes feasible, or is not any
 // more, makes all normalized scores stale: they are relative to the feasible nodes. It returns false where a plugin
 // failed.
-func (r *ranking) evaluate(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod, todo []int) bool {
-	was := make([]bool, len(todo))
-	for k, m := range todo {
-		was[k] = r.feasible[m]
-	}
+func (r *ranking) evaluate(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod, todo []int32) bool {
+	fits := make([]bool, len(todo))
+	given := make([]int64, len(todo)*len(r.scores))
 	var failed atomic.Bool
 	one := func(k int) {
-		if !r.evaluateNode(ctx, p, state, pod, todo[k]) {
+		var ok bool
+		if fits[k], ok = r.evaluateNode(ctx, p, state, pod, todo[k], given[k*len(r.scores):]); !ok {
 			failed.Store(true)
 		}
 	}
@@ -181,78 +180,98 @@ func (r *ranking) evaluate(ctx context.Context, p *Profile, state fwk.CycleState
 	} else {
 		p.Parallelizer().Until(ctx, len(todo), one, metrics.Score)
 	}
-	for k, m := range todo {
-		if r.feasible[m] == was[k] {
-			continue
-		}
-		r.count++
-		if was[k] {
-			r.count -= 2
-		}
-		for i := range r.scores {
-			r.scores[i].stale.Store(true)
-		}
-		if r.spread != nil {
-			r.spread.stale = true
-		}
-	}
-	return !failed.Load() && ctx.Err() == nil
-}
-
-// evaluateNode filters and scores one node. Several nodes may be evaluated concurrently.
-func (r *ranking) evaluateNode(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod, i int) bool {
-	node, err := p.SnapshotSharedLister().NodeInfos().Get(p.names[r.members[i]])
-	if err != nil {
+	if failed.Load() || ctx.Err() != nil {
 		return false
 	}
-	status := p.Framework.RunFilterPluginsWithNominatedPods(ctx, state, pod, node)
-	r.feasible[i] = status.IsSuccess()
-	if !status.IsSuccess() {
-		return status.IsRejected()
-	}
-	for k := range r.scores {
-		s := &r.scores[k]
-		if !s.active {
-			continue
+	for k, m := range todo {
+		was := r.feasible[m]
+		r.feasible[m] = fits[k]
+		if was {
+			r.count--
 		}
-		raw, status := p.scorers[k].Score(ctx, state, pod, node)
-		if !status.IsSuccess() {
-			return false
+		if fits[k] {
+			r.take(p, int(m), given[k*len(r.scores):])
+			r.count++
 		}
-		if s.raw[i] != raw {
-			s.raw[i] = raw
-			s.stale.Store(true)
+		for i := range r.scores {
+			r.scores[i].stale = r.scores[i].stale || was != fits[k]
 		}
 	}
 	return true
+}
+
+// evaluateNode filters and scores the node of a member. ok is false where a plugin failed, or gave what it may not.
+// Several nodes may be evaluated concurrently.
+func (r *ranking) evaluateNode(
+	ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod, member int32, given []int64,
+) (fits, ok bool) {
+	node, err := p.SnapshotSharedLister().NodeInfos().Get(p.names[r.members[member]])
+	if err != nil {
+		return false, false
+	}
+	status := p.Framework.RunFilterPluginsWithNominatedPods(ctx, state, pod, node)
+	if !status.IsSuccess() {
+		return false, status.IsRejected()
+	}
+	for k := range r.scores {
+		if !r.scores[k].active {
+			continue
+		}
+		if given[k], status = p.scorers[k].Score(ctx, state, pod, node); !status.IsSuccess() ||
+			p.scorers[k].ScoreExtensions() == nil && (given[k] < fwk.MinScore || given[k] > fwk.MaxScore) {
+			return false, false
+		}
+	}
+	return true, true
+}
+
+// take keeps what the plugins gave a feasible member. Invariant: count is that of the feasible members besides it.
+func (r *ranking) take(p *Profile, member int, given []int64) {
+	for k := range r.scores {
+		s, n := &r.scores[k], len(r.members)
+		switch {
+		case !s.active:
+		case p.scorers[k].ScoreExtensions() == nil:
+			p.weigh(r, s.normal.set(n, member, uint8(given[k]), r.count == 0))
+		case r.count == 0 || s.raw.at(member) != given[k]:
+			p.weigh(r, s.raw.set(n, member, given[k], r.count == 0))
+			s.stale = true
+		}
+	}
 }
 
 // sum normalizes what is stale, adds the weighted scores of all feasible nodes and finds the best of them. It begins
 // after the node that was chosen last, so that nodes with equal scores are chosen round-robin, unless ByName or Seed
 // is set.
 func (r *ranking) sum(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod) bool {
+	total, same := zeroes(p.sums.total, len(r.members)), int64(0)
+	p.sums.total = total
 	for k := range r.scores {
-		if !r.normalize(ctx, p, state, pod, k) {
+		s, weight := &r.scores[k], p.scorers[k].weight
+		switch {
+		case !s.active:
+			continue
+		case p.scorers[k].ScoreExtensions() != nil && s.stale && !r.normalize(ctx, p, state, pod, k):
 			return false
+		case s.normal.array == nil:
+			same += weight * int64(s.normal.all)
+		}
+		for i, v := range s.normal.array {
+			total[i] += weight * int64(v)
 		}
 	}
-	clear(r.total)
-	for k := range r.scores {
-		if s := &r.scores[k]; s.active {
-			for i, v := range s.normal {
-				r.total[i] += p.scorers[k].weight * v
-			}
+	if p.spread != nil {
+		p.spread.score(p, r)
+		for i, v := range p.sums.normal {
+			total[i] += p.spreads * int64(v)
 		}
 	}
-	if r.spread != nil {
-		r.spread.normalize(r)
-		for i, v := range r.spread.normal {
-			r.total[i] += p.spreads * v
-		}
+	for i := range total {
+		total[i] += same
 	}
 	better := func(i, j int) bool {
-		if j < 0 || r.total[i] != r.total[j] {
-			return j < 0 || r.total[i] > r.total[j]
+		if j < 0 || total[i] != total[j] {
+			return j < 0 || total[i] > total[j]
 		}
 		a, b := p.names[r.members[i]], p.names[r.members[j]]
 		return p.ByName && a < b || p.Seed != nil && Lot(p.Seed(), a) > Lot(p.Seed(), b)
@@ -278,30 +297,28 @@ func (r *ranking) sum(ctx context.Context, p *Profile, state fwk.CycleState, pod
 // normalize normalizes the raw scores of one plugin. It returns false for scores that upstream refuses.
 func (r *ranking) normalize(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod, k int) bool {
 	s := &r.scores[k]
-	if !s.active || !s.stale.Swap(false) {
-		return true
-	}
-	if extensions := p.scorers[k].ScoreExtensions(); extensions != nil {
-		list := make(fwk.NodeScoreList, 0, r.count)
-		for i, feasible := range r.feasible {
-			if feasible {
-				list = append(list, fwk.NodeScore{Name: p.names[r.members[i]], Score: s.raw[i]})
-			}
-		}
-		if !extensions.NormalizeScore(ctx, state, pod, list).IsSuccess() {
-			return false
-		}
-		for i, feasible := range r.feasible {
-			if feasible {
-				s.normal[i], list = list[0].Score, list[1:]
-			}
-		}
-	}
+	list := make(fwk.NodeScoreList, 0, r.count)
 	for i, feasible := range r.feasible {
-		if feasible && (s.normal[i] < fwk.MinScore || s.normal[i] > fwk.MaxScore) {
-			return false
+		if feasible {
+			list = append(list, fwk.NodeScore{Name: p.names[r.members[i]], Score: s.raw.at(i)})
 		}
 	}
+	if !p.scorers[k].ScoreExtensions().NormalizeScore(ctx, state, pod, list).IsSuccess() {
+		return false
+	}
+	first := true
+	for i, feasible := range r.feasible {
+		if !feasible {
+			continue
+		}
+		score := list[0].Score
+		if score < fwk.MinScore || score > fwk.MaxScore {
+			return false
+		}
+		p.weigh(r, s.normal.set(len(r.members), i, uint8(score), first))
+		first, list = false, list[1:]
+	}
+	s.stale = false
 	return true
 }
 
@@ -332,7 +349,7 @@ func (p *Profile) Proposed(most int) (out []fwk.NodePluginScores, feasible, eval
 			}
 		}
 		slices.SortFunc(members, func(i, j int) int {
-			return cmp.Or(cmp.Compare(r.total[j], r.total[i]),
+			return cmp.Or(cmp.Compare(p.sums.total[j], p.sums.total[i]),
 				strings.Compare(p.names[r.members[i]], p.names[r.members[j]]))
 		})
 		members = members[:min(most, len(members))]
@@ -344,24 +361,31 @@ func (p *Profile) Proposed(most int) (out []fwk.NodePluginScores, feasible, eval
 		if i < 0 {
 			break
 		}
-		scores := fwk.NodePluginScores{Name: p.names[r.members[i]], TotalScore: r.total[i]}
-		p.each(r, func(s *score, name string, weight int64) {
-			scores.Scores = append(scores.Scores, fwk.PluginScore{Name: name, Score: weight * s.normal[i]})
+		scores := fwk.NodePluginScores{Name: p.names[r.members[i]], TotalScore: p.sums.total[i]}
+		p.each(i, func(name string, _, weighted int64) {
+			scores.Scores = append(scores.Scores, fwk.PluginScore{Name: name, Score: weighted})
 		})
 		out = append(out, scores)
 	}
 	return out, r.count, len(r.members)
 }
 
-// each calls f for each plugin that scores the members of a ranking.
-func (p *Profile) each(r *ranking, f func(s *score, name string, weight int64)) {
-	for k := range r.scores {
-		if s := &r.scores[k]; s.active {
-			f(s, p.scorers[k].Name(), p.scorers[k].weight)
+// each calls f for each plugin that scores the members of the ranking in use, with what it gave a member.
+func (p *Profile) each(member int, f func(name string, raw, weighted int64)) {
+	for k := range p.used.scores {
+		s := &p.used.scores[k]
+		if !s.active {
+			continue
 		}
+		normal := int64(s.normal.at(member))
+		raw := normal
+		if p.scorers[k].ScoreExtensions() != nil {
+			raw = s.raw.at(member)
+		}
+		f(p.scorers[k].Name(), raw, p.scorers[k].weight*normal)
 	}
-	if r.spread != nil {
-		f(&score{raw: r.spread.raw, normal: r.spread.normal}, p.spreader.Name(), p.spreads)
+	if p.spread != nil {
+		f(p.spreader.Name(), p.sums.raw[member], p.spreads*int64(p.sums.normal[member]))
 	}
 }
 
@@ -371,7 +395,7 @@ func (p *Profile) Raw(ctx context.Context, state fwk.CycleState, pod *corev1.Pod
 	out := map[string]int64{}
 	if r := p.used; r != nil {
 		if i, known := p.ids[node]; known && r.member[i] >= 0 {
-			p.each(r, func(s *score, name string, _ int64) { out[name] = s.raw[r.member[i]] })
+			p.each(int(r.member[i]), func(name string, raw, _ int64) { out[name] = raw })
 		}
 		return out
 	}

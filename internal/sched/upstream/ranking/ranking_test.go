@@ -415,7 +415,7 @@ func (c *cluster) place(ctx context.Context, pod *corev1.Pod) (node string, stat
 		}
 		p.StoreScheduleResults(ctx, signature, hint, hint, nil, 0)
 		c.hinted++
-		if p.used.spread != nil {
+		if p.spread != nil {
 			c.spread++
 		}
 		return hint, state
@@ -707,4 +707,46 @@ func stepsOf(t *testing.T, seed uint64, steps int) *cluster {
 		}
 	}
 	return c
+}
+
+// TestWorkloadsWithEqualPodsShareARanking: each has its own spread beside it, and the first pod of a workload needs no
+// pass over the nodes once another one has a ranking.
+func TestWorkloadsWithEqualPodsShareARanking(t *testing.T) {
+	c := newCluster(t, 1)
+	c.prepare(100, mix{owners: 10}, -1) // a ranking of 50, for as many pods
+	for i := range 30 {
+		c.cycle(true)
+		if c.hinted != i {
+			t.Fatalf("rankings placed %d of %d pods, want all but the first", c.hinted, i+1)
+		}
+	}
+	if got := c.profiles["all"].rankings.Len(); got != 11 {
+		t.Errorf("%d rankings and spreads, want 1 and 10", got)
+	}
+}
+
+// TestRankingsTakeNoMoreMemoryThanTheyMay: the least recently used ones go, what goes does not count any more, and
+// those that remain propose the nodes that passes would take.
+func TestRankingsTakeNoMoreMemoryThanTheyMay(t *testing.T) {
+	c := newCluster(t, 3)
+	c.wait("12")
+	p, most := c.profiles["all"], 0
+	p.Memory = 8 * bytesOfEntry
+	for range 2000 {
+		if c.rnd.IntN(3) == 0 || len(c.pods) > 100 {
+			c.disturb()
+		} else {
+			c.schedule(t.Context(), c.pod(2*c.rnd.IntN(4)))
+		}
+		if p.kept > p.Memory && p.rankings.Len() > 2 {
+			t.Fatalf("%d rankings take %d bytes of %d", p.rankings.Len(), p.kept, p.Memory)
+		}
+		most = max(most, p.rankings.Len())
+	}
+	if most < 3 || most > 8 || c.hinted < 100 {
+		t.Errorf("at most %d rankings at a time placed %d pods, want 3 to 8", most, c.hinted)
+	}
+	if p.rankings.Clear(); p.kept != 0 {
+		t.Errorf("no ranking takes %d bytes", p.kept)
+	}
 }

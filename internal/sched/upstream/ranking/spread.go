@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -24,15 +25,14 @@ import (
 // Invariant: for each constraint, pods of a topology is the sum of place.pods over the nodes whose place is there.
 // count keeps it by subtracting what a node added before.
 type spread struct {
-	pod         *corev1.Pod // one of the key; the others have the same labels and constraints
+	bytes       int
+	elements    int    // of the maps and slices of constraints, as they count in bytes
+	seen        uint64 // position in the log of changes up to which the counts hold
+	namespace   string
+	tolerations []corev1.Toleration
 	required    nodeaffinity.RequiredNodeAffinity
 	constraints []constraint
-	incomplete  bool   // nodes without all keys are left out
-	leftOut     []bool // by node: it lacks a key, gets no score, and its pods do not count
-
-	raw    []int64 // before it is normalized, by member of the ranking
-	normal []int64 // by member of the ranking
-	stale  bool    // normal does not follow from the counts, or from which members are feasible
+	incomplete  bool // nodes without all keys are left out: they get no score, and their pods do not count
 }
 
 // scored is a constraint that nodes are scored by, as upstream's plugin has it.
@@ -48,21 +48,133 @@ type scored struct {
 // constraint is a constraint with the pods that it counts now.
 type constraint struct {
 	scored
-	on         []place        // by node
-	topologies map[string]int // by value of key
-	pods       []int64        // selected, by topology; of use where the key is not the hostname
-	seen       []bool         // scratch, by topology
+	as       bool // it selects the same pods as the constraint before it
+	topology *topology
+	on       map[int32]place // the nodes that add pods
+	pods     []int64         // selected, by topology; empty where the key is the hostname
 }
 
-// place is where a node is in the topology of a constraint.
-type place struct {
-	has      bool // the node has the key
-	topology int
-	pods     int64 // that the node adds to its topology; with the hostname as key, its selected pods
+// place is what a node adds to a constraint.
+type place struct{ topology, pods int32 }
+
+// topology is where each node is by one key of its labels.
+type topology struct {
+	key    string
+	has    []bool           // by node: it has the key
+	at     []int32          // by node: the value of its label, as an index; not for the hostname
+	values map[string]int32 // the indices. Values that no node has any more remain
 }
 
-// newSpread returns the counts of all nodes, nil when no constraint acts on the pod's score.
-func newSpread(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod) (*spread, error) {
+func (t *topology) set(i int32, labels map[string]string) {
+	value, has := labels[t.key]
+	if t.has[i] = has; t.key == corev1.LabelHostname {
+		return
+	}
+	at, known := t.values[value]
+	if !known {
+		at = int32(len(t.values))
+		t.values[value] = at
+	}
+	t.at[i] = at
+}
+
+// topologies has the topology of each key that constraints name.
+type topologies struct {
+	seen  uint64 // position in the log of changes up to which they hold
+	byKey map[string]*topology
+}
+
+// topologiesKept bounds the keys of which a profile knows the topologies. One more key voids all rankings.
+const topologiesKept = 64
+
+// updateTopologies looks at the nodes that have changed.
+func (p *Profile) updateTopologies() {
+	changed, logged := p.changes.Since(p.places.seen)
+	nodes := p.indices(changed)
+	if !logged {
+		nodes = p.every
+	}
+	p.places.seen, _ = p.changes.Position()
+	for _, i := range nodes {
+		if node, err := p.SnapshotSharedLister().NodeInfos().Get(p.names[i]); err == nil {
+			for _, t := range p.places.byKey {
+				t.set(i, node.Node().Labels)
+			}
+		}
+	}
+}
+
+// topology returns where the nodes are by a key.
+func (p *Profile) topology(key string) (*topology, error) {
+	t, known := p.places.byKey[key]
+	if known {
+		return t, nil
+	}
+	n := len(p.names)
+	t = &topology{key: key, has: make([]bool, n), at: make([]int32, n), values: map[string]int32{}}
+	for i, name := range p.names {
+		node, err := p.SnapshotSharedLister().NodeInfos().Get(name)
+		if err != nil {
+			return nil, err
+		}
+		t.set(int32(i), node.Node().Labels)
+	}
+	if p.places.byKey == nil {
+		p.places.byKey = map[string]*topology{}
+	}
+	p.places.byKey[key] = t
+	return t, nil
+}
+
+// spreadOf returns the pods that a pod is spread against, as they are now; nil when no constraint acts on its score.
+func (p *Profile) spreadOf(ctx context.Context, state fwk.CycleState, pod *corev1.Pod) (*spread, error) {
+	if p.spreader == nil || p.leftOut(state, pod).Has(p.spreader.Name()) {
+		return nil, nil
+	}
+	key := p.spreader.SpreadKey(pod)
+	if key == "" {
+		return nil, nil
+	}
+	key = "spread " + p.key + " " + key
+	if len(p.places.byKey) > topologiesKept {
+		p.rankings.Clear()
+		p.places = topologies{}
+	}
+	p.updateTopologies()
+	known, ok := p.rankings.Get(key)
+	s, _ := known.(*spread)
+	changed, logged := []string(nil), false
+	if ok {
+		changed, logged = p.changes.Since(s.seen)
+	}
+	nodes := p.indices(changed)
+	if !logged {
+		var err error
+		if s, err = p.newSpread(ctx, state, pod); s == nil {
+			return nil, err
+		}
+		p.add(key, s)
+		nodes = p.every
+	}
+	s.seen, _ = p.changes.Position()
+	for _, i := range nodes {
+		node, err := p.SnapshotSharedLister().NodeInfos().Get(p.names[i])
+		if err != nil {
+			return nil, err
+		}
+		s.count(ctx, i, node)
+	}
+	elements := 0
+	for k := range s.constraints {
+		elements += len(s.constraints[k].on) + len(s.constraints[k].pods)
+	}
+	p.weigh(s, bytesOfPlace*(elements-s.elements))
+	s.elements = elements
+	return s, nil
+}
+
+// newSpread returns the constraints of a pod, which count nothing yet; nil when none acts on its score.
+func (p *Profile) newSpread(ctx context.Context, state fwk.CycleState, pod *corev1.Pod) (*spread, error) {
 	switch status := p.spreader.PreScore(ctx, state, pod, nil); {
 	case status.IsSkip():
 		return nil, nil
@@ -70,25 +182,15 @@ func newSpread(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev
 		return nil, status.AsError()
 	}
 	s := &spread{
-		pod: pod, required: nodeaffinity.GetRequiredNodeAffinity(pod), incomplete: p.spreader.IgnoresIncomplete(pod),
-		leftOut: make([]bool, len(p.names)), stale: true,
+		namespace: pod.Namespace, tolerations: pod.Spec.Tolerations,
+		required: nodeaffinity.GetRequiredNodeAffinity(pod), incomplete: p.spreader.IgnoresIncomplete(pod),
 	}
-	if err := s.read(state, len(p.names)); err != nil {
-		return nil, err
-	}
-	for i, name := range p.names {
-		node, err := p.SnapshotSharedLister().NodeInfos().Get(name)
-		if err != nil {
-			return nil, err
-		}
-		s.count(ctx, i, node)
-	}
-	return s, nil
+	return s, s.read(p, state)
 }
 
 // read takes the constraints from the state that upstream's PreScore has written: own ones and defaults, with selectors
 // made from owners and Services. The type of the state is not exported, its fields are.
-func (s *spread) read(state fwk.CycleState, nodes int) error {
+func (s *spread) read(p *Profile, state fwk.CycleState) error {
 	const key = "PreScore" + names.PodTopologySpread
 	data, err := state.Read(key)
 	if err != nil {
@@ -99,52 +201,52 @@ func (s *spread) read(state fwk.CycleState, nodes int) error {
 		return fmt.Errorf("%s is not what is expected", key)
 	}
 	for i := range found.Len() {
-		c := constraint{on: make([]place, nodes), topologies: map[string]int{}}
+		c := constraint{on: map[int32]place{}}
 		into := reflect.ValueOf(&c.scored).Elem()
 		if !found.Index(i).CanConvert(into.Type()) {
 			return fmt.Errorf("constraints in %s are not what is expected", key)
 		}
 		into.Set(found.Index(i).Convert(into.Type()))
+		c.as = i > 0 && c.Selector.String() == s.constraints[i-1].Selector.String()
+		if c.topology, err = p.topology(c.TopologyKey); err != nil {
+			return err
+		}
 		s.constraints = append(s.constraints, c)
 	}
 	return nil
 }
 
-// count counts the pods of one node anew, for all constraints.
-func (s *spread) count(ctx context.Context, i int, info fwk.NodeInfo) {
-	node := info.Node()
-	leftOut := false
-	for k := range s.constraints {
-		if _, has := node.Labels[s.constraints[k].TopologyKey]; !has && s.incomplete {
-			leftOut = true
-		}
-	}
-	s.stale = s.stale || leftOut != s.leftOut[i]
-	s.leftOut[i] = leftOut
-	for k := range s.constraints {
-		c := &s.constraints[k]
-		value, has := node.Labels[c.TopologyKey]
-		here := place{has: has, topology: c.topology(value)}
-		if c.TopologyKey == corev1.LabelHostname || !leftOut && s.counts(ctx, c, node) {
-			here.pods = selected(info, c.Selector, s.pod.Namespace)
-		}
-		was := c.on[i]
-		c.pods[was.topology] -= was.pods
-		c.pods[here.topology] += here.pods
-		c.on[i] = here
-		s.stale = s.stale || here != was
-	}
+// leftOut reports whether a node lacks a key that it has to have.
+func (s *spread) leftOut(i int32) bool {
+	return s.incomplete && slices.ContainsFunc(s.constraints, func(c constraint) bool { return !c.topology.has[i] })
 }
 
-// topology returns the index of the topology with a value of the key, which it makes if it is new. Topologies of which
-// no node is left remain, with no pods.
-func (c *constraint) topology(value string) int {
-	i, known := c.topologies[value]
-	if !known {
-		i = len(c.pods)
-		c.topologies[value], c.pods, c.seen = i, append(c.pods, 0), append(c.seen, false)
+// count counts the pods of one node anew, for all constraints.
+func (s *spread) count(ctx context.Context, i int32, info fwk.NodeInfo) {
+	leftOut, matching := s.leftOut(i), int32(0)
+	for k := range s.constraints {
+		c := &s.constraints[k]
+		if !c.as {
+			matching = selected(info, c.Selector, s.namespace)
+		}
+		here, hostname := place{pods: matching}, c.TopologyKey == corev1.LabelHostname
+		if matching > 0 && !hostname && (leftOut || !s.counts(ctx, c, info.Node())) {
+			here.pods = 0
+		}
+		was, added := c.on[i]
+		if !hostname {
+			here.topology = c.topology.at[i]
+			c.pods = append(c.pods, make([]int64, max(0, len(c.topology.values)-len(c.pods)))...)
+			c.pods[was.topology] -= int64(was.pods)
+			c.pods[here.topology] += int64(here.pods)
+		}
+		switch {
+		case here.pods > 0:
+			c.on[i] = here
+		case added:
+			delete(c.on, i)
+		}
 	}
-	return i
 }
 
 // counts reports whether pods on a node count for a constraint: it may leave out nodes to which the pod could not go.
@@ -158,7 +260,7 @@ func (s *spread) counts(ctx context.Context, c *constraint, node *corev1.Node) b
 	if c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor {
 		comparing := utilfeature.DefaultFeatureGate.Enabled(features.TaintTolerationComparisonOperators)
 		_, refused := corev1helpers.FindMatchingUntoleratedTaint(
-			klog.FromContext(ctx), node.Spec.Taints, s.pod.Spec.Tolerations, helper.DoNotScheduleTaintsFilterFunc(),
+			klog.FromContext(ctx), node.Spec.Taints, s.tolerations, helper.DoNotScheduleTaintsFilterFunc(),
 			comparing,
 		)
 		return !refused
@@ -168,7 +270,7 @@ func (s *spread) counts(ctx context.Context, c *constraint, node *corev1.Node) b
 
 // selected counts the pods of a node and namespace that a selector matches and that do not terminate. A selector
 // without requirements selects none, as upstream has it.
-func selected(node fwk.NodeInfo, selector labels.Selector, namespace string) (n int64) {
+func selected(node fwk.NodeInfo, selector labels.Selector, namespace string) (n int32) {
 	if selector.Empty() {
 		return 0
 	}
@@ -181,62 +283,85 @@ func selected(node fwk.NodeInfo, selector labels.Selector, namespace string) (n 
 	return n
 }
 
-// normalize scores the feasible members: few selected pods, in topologies weighted by their number, score high.
-func (s *spread) normalize(r *ranking) {
-	if !s.stale {
-		return
+// score scores the feasible members, in the sums of the profile: few selected pods, in topologies weighted by their
+// number, score high.
+func (s *spread) score(p *Profile, r *ranking) {
+	to, n := &p.sums, len(r.members)
+	to.raw, to.normal, to.counted = zeroes(to.raw, n), zeroes(to.normal, n), zeroes(to.counted, n)
+	for m, i := range r.members {
+		to.counted[m] = r.feasible[m] && !s.leftOut(i)
 	}
-	s.stale = false
-	weights := make([]float64, len(s.constraints))
+	to.float = zeroes(to.float, n)
 	for k := range s.constraints {
-		weights[k] = math.Log(float64(s.constraints[k].size(s, r) + 2))
+		s.constraints[k].add(to, r.members)
 	}
 	lowest, highest := int64(math.MaxInt64), int64(0)
-	for m, i := range r.members {
-		s.raw[m], s.normal[m] = 0, 0
-		if !r.feasible[m] || s.leftOut[i] {
-			continue
+	for m, counted := range to.counted {
+		if counted {
+			to.raw[m] = int64(math.Round(to.float[m]))
+			lowest, highest = min(lowest, to.raw[m]), max(highest, to.raw[m])
 		}
-		var sum float64
-		for k := range s.constraints {
-			c := &s.constraints[k]
-			at := c.on[i]
-			if !at.has {
-				continue
-			}
-			pods := at.pods
-			if c.TopologyKey != corev1.LabelHostname {
-				pods = c.pods[at.topology]
-			}
-			sum += float64(pods)*weights[k] + float64(c.MaxSkew-1)
-		}
-		raw := int64(math.Round(sum))
-		s.raw[m] = raw
-		lowest, highest = min(lowest, raw), max(highest, raw)
 	}
-	for m, i := range r.members {
+	for m, counted := range to.counted {
 		switch {
-		case !r.feasible[m] || s.leftOut[i]:
+		case !counted:
 		case highest == 0:
-			s.normal[m] = fwk.MaxScore
+			to.normal[m] = uint8(fwk.MaxScore)
 		default:
-			s.normal[m] = fwk.MaxScore * (highest + lowest - s.raw[m]) / highest
+			to.normal[m] = uint8(fwk.MaxScore * (highest + lowest - to.raw[m]) / highest)
 		}
 	}
 }
 
-// size returns how many topologies feasible members are in; with the hostname as key, how many feasible members there
-// are.
-func (c *constraint) size(s *spread, r *ranking) (n int) {
-	clear(c.seen)
-	for m, i := range r.members {
-		if !r.feasible[m] || s.leftOut[i] {
-			continue
+// add adds what the constraint says of the members that are counted.
+func (c *constraint) add(to *sums, members []int32) {
+	if c.TopologyKey == corev1.LabelHostname {
+		size := 0
+		for _, counted := range to.counted {
+			if counted {
+				size++
+			}
 		}
-		if at := c.on[i].topology; c.TopologyKey == corev1.LabelHostname || !c.seen[at] {
-			c.seen[at] = true
-			n++
+		to.hosts = zeroes(to.hosts, len(c.topology.has))
+		for i, at := range c.on {
+			to.hosts[i] = at.pods
+		}
+		weight := weightOf(size)
+		for m, i := range members {
+			if to.counted[m] && c.topology.has[i] {
+				to.float[m] += c.term(int64(to.hosts[i]), weight)
+			}
+		}
+		return
+	}
+	size := 0
+	to.seen = zeroes(to.seen, len(c.topology.values))
+	for m, i := range members {
+		if at := c.topology.at[i]; to.counted[m] && !to.seen[at] {
+			to.seen[at] = true
+			size++
 		}
 	}
-	return n
+	to.term = zeroes(to.term, len(c.topology.values))
+	weight := weightOf(size)
+	for at := range to.term {
+		pods := int64(0)
+		if at < len(c.pods) {
+			pods = c.pods[at]
+		}
+		to.term[at] = c.term(pods, weight)
+	}
+	for m, i := range members {
+		if to.counted[m] && c.topology.has[i] {
+			to.float[m] += to.term[c.topology.at[i]]
+		}
+	}
+}
+
+// weightOf is what a pod weighs in one of so many topologies, as upstream has it.
+func weightOf(topologies int) float64 { return math.Log(float64(topologies + 2)) }
+
+// term is what pods in a topology add to the score of its nodes.
+func (c *constraint) term(pods int64, weight float64) float64 {
+	return float64(pods)*weight + float64(c.MaxSkew-1)
 }
