@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/move"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -113,9 +114,10 @@ func evictionOf(j *v1alpha1.PodMigrationJob) view.Eviction {
 	}
 	if e.Phase != string(v1alpha1.PodMigrationJobSucceeded) && e.Phase != string(v1alpha1.PodMigrationJobSucceed) {
 		e.Reason = reasonOf(&j.Status)
-		for _, c := range j.Status.Conditions { // the last step that is not taken
-			if e.Reason == "" && c.Status == metav1.ConditionFalse {
-				e.Reason = strings.TrimSuffix(c.Reason+": "+c.Message, ": ")
+		for _, c := range j.Status.Conditions { // a pause, or the last step that is not taken
+			isPause := c.Type == move.Paused
+			if e.Reason == "" && isPause == (c.Status == metav1.ConditionTrue) {
+				e.Reason = strings.TrimSuffix(cmp.Or(c.Reason, c.Type)+": "+c.Message, ": ")
 			}
 		}
 	}

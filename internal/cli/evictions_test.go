@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// evictionServer is an API server with four jobs, and a descheduler.
+// evictionServer is an API server with five jobs, and a descheduler.
 func evictionServer(t *testing.T) *httptest.Server {
 	t.Helper()
 	job := func(name, pod, annotations, status string, old time.Duration) string {
@@ -29,7 +29,9 @@ func evictionServer(t *testing.T) *httptest.Server {
 		time.Hour) + "," + job("runs", "web-2", fmt.Sprintf(from, "n2"), `"phase":"Running",`+
 		`"status":"ReservationScheduled",`+
 		`"conditions":[{"type":"ReservationCreated","status":"True"},{"type":"ReservationScheduled","status":"False",`+
-		`"reason":"Unschedulable","message":"Insufficient quotas"}]`, 30*time.Minute)
+		`"reason":"Unschedulable","message":"Insufficient quotas"}]`, 30*time.Minute) + "," +
+		job("paused", "web-3", "", `"phase":"Pending","status":"Paused","conditions":`+
+			`[{"type":"Paused","status":"True","message":"the job takes no step"}]`, 20*time.Minute)
 	answer := view.EvictionLimits{
 		Limits: []view.LimitUse{
 			{Code: "CapNode", Subject: "n0", Have: 2, Limit: 2},
@@ -78,7 +80,7 @@ func TestEvictionsAsGolden(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &answer); err != nil || code != ExitOK {
 		t.Fatalf("exit code %d, %v\n%s", code, err, errOut)
 	}
-	if answer.Kind != "Evictions" || len(answer.Jobs) != 4 || answer.Jobs[1].Plugin != "default/RemoveDuplicates" ||
+	if answer.Kind != "Evictions" || len(answer.Jobs) != 5 || answer.Jobs[1].Plugin != "default/RemoveDuplicates" ||
 		len(answer.Limits) != 3 || len(answer.Kept) != 3 {
 		t.Errorf("got %s", out)
 	}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
@@ -121,6 +122,19 @@ func TestPoliciesOfReservations(t *testing.T) {
 		r, _ := simulate(t, in, "-")
 		if got := placements(r)["p"]; got != c.want {
 			t.Errorf("%s: %s, want %s: %v", name, got, c.want, stateOf(r, "p").Reasons)
+		}
+	}
+}
+
+// TestTheReasonNamesARestrictedReservationThatIsTooSmall also where it may do without.
+func TestTheReasonNamesARestrictedReservationThatIsTooSmall(t *testing.T) {
+	t.Parallel()
+	for _, affinity := range []string{"", useR} {
+		in := plain("n0", 6) + reservationFor("r", "web", "a: b", four, ", allocatePolicy: Restricted") +
+			using("p", "web", "", "cpu: 6", affinity)
+		r, _ := simulate(t, in, "-")
+		if got := stateOf(r, "p").Reasons; len(got) == 0 || got[0].Code != why.ReservationRestricted {
+			t.Errorf("affinity %q: got %v, want ReservationRestricted first", affinity, got)
 		}
 	}
 }

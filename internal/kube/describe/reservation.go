@@ -29,7 +29,7 @@ func Reservation(r *v1alpha1.Reservation, all *kube.Reservations, v *ledger.View
 	if t := r.CreationTimestamp; !t.IsZero() {
 		out.CreateTime = &t.Time
 	}
-	if r.Spec.TTL != nil {
+	if r.Spec.TTL != nil && r.Spec.Expires == nil { // beside spec.expires, it is the default and has no effect
 		out.TTL = strings.NewReplacer("m0s", "m", "h0m0s", "h").Replace(r.Spec.TTL.Duration.String())
 	}
 	if r.Spec.Expires != nil {

@@ -284,11 +284,14 @@ func (r *Rooms) Explain(ctx context.Context, f framework.Framework, cs fwk.Cycle
 	c := read(cs)
 	if c != nil && (c.pre != nil || len(c.byNode[name]) > 0) {
 		status := r.Filter(ctx, f, cs, pod, node)
-		var refused *refusal
-		switch {
-		case status.IsSuccess():
+		if status.IsSuccess() {
 			return nil
-		case errors.As(status.AsError(), &refused):
+		}
+		var refused *refusal
+		if errors.As(status.AsError(), &refused); refused == nil && c.pre == nil {
+			refused = r.shortage(cs, pod, c.byNode[name])
+		}
+		if refused != nil {
 			said := refused.Finding()
 			said.Plugin, said.Phase, said.Object = Name, why.Filter, name
 			findings = append([]why.Finding{said}, findings...)
@@ -340,13 +343,8 @@ func leave(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *c
 func (r *Rooms) filterInside(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod,
 	node fwk.NodeInfo, s *reservation.Spec,
 ) *fwk.Status {
-	left := accountOf(cs, r.Reservations).Left(s.UID)
-	if resource, free := s.Shortage(convert.PodAmounts(pod), left); resource != "" {
-		reason := why.Reason{
-			Code: why.ReservationRestricted, Resource: why.Resource(resource), Unit: convert.UnitOf(resource),
-			Asked: convert.PodAmounts(pod)[resource], Free: free,
-		}
-		return (&refusal{reason}).status().WithPlugin(Name)
+	if refused := r.shortage(cs, pod, []*reservation.Spec{s}); refused != nil {
+		return refused.status().WithPlugin(Name)
 	}
 	dry, without, failed := leave(ctx, f, cs, pod, node, map[string]bool{s.UID: true})
 	if failed != nil {
@@ -356,6 +354,20 @@ func (r *Rooms) filterInside(ctx context.Context, f framework.Framework, cs fwk.
 		placed.Enter(node.Node().Name, s.UID)
 	}
 	return f.RunFilterPluginsWithNominatedPods(ctx, dry, pod, without)
+}
+
+// shortage refuses a pod for the first Reservation that is Restricted and has too little left for it; nil for none.
+func (r *Rooms) shortage(cs fwk.CycleState, pod *corev1.Pod, all []*reservation.Spec) *refusal {
+	request := convert.PodAmounts(pod)
+	for _, s := range all {
+		if resource, free := s.Shortage(request, accountOf(cs, r.Reservations).Left(s.UID)); resource != "" {
+			return &refusal{why.Reason{
+				Code: why.ReservationRestricted, Resource: why.Resource(resource), Unit: convert.UnitOf(resource),
+				Asked: request[resource], Free: free,
+			}}
+		}
+	}
+	return nil
 }
 
 // Chosen returns the UID of the Reservation that the pod of a cycle is to use on a node, "" for none, and whether what
