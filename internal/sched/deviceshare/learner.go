@@ -59,8 +59,7 @@ type learner struct {
 	unit device.Vector
 }
 
-// generation is a table of values with its number. Generations count from 1, by which caches of scores know that these
-// have changed.
+// generation is a table of values with its number, from 1. Caches of scores are void when the number has changed.
 type generation struct {
 	*fragment.Generation
 	number uint64

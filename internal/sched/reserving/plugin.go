@@ -52,15 +52,20 @@ var (
 	_ fwk.SignPlugin        = (*Plugin)(nil)
 )
 
-// Factory makes the plugin for each profile. The arguments of the last profile say how long r keeps what has ended.
+// Factory creates the plugin for each profile, all on the account r. The arguments of the last profile hold for r. They
+// are set when the scheduler starts: later instances of a profile, which answer questions, change nothing, because r is
+// in use by then.
 func Factory(r *kube.Reservations, q *kube.Quotas) frameworkruntime.PluginFactory {
+	var started sync.Map // names of profiles whose arguments are set
 	return func(_ context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 		decoded, err := configv1alpha1.DecodeReservation(args)
 		if err != nil {
 			return nil, fmt.Errorf("arguments of Reservation: %w", err)
 		}
-		r.KeepEnded, r.Preempts = decoded.KeepEnded(), decoded.EnablePreemption
-		r.ClusterMode = decoded.AllowsClusterMode()
+		if _, again := started.LoadOrStore(h.ProfileName(), true); !again {
+			r.KeepEnded, r.Preempts = decoded.KeepEnded(), decoded.EnablePreemption
+			r.ClusterMode = decoded.AllowsClusterMode()
+		}
 		nodes := h.SharedInformerFactory().Core().V1().Nodes().Lister()
 		return &Plugin{r, q, nodes, h.SnapshotSharedLister()}, nil
 	}
