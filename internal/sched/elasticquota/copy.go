@@ -18,7 +18,7 @@ import (
 
 const copyKey fwk.StateKey = Name + "Copy"
 
-// Copy is the account of quotas apart from the cluster's, for questions. Safe for concurrent use.
+// Copy is an account of quotas apart from the cluster's: questions change it freely. It is safe for concurrent use.
 type Copy struct {
 	quotas  *kube.Quotas
 	mu      sync.Mutex // guards account
@@ -33,7 +33,7 @@ func NewCopy(q *kube.Quotas) *Copy {
 // Clone returns c: a dry run has its own quota.Trial.
 func (c *Copy) Clone() fwk.StateData { return c }
 
-// Mark makes an attempt ask the copy.
+// Mark makes the plugin use the copy in an attempt, instead of the cluster's account.
 func (c *Copy) Mark(cs fwk.CycleState) { cs.Write(copyKey, c) }
 
 // Read calls f with the account, which must not be kept.
@@ -43,7 +43,8 @@ func (c *Copy) Read(f func(*quota.Account)) {
 	f(c.account)
 }
 
-// Set sets min and max of a quota in the dimensions that are named. It returns what is wrong, "" for nothing.
+// Set changes min and max of a quota in the named dimensions. It returns a text that says what is wrong with the
+// request, empty if nothing is.
 func (c *Copy) Set(name string, least, most corev1.ResourceList) (wrong string) {
 	c.Read(func(a *quota.Account) {
 		q := a.Forest().Find(name)
@@ -65,7 +66,7 @@ func (c *Copy) Set(name string, least, most corev1.ResourceList) (wrong string) 
 	return wrong
 }
 
-// with returns amounts in which those of list replace others.
+// with returns a copy of amounts in which those of list replace the old ones.
 func with(amounts quota.Amounts, list corev1.ResourceList) quota.Amounts {
 	if len(list) == 0 {
 		return amounts
@@ -76,7 +77,7 @@ func with(amounts quota.Amounts, list corev1.ResourceList) quota.Amounts {
 	return next
 }
 
-// Put counts a pod that waits.
+// Put counts a pod as pending.
 func (c *Copy) Put(pod *corev1.Pod) {
 	p := c.quotas.Convert(pod)
 	c.Read(func(a *quota.Account) { a.Put(p) })
@@ -88,9 +89,10 @@ func (c *Copy) Reserve(uid string) { c.Read(func(a *quota.Account) { _ = a.Reser
 // Remove forgets a pod.
 func (c *Copy) Remove(uid string) { c.Read(func(a *quota.Account) { a.Remove(uid) }) }
 
-// Most returns how many pods, at most limit, that ask for what a pod asks for are admitted one after the other, and
-// which quota does not admit one more, and why; nil for limit. They are in no gang, and are reserved in c. The work is
-// in the logarithm of the limit: pods that are admitted together are admitted one after the other.
+// Most returns how many pods like this one the quotas admit one after the other, at most limit, and reserves them in c
+// outside of any gang. If it is fewer than limit, name is the quota that refuses the next one, and refused says why. It
+// takes a number of steps logarithmic in limit, because pods are admitted one after the other if and only if one pod
+// with their sum is.
 func (c *Copy) Most(pod *corev1.Pod, limit int) (n int, name string, refused *fwk.Status) {
 	one := c.quotas.Convert(pod)
 	one.Gang, one.Node = "", ""
@@ -124,7 +126,7 @@ func (c *Copy) Most(pod *corev1.Pod, limit int) (n int, name string, refused *fw
 	return n, name, refused
 }
 
-// times multiplies, up to the largest number.
+// times returns a·b, or the largest number if the product is larger. Both are not negative.
 func times(a, b int64) int64 {
 	if high, low := bits.Mul64(uint64(a), uint64(b)); high == 0 && low <= math.MaxInt64 {
 		return int64(low)

@@ -11,9 +11,8 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// Diagnostics are the endpoints of seed 003 and of Koordinator's releases since. A caller sees the quotas, and with
-// includePods=true the pods, of the namespaces whose pods it may read. rounds=false leaves out the divisions, which
-// cost the most.
+// Diagnostics returns Koordinator's endpoints about quotas. A caller sees the quotas, and with includePods=true the
+// pods, of the namespaces whose pods it may read. rounds=false leaves out the divisions, which cost the most.
 func (p *Plugin) Diagnostics() diag.Service {
 	one := func(r *http.Request, mayRead func(string) bool) any {
 		if q := p.describe(r.PathValue("name"), newQuestion(r, mayRead)); q != nil {
@@ -36,16 +35,18 @@ func (p *Plugin) Diagnostics() diag.Service {
 	}}
 }
 
-// anywhere also allows what a caller may read in every namespace.
+// anywhere extends a caller's rights: a right to all namespaces holds for each, and a quota without a namespace is for
+// everyone.
 func anywhere(mayRead func(namespace string) bool) func(namespace string) bool {
 	return func(namespace string) bool { return namespace == "" || mayRead("") || mayRead(namespace) }
 }
 
-// question is what a request asks of quotas.
+// question is one request. rounds adds how min and max were divided, pods adds the pods of each quota.
 type question struct {
 	rounds, pods bool
 	mayRead      func(namespace string) bool
-	// exact has the shares of the moment at which a set of siblings was first looked at, for all quotas of the answer.
+	// exact has the shares of all siblings at the first quota of the answer, so that all quotas show one moment. nil
+	// before it is needed.
 	exact *quota.Shares
 }
 
@@ -54,7 +55,7 @@ func newQuestion(r *http.Request, mayRead func(namespace string) bool) *question
 	return &question{query.Get("rounds") != "false", query.Get("includePods") == "true", anywhere(mayRead), nil}
 }
 
-// describe returns what is known of a quota; nil where there is none, or none that the caller may see.
+// describe returns the view of a quota; nil if it does not exist or the caller may not see it.
 func (p *Plugin) describe(name string, asked *question) (out *view.Quota) {
 	var members []quota.Member
 	namespace := ""
@@ -85,7 +86,7 @@ func (p *Plugin) describe(name string, asked *question) (out *view.Quota) {
 	return out
 }
 
-// Explain says which quota on the path of a pending pod holds it back, and who borrows there.
+// Explain adds to the explanation of a pending pod which quota on its path refuses it, and which quotas borrow there.
 func (p *Plugin) Explain(pod *corev1.Pod, into *view.Pod, mayRead func(namespace string) bool) {
 	if !p.quotas.Limits(pod) {
 		return

@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 )
 
-// EventsToRegister names the events that give a quota more: a pod is gone, smaller or in another quota; nodes have
-// more; quotas have changed. Each wakes only pods under whose limits more is left now than when they were refused.
+// EventsToRegister names the events after which a quota may have more left: a pod has ended, has become smaller or
+// belongs to another quota; nodes have more; a quota has changed.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	on := func(r fwk.EventResource, actions fwk.ActionType) fwk.ClusterEventWithHint {
 		return fwk.ClusterEventWithHint{
@@ -30,6 +30,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	return events, nil
 }
 
+// hint wakes a pod if it has changed itself, or if a quota on its path has more left than when the pod was refused.
 func (p *Plugin) hint(_ klog.Logger, pod *corev1.Pod, _, object any) (fwk.QueueingHint, error) {
 	if own, ok := object.(*corev1.Pod); ok && own.UID == pod.UID || p.quotas.Grew(string(pod.UID)) {
 		return fwk.Queue, nil

@@ -24,6 +24,7 @@ func NewMetrics(register func(...metrics.Registerable)) *Metrics {
 	return m
 }
 
+// refused counts one refused attempt.
 func (m *Metrics) refused(x *quota.Excess, phase string) {
 	m.refusals.WithLabelValues(string(x.LimitKind), phase).Inc()
 }

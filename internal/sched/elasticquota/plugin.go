@@ -28,25 +28,25 @@ import (
 // Name is the plugin's name in profiles, statuses and metrics.
 const Name = "ElasticQuota"
 
-// wakePause is the least time between two looks at the pods that a change without an event may help.
+// wakePause is the least time between two searches for pods that a change without an event may help.
 const wakePause = 100 * time.Millisecond
 
-// candidates is how many nodes preemption looks for victims on, as kube-scheduler's default has it.
+// candidates bounds the nodes on which preemption looks for victims. They are kube-scheduler's defaults.
 var candidates = config.DefaultPreemptionArgs{MinCandidateNodesPercentage: 10, MinCandidateNodesAbsolute: 100}
 
-// Plugin is the plugin of one profile.
+// Plugin is the plugin of one profile. The fields that the application sets do not change after the first pod.
 type Plugin struct {
 	quotas  *kube.Quotas
 	metrics *Metrics
 	handle  fwk.Handle
 	args    v1alpha1.ElasticQuotaArgs
-	// Preemption is upstream's, on victims that the quotas allow.
+	// Preemption is upstream's preemption, restricted to victims that the quotas allow.
 	Preemption *defaultpreemption.DefaultPreemption
 	// Rooms knows what Reservations count in quotas for pods that use them. The application sets it; nil knows none.
 	Rooms Rooms
-	// Await returns a node that will take a pod when its terminating pods are gone, with the status of a pod that waits
-	// for them; nil for none. It looks at every node or at those with terminating pods alone. The application sets it;
-	// nil never waits.
+	// Await returns a node that will take a pod once its terminating pods have ended, with the status of a pod that
+	// waits for them; a nil status if there is none. If every is true it tries all nodes, else those with terminating
+	// pods. The application sets it; without it no pod waits.
 	Await func(ctx context.Context, h fwk.Handle, cs fwk.CycleState, pod *corev1.Pod, nodes fwk.NodeToStatusReader,
 		every bool) (node string, status *fwk.Status)
 }
@@ -55,7 +55,8 @@ type Plugin struct {
 type Rooms interface {
 	// Covers reports whether a Reservation of the pod's quota counts all that the pod requests.
 	Covers(cs fwk.CycleState, pod *corev1.Pod) bool
-	// Yield takes off what the Reservation counts that the pod of a cycle uses on a node.
+	// Yield takes off the quotas what a Reservation counts for the pod of a cycle, which uses the Reservation on this
+	// node.
 	Yield(cs fwk.CycleState, pod *corev1.Pod, node string)
 }
 
@@ -103,7 +104,8 @@ func Factory(quotas *kube.Quotas, m *Metrics) frameworkruntime.PluginFactory {
 	}
 }
 
-// wake activates refused pods when a pending pod of another quota is gone, for which the queue has no event.
+// wake activates refused pods after a pending pod of another quota has gone, for which the queue has no event. It runs
+// until ctx ends, and looks at most once in each wakePause.
 func wake(ctx context.Context, freed <-chan struct{}, quotas *kube.Quotas, h fwk.Handle) {
 	for {
 		select {
@@ -136,10 +138,12 @@ func (p *Plugin) PreEnqueue(ctx context.Context, pod *corev1.Pod) *fwk.Status {
 
 const stateKey fwk.StateKey = Name
 
-// cycle is what a scheduling cycle knows of a pod that its quotas reject. A cycle without it is not rejected.
+// cycle is the state of a scheduling cycle whose pod the quotas refuse. It is absent if they do not.
 type cycle struct {
+	// excess is what the pod asks for beyond a limit.
 	excess *quota.Excess
-	trial  *quota.Trial // nil where no victim can help
+	// trial is the account of the dry run. nil if no victim can help.
+	trial *quota.Trial
 }
 
 // Clone copies the state for a dry run.
@@ -151,6 +155,7 @@ func (c *cycle) Clone() fwk.StateData {
 	return &copied
 }
 
+// read returns the state of a cycle; nil if quotas do not refuse its pod.
 func read(cs fwk.CycleState) *cycle {
 	if data, err := cs.Read(stateKey); err == nil {
 		c, _ := data.(*cycle)
@@ -161,24 +166,27 @@ func read(cs fwk.CycleState) *cycle {
 
 const admittedKey fwk.StateKey = Name + "Admitted"
 
+// admitted marks a cycle whose quotas are not checked.
 type admitted struct{}
 
 // Clone returns a.
 func (a admitted) Clone() fwk.StateData { return a }
 
-// Admitted marks an attempt about whose quotas the caller decides.
+// Admitted marks an attempt whose caller decides about quotas, so that the plugin does not.
 func Admitted(cs fwk.CycleState) { cs.Write(admittedKey, admitted{}) }
 
+// isAdmitted reports whether Admitted marked the attempt.
 func isAdmitted(cs fwk.CycleState) bool {
 	_, err := cs.Read(admittedKey)
 	return err == nil
 }
 
-// asked is the account that an attempt asks: the cluster's, or a Copy.
+// asked is the account that an attempt is checked against: the cluster's, or a Copy.
 type asked interface {
 	Read(f func(*quota.Account))
 }
 
+// asked returns the account for a cycle.
 func (p *Plugin) asked(cs fwk.CycleState) asked {
 	if data, err := cs.Read(copyKey); err == nil {
 		return data.(*Copy)
@@ -186,8 +194,8 @@ func (p *Plugin) asked(cs fwk.CycleState) asked {
 	return p.quotas
 }
 
-// PreFilter asks the account. The other plugins are asked too, so that preemption has their state. An admitted pod has
-// no more to do with quotas until Reserve: preemption for want of a node only gives its quota back.
+// PreFilter asks the account whether the quotas admit the pod. For an admitted pod the plugin skips the rest of the
+// cycle up to Reserve. For a refused one it keeps a trial of the account, on which preemption can test victims.
 func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
 	account := p.asked(cs)
@@ -207,7 +215,7 @@ func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 // PreFilterExtensions returns p.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
 
-// RemovePod takes a victim off what is used, in this dry run.
+// RemovePod subtracts a victim from what is used, in this dry run.
 func (p *Plugin) RemovePod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, victim fwk.PodInfo, _ fwk.NodeInfo,
 ) *fwk.Status {
 	if c := read(cs); c != nil && c.trial != nil {
@@ -216,7 +224,7 @@ func (p *Plugin) RemovePod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, 
 	return nil
 }
 
-// AddPod adds a victim that is spared, or a nominated pod that is to come first, in this dry run.
+// AddPod adds a victim that is spared, or a nominated pod that is scheduled first, in this dry run.
 func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, added fwk.PodInfo, _ fwk.NodeInfo,
 ) *fwk.Status {
 	if c := read(cs); c != nil && c.trial != nil {
@@ -225,7 +233,7 @@ func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, add
 	return nil
 }
 
-// Filter asks the account in a dry run, as PreFilter did.
+// Filter refuses as PreFilter did, unless the victims of the dry run leave enough.
 func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, _ fwk.NodeInfo) *fwk.Status {
 	c := read(cs)
 	if c == nil {
@@ -241,11 +249,13 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, _ f
 	return (&refusal{x}).status()
 }
 
-// PostFilter preempts. Only here a refusal by PreFilter is remembered for hints: others than the scheduling cycle ask
-// PreFilter as well.
+// PostFilter preempts, and records the refusal for hints. PreFilter does not record it, because it also runs for
+// questions. A pod that its quota refuses has victims in this quota only, and only on the nodes where these are. Before
+// it evicts, it waits for pods that terminate, if these leave enough.
 func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, nodes fwk.NodeToStatusReader,
 ) (*fwk.PostFilterResult, *fwk.Status) {
 	uid := string(pod.UID)
+	// A quota that allows no preemption, or does not exist, ends the pod's nomination.
 	if c := read(cs); c != nil {
 		p.quotas.Refuse(uid, c.excess)
 		p.metrics.refused(c.excess, "PreFilter")
@@ -282,32 +292,33 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *corev1.
 	return result, status
 }
 
-// admitsWithout reports whether a pod that its quota refuses will be admitted when the pods that leave are gone.
+// admitsWithout reports whether the quotas will admit a pod that they refuse now, once the terminating pods have ended.
 func (p *Plugin) admitsWithout(cs fwk.CycleState) bool {
 	c := read(cs)
 	return c != nil && c.trial != nil &&
 		kube.Ask(p.quotas, func(a *quota.Account) *quota.Excess { return a.AdmitTrial(c.trial) }) == nil
 }
 
-// withdraw ends the nomination of a pod that no victims help.
+// withdraw ends the nomination of a pod that no victims help, in the account and in its status.
 func (p *Plugin) withdraw(pod *corev1.Pod, why string) (*fwk.PostFilterResult, *fwk.Status) {
 	p.quotas.Update(pod.UID, func(a *quota.Account) { a.Withdraw(string(pod.UID)) })
 	return framework.NewPostFilterResultWithNominatedNode(""),
 		fwk.NewStatus(fwk.Unschedulable, "preemption: not eligible: "+why)
 }
 
-// isEligible is the rule of quotas for a victim; that its priority is lower is upstream's.
+// isEligible reports whether the quotas allow a victim. Upstream checks that its priority is lower.
 func (p *Plugin) isEligible(_ fwk.NodeInfo, victim fwk.PodInfo, preemptor *corev1.Pod) bool {
 	preemptorUID, uid := string(preemptor.UID), string(victim.GetPod().UID)
 	return kube.Ask(p.quotas, func(a *quota.Account) bool { return a.MayPreempt(preemptorUID, uid) })
 }
 
-// only leaves out the nodes without a victim: each one costs a copy of what runs on it.
+// only restricts preemption to nodes with a possible victim: each node costs a copy of what runs on it.
 type only struct {
 	fwk.NodeToStatusReader
 	nodes map[string]bool
 }
 
+// NodesForStatusCode returns those of the nodes that are in the set.
 func (o only) NodesForStatusCode(lister fwk.NodeInfoLister, code fwk.Code) ([]fwk.NodeInfo, error) {
 	all, err := o.NodeToStatusReader.NodesForStatusCode(lister, code)
 	var out []fwk.NodeInfo
@@ -319,7 +330,8 @@ func (o only) NodesForStatusCode(lister fwk.NodeInfoLister, code fwk.Code) ([]fw
 	return out, err
 }
 
-// Reserve checks again and takes the amounts in one step: what PreFilter saw may have changed.
+// Reserve checks the quotas again and counts the pod, in one step: they may have changed since PreFilter. A pod whose
+// quota does not exist gets an Event.
 func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	if isAdmitted(cs) {
 		return nil
@@ -340,12 +352,12 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 	return nil
 }
 
-// Unreserve gives the amounts back; a second call, or one without reservation, does nothing.
+// Unreserve releases what the pod counts for. A second call, or one without Reserve, does nothing.
 func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) {
 	p.quotas.Update(pod.UID, func(a *quota.Account) { a.Release(string(pod.UID)) })
 }
 
-// Exclusive returns an error for a profile that preempts in two ways.
+// Exclusive returns an error if both this plugin and DefaultPreemption preempt in a profile.
 func Exclusive(plugins *config.Plugins) error {
 	ours, stock := false, false
 	for _, e := range plugins.PostFilter.Enabled {

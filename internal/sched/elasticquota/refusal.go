@@ -50,7 +50,8 @@ func (r *refusal) Error() string {
 	return text
 }
 
-// Finding returns the reason; the reader adds plugin and phase.
+// Finding returns the reason in the dimension that lacks the most; the reader adds plugin and phase. Free is less than
+// what is asked for even if the limit alone would suffice, as other pods of the gang count too.
 func (r *refusal) Finding() why.Finding {
 	if r.LimitKind == quota.NoQuota {
 		return why.Finding{Reason: why.Reason{Code: why.QuotaNotFound}, Detail: r.Error()}
@@ -66,7 +67,7 @@ func (r *refusal) Finding() why.Finding {
 	}}
 }
 
-// status wraps the refusal. A missing quota is nothing that preemption can resolve.
+// status returns the refusal as a status. Preemption cannot resolve a quota that does not exist.
 func (r *refusal) status() *fwk.Status {
 	code := fwk.Unschedulable
 	if r.LimitKind == quota.NoQuota {

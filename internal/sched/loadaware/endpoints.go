@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/diag"
 )
 
-// Diagnostics is the endpoint about the use of a node, at Koordinator's path.
+// Diagnostics returns the endpoint about the use of a node, at Koordinator's path.
 func (p *Plugin) Diagnostics() diag.Service {
 	return diag.Service{Endpoints: []diag.Endpoint{{
 		Path: "node/{nodeName}", Answer: func(r *http.Request, mayRead func(string) bool) any {
@@ -23,15 +23,18 @@ func (p *Plugin) Diagnostics() diag.Service {
 	}}}
 }
 
+// nodeUse is the use of a node as the plugin counts it.
 type nodeUse struct {
-	// Updated is when the use was reported; absent without a NodeMetric.
+	// Updated is when the agent reported the use; absent without a NodeMetric. Expired is true if the report is too
+	// old.
 	Updated *time.Time `json:"updateTime,omitempty"`
 	Expired bool       `json:"expired,omitempty"`
-	// Use and ProdUse are with the estimates of pods that the report lacks.
+	// Use and ProdUse are what all pods and production pods use, with estimates of the pods that the report lacks.
 	Use     corev1.ResourceList `json:"use"`
 	ProdUse corev1.ResourceList `json:"prodUse"`
-	// Problem is why the node's annotation usage-thresholds cannot be read, and is not.
-	Problem    string   `json:"problem,omitempty"`
+	// Problem says why the node's annotation usage-thresholds cannot be parsed. The annotation is then ignored.
+	Problem string `json:"problem,omitempty"`
+	// Pods are those that count with an estimate; PodsHidden of them are in namespaces that the caller may not read.
 	Pods       []podUse `json:"pods"`
 	PodsHidden int      `json:"podsHidden,omitempty"`
 }
@@ -43,6 +46,7 @@ type podUse struct {
 	Estimate  corev1.ResourceList    `json:"estimate"`
 }
 
+// use returns the use of a node; nil for an unknown node.
 func (p *Plugin) use(name string, mayRead func(namespace string) bool) any {
 	node, err := p.nodes.Get(name)
 	if err != nil {
@@ -73,6 +77,7 @@ func (p *Plugin) use(name string, mayRead func(namespace string) bool) any {
 	return out
 }
 
+// amounts returns amounts as quantities.
 func amounts(a load.Amounts) corev1.ResourceList {
 	return convert.ResourceList(map[string]int64{"cpu": a[load.CPU], "memory": a[load.Memory]})
 }

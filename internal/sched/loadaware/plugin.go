@@ -29,24 +29,29 @@ import (
 // Name is the plugin's name in profiles, statuses and metrics.
 const Name = "LoadAwareScheduling"
 
-// Plugin judges nodes by what they use.
+// Plugin filters and scores nodes by what they use. All fields are set by newPlugin, but nodes by Factory.
 type Plugin struct {
-	loads   *kube.Loads
-	now     func() time.Time
-	nodes   corelisters.NodeLister
+	// loads is the account that all profiles share. now is the clock of the account.
+	loads *kube.Loads
+	now   func() time.Time
+	nodes corelisters.NodeLister
+	// rules are the thresholds without a node's own, expiry says which reports are too old, scoring how nodes compare.
 	rules   load.Rules
 	expiry  load.Expiry
 	scoring load.Scoring
 
+	// overrides remembers the parsed thresholds of nodes, and raw their parsed unamplified resources, both by the text
+	// of the annotation. Many nodes have equal texts.
 	overrides *memo.Table[string, override]     // by the text of the annotation
 	raw       *memo.Table[string, load.Amounts] // by the text of the annotation
 	seed      maphash.Seed
 }
 
-// override is what the annotation of a node says.
+// override is the parsed annotation of a node with its own thresholds.
 type override struct {
 	load.Override
-	problem string // why it cannot be read
+	// problem says why the annotation cannot be parsed; empty if it can.
+	problem string
 }
 
 var (
@@ -59,7 +64,7 @@ var (
 	_ fwk.SignPlugin        = (*Plugin)(nil)
 )
 
-// Factory makes the plugin for each profile. All share l.
+// Factory creates the plugin for each profile, all on the account l.
 func Factory(l *kube.Loads, now func() time.Time) frameworkruntime.PluginFactory {
 	return func(_ context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 		a, err := v1alpha1.DecodeLoadAwareScheduling(args)
@@ -72,6 +77,7 @@ func Factory(l *kube.Loads, now func() time.Time) frameworkruntime.PluginFactory
 	}
 }
 
+// newPlugin returns a plugin with these arguments, and gives the account its settings.
 func newPlugin(l *kube.Loads, now func() time.Time, a *v1alpha1.LoadAwareSchedulingArgs) *Plugin {
 	after := time.Duration(*a.NodeMetricExpirationSeconds) * time.Second
 	l.Enable(convert.LoadSettings{
@@ -106,6 +112,7 @@ func newPlugin(l *kube.Loads, now func() time.Time, a *v1alpha1.LoadAwareSchedul
 	return p
 }
 
+// seconds returns a number of seconds as a duration; nil for nil.
 func seconds(n *int64) *time.Duration {
 	if n == nil {
 		return nil
@@ -113,7 +120,7 @@ func seconds(n *int64) *time.Duration {
 	return new(time.Duration(*n) * time.Second)
 }
 
-// percents reads percentages by the names of resources.
+// percents returns percentages by resource from those by name. Names of other resources are ignored.
 func percents[K ~string](all map[K]int64) (out load.Percents) {
 	for _, r := range load.Resources() {
 		out[r] = all[K(r.String())]
@@ -126,12 +133,14 @@ func (*Plugin) Name() string { return Name }
 
 const stateKey fwk.StateKey = Name
 
-// cycle is what one scheduling cycle knows of its pod.
+// cycle is the state of one scheduling cycle.
 type cycle struct {
+	// pod is the pod with its estimated use. daemon is true for a pod of a DaemonSet, which no node refuses.
 	pod    load.Pod
 	daemon bool
-	now    time.Time
-	trial  *placement.Trial // nil for none
+	// now is the time for all decisions of the cycle.
+	now   time.Time
+	trial *placement.Trial // nil for none
 	// nominated are the pods that are nominated to the node for which the framework has cloned the cycle.
 	nominated []load.Pod
 }
@@ -160,9 +169,11 @@ func (r *refusal) Error() string {
 // Finding returns the reason; the reader adds plugin and phase.
 func (r *refusal) Finding() why.Finding { return why.Finding{Reason: r.Reason, Detail: r.detail} }
 
+// status returns the reason as a status that time, or another node, can resolve.
 func (r *refusal) status() *fwk.Status { return fwk.NewStatus(fwk.Unschedulable).WithError(r) }
 
-// PreFilter estimates what the pod will use.
+// PreFilter estimates what the pod will use. It skips all pods while no node has reported its use, and those of
+// DaemonSets.
 func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
 	if !p.loads.HasReports() || convert.IsReservePod(pod) {
@@ -180,7 +191,8 @@ func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 	return nil, nil
 }
 
-// begin writes what the cycle knows of its pod.
+// begin creates the state of a cycle and stores it. The state is stored also if an annotation of the pod cannot be
+// parsed: the error says which.
 func (p *Plugin) begin(cs fwk.CycleState, pod *corev1.Pod) (*cycle, error) {
 	c := &cycle{now: p.now(), daemon: convert.IsOfDaemonSet(pod), trial: placement.OnTrial(cs)}
 	estimated, err := p.loads.Estimate(pod, c.now)
@@ -192,7 +204,7 @@ func (p *Plugin) begin(cs fwk.CycleState, pod *corev1.Pod) (*cycle, error) {
 // PreFilterExtensions returns p, which counts nominated pods.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
 
-// AddPod counts a pod that is nominated to a node. A victim that is kept after all was never removed.
+// AddPod counts a pod that is nominated to a node. A pod that is assigned to the node counts there already.
 func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, added fwk.PodInfo, _ fwk.NodeInfo,
 ) *fwk.Status {
 	c, pod := placement.State[*cycle](cs, stateKey), added.GetPod()
@@ -203,7 +215,7 @@ func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, add
 	return nil
 }
 
-// RemovePod removes a nominated pod. What a node uses does not fall when a pod is chosen as a victim.
+// RemovePod removes a nominated pod. A victim goes on counting, because what it uses is measured until it has ended.
 func (p *Plugin) RemovePod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, removed fwk.PodInfo, _ fwk.NodeInfo,
 ) *fwk.Status {
 	if c := placement.State[*cycle](cs, stateKey); c != nil {
@@ -214,8 +226,8 @@ func (p *Plugin) RemovePod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, 
 	return nil
 }
 
-// read returns what the cycle knows of its pod; nil where no node is judged. A profile may enable Filter or Score and
-// not PreFilter.
+// read returns the state of the cycle. It creates one for a profile that enables Filter or Score and not PreFilter. It
+// returns nil if nodes are not compared by use for the pod.
 func (p *Plugin) read(cs fwk.CycleState, pod *corev1.Pod) *cycle {
 	if c := placement.State[*cycle](cs, stateKey); c != nil {
 		return c
@@ -242,12 +254,13 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 	return nil
 }
 
-// allocatable returns what a node has to use: where a program has amplified its status, what it was before.
+// allocatable returns the CPU and memory that a node really has: if its status was amplified, the amounts before.
 func (p *Plugin) allocatable(node fwk.NodeInfo) load.Amounts {
 	a := node.GetAllocatable()
 	return p.unamplified(node.Node(), load.Amounts{load.CPU: a.GetMilliCPU(), load.Memory: a.GetMemory()})
 }
 
+// unamplified returns the smaller of the shown amounts and those that the node's annotation records.
 func (p *Plugin) unamplified(node *corev1.Node, shown load.Amounts) load.Amounts {
 	text, amplified := node.Annotations[annotation.RawAllocatableKey]
 	if !amplified {
@@ -268,11 +281,13 @@ func (p *Plugin) unamplified(node *corev1.Node, shown load.Amounts) load.Amounts
 	return shown
 }
 
+// amountsOf returns quantities as milli-CPUs and bytes.
 func amountsOf(list corev1.ResourceList) load.Amounts {
 	return load.Amounts{load.CPU: list.Cpu().MilliValue(), load.Memory: list.Memory().Value()}
 }
 
-// refuses returns why a node is refused for the pod of a cycle, false where it is not.
+// refuses returns why the node would use more than a threshold with the pod, or that its report is too old; false if
+// neither holds.
 func (p *Plugin) refuses(c *cycle, node *corev1.Node, allocatable load.Amounts) (why.Reason, bool) {
 	view := p.loads.View(node.Name)
 	switch p.expiry.Check(view.Report, c.now) {
@@ -298,7 +313,7 @@ func (p *Plugin) refuses(c *cycle, node *corev1.Node, allocatable load.Amounts) 
 	return r, true
 }
 
-// on returns the view of a node with the pod, with those that are on trial, and with those that are nominated.
+// on returns the view of a node with the pod, those that are on trial there, and the nominated ones.
 func (c *cycle) on(node string, v load.View) load.View {
 	if c.trial != nil {
 		v = c.trial.Loads.On(node, v)
@@ -309,7 +324,8 @@ func (c *cycle) on(node string, v load.View) load.View {
 	return v.With(c.pod)
 }
 
-// rulesOf returns the rules for a node. An annotation that cannot be read changes nothing.
+// rulesOf returns the rules for a node: those of the plugin, with the thresholds of the node's annotation. An
+// annotation that cannot be parsed changes nothing.
 func (p *Plugin) rulesOf(node *corev1.Node) load.Rules {
 	text, has := node.Annotations[annotation.UsageThresholdsKey]
 	if !has {
@@ -318,6 +334,7 @@ func (p *Plugin) rulesOf(node *corev1.Node) load.Rules {
 	return p.rules.Of(p.overrideOf(text).Override)
 }
 
+// overrideOf returns the parsed annotation, from memory if an equal text was parsed before.
 func (p *Plugin) overrideOf(text string) override {
 	hash := maphash.String(p.seed, text)
 	if o, known := p.overrides.Recall(text, hash); known {
@@ -343,7 +360,7 @@ func (p *Plugin) overrideOf(text string) override {
 	return o
 }
 
-// PreScore skips pods for which no node is judged.
+// PreScore skips pods for which nodes are not compared by use.
 func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	if p.read(cs, pod) == nil {
 		return fwk.NewStatus(fwk.Skip)
@@ -351,7 +368,7 @@ func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, pod *corev1.Pod,
 	return nil
 }
 
-// Score prefers nodes of which much is left. A node without a NodeMetric, or with an old one, gets 0.
+// Score is higher the less a node uses with the pod. A node without a report, or with one that is too old, gets 0.
 func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	c := p.read(cs, pod)
 	if c == nil {
@@ -368,7 +385,7 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, no
 // ScoreExtensions returns nil: scores are final.
 func (*Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }
 
-// Reserve counts the estimate on the node.
+// Reserve counts the pod's estimated use on the node, until a report includes the pod.
 func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	if convert.IsReservePod(pod) {
 		return nil
@@ -394,6 +411,7 @@ func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 	}
 }
 
+// metrics are NodeMetrics as the framework names resources.
 const metrics fwk.EventResource = "nodemetrics.v1alpha1." + slov1alpha1.GroupName
 
 // EventsToRegister names the events after which a node may use less than its thresholds.
@@ -409,7 +427,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	}, nil
 }
 
-// hint wakes a pod for a node that does not refuse it, and a pod whose own annotations may have changed.
+// hint wakes a pod if the node of the event does not refuse it now. A change of the pod itself wakes it always.
 func (p *Plugin) hint(_ klog.Logger, pod *corev1.Pod, old, object any) (fwk.QueueingHint, error) {
 	if object == nil {
 		object = old
@@ -444,7 +462,7 @@ func (p *Plugin) hint(_ klog.Logger, pod *corev1.Pod, old, object any) (fwk.Queu
 	return fwk.Queue, nil
 }
 
-// signature is all that is read of a pod.
+// signature has all that the plugin reads of a pod. Pods with equal signatures get equal answers.
 type signature struct {
 	Estimate     load.Amounts
 	Prod, Daemon bool

@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/diag"
 )
 
-// Diagnostics is the endpoint about the Reservations of a node, in Koordinator's shape.
+// Diagnostics returns the endpoint about the Reservations of a node, in Koordinator's shape.
 func (p *Plugin) Diagnostics() diag.Service {
 	return diag.Service{Endpoints: []diag.Endpoint{{
 		Path: "nodeReservations/{nodeName}", Answer: func(r *http.Request, mayRead func(string) bool) any {
@@ -39,6 +39,8 @@ type nodeReservation struct {
 	PodsHidden   int                                `json:"podsHidden,omitempty"`
 }
 
+// reservationsOn returns the Reservations on a node with their users; nil for an unknown node. Users in namespaces that
+// the caller may not read are counted only.
 func (p *Plugin) reservationsOn(node string, mayRead func(namespace string) bool) any {
 	if _, err := p.nodes.Get(node); err != nil {
 		return nil

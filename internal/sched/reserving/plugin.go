@@ -32,12 +32,13 @@ import (
 // Name is the plugin's name in profiles, statuses and metrics.
 const Name = "Reservation"
 
-// Plugin places pods into the room of Reservations.
+// Plugin places pods into the room of Reservations, and Reservations as reserve pods. Each profile has one.
 type Plugin struct {
 	reservations *kube.Reservations
 	quotas       *kube.Quotas
 	nodes        corelisters.NodeLister
-	snapshot     fwk.SharedLister // of the scheduling cycle
+	// snapshot is the scheduling cycle's. A trial exchanges reserve pods in it.
+	snapshot fwk.SharedLister
 }
 
 var (
@@ -81,10 +82,12 @@ type cycle struct {
 	pod    reservation.Pod
 	byNode map[string][]*reservation.Spec
 
-	pre *preallocation // of a Reservation that may be placed on the room of running pods; nil for any other pod
+	// pre is set for a Reservation that may be placed on the room of running pods, and nil for any other pod.
+	pre *preallocation
 
-	mu     sync.Mutex                   // guards chosen: filters of several nodes run at once
-	chosen map[string]*reservation.Spec // the Reservation that the pod is to use on a node
+	mu sync.Mutex // guards chosen: filters of several nodes run at once
+	// chosen has the Reservation that the pod is to use on a node. A node has none if the pod fits there without one.
+	chosen map[string]*reservation.Spec
 }
 
 // Clone returns c.
@@ -92,12 +95,14 @@ func (c *cycle) Clone() fwk.StateData { return c }
 
 func read(cs fwk.CycleState) *cycle { return placement.State[*cycle](cs, stateKey) }
 
+// choose records the Reservation for a node; nil for none. Filter decides, and Score and Reserve read it.
 func (c *cycle) choose(node string, s *reservation.Spec) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.chosen[node] = s
 }
 
+// chosenOn returns the Reservation that choose recorded. c may be nil.
 func (c *cycle) chosenOn(node string) *reservation.Spec {
 	if c == nil {
 		return nil
@@ -116,10 +121,12 @@ func (r *refusal) Error() string { return r.Code.Entry().Text }
 // Finding returns the reason; the reader adds plugin and phase.
 func (r *refusal) Finding() why.Finding { return why.Finding{Reason: r.Reason} }
 
+// status returns the reason as a status that another node, or time, can resolve.
 func (r *refusal) status() *fwk.Status { return fwk.NewStatus(fwk.Unschedulable).WithError(r) }
 
 const excludedKey fwk.StateKey = Name + "Excluded"
 
+// excluded has the UIDs of Reservations that a cycle must not use. Questions set it.
 type excluded map[string]bool
 
 // Clone returns e, which no cycle changes.
@@ -130,7 +137,9 @@ func Exclude(cs fwk.CycleState, reservations map[string]bool) {
 	cs.Write(excludedKey, excluded(reservations))
 }
 
-// PreFilter finds the Reservations that the pod may use.
+// PreFilter finds the Reservations that the pod may use, by node, and skips pods that no Reservation concerns. It
+// refuses a pod that requires a Reservation and matches none, an annotation that cannot be parsed, and a Reservation
+// whose pre-allocation this cluster does not support.
 func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
 	if pre := p.preallocationOf(pod); pre != nil {
@@ -175,7 +184,7 @@ func (*Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, node 
 	return nil
 }
 
-// unreadable is an annotation that cannot be read.
+// unreadable is the error of an annotation that cannot be parsed, as a refusal.
 type unreadable struct{ error }
 
 // Finding returns the reason; the reader adds plugin and phase.
@@ -183,9 +192,11 @@ func (u *unreadable) Finding() why.Finding {
 	return why.Finding{Reason: why.Reason{Code: why.BadAnnotation}, Detail: u.Error()}
 }
 
-// account is the Reservations as a cycle has them.
+// account is the Reservations that a cycle sees: the live ones, or those of its trial.
 type account interface {
+	// Matching returns the Reservations that a pod may use, by node and in the order in which they are tried.
 	Matching(p *reservation.Pod) map[string][]*reservation.Spec
+	// Left returns what the users of a Reservation leave of it.
 	Left(uid string) reservation.Amounts
 }
 
@@ -199,7 +210,8 @@ func accountOf(cs fwk.CycleState, live *kube.Reservations) account {
 	return live
 }
 
-// matching returns what a pod asks, and the Reservations that it may use by node; nil for a pod that nothing concerns.
+// matching returns the pod as Reservations see it, and the Reservations that it may use by node. Both are nil for a pod
+// that none concerns: none exists and the pod asks for none, or the pod is a reserve pod. cs is nil outside of a cycle.
 func (p *Plugin) matching(cs fwk.CycleState, pod *corev1.Pod,
 ) (*reservation.Pod, map[string][]*reservation.Spec, error) {
 	if p.reservations.IsEmpty() && !convert.AsksForReservations(pod) || convert.IsReservePod(pod) {
@@ -212,7 +224,8 @@ func (p *Plugin) matching(cs fwk.CycleState, pod *corev1.Pod,
 	return &asked, accountOf(cs, p.reservations).Matching(&asked), nil
 }
 
-// Guard keeps preemption from pods whose room belongs to a Reservation again when they are evicted.
+// Guard keeps preemption from choosing users of a Reservation as victims: their room would return to the Reservation,
+// and the preemptor would gain nothing.
 func (p *Plugin) Guard(preemption *defaultpreemption.DefaultPreemption) {
 	may := preemption.IsEligiblePod
 	preemption.IsEligiblePod = func(node fwk.NodeInfo, victim fwk.PodInfo, preemptor *corev1.Pod) bool {
@@ -226,9 +239,10 @@ func (*Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 // Rooms runs the filters of a profile inside Reservations. It is the same for all profiles.
 type Rooms struct{ Reservations *kube.Reservations }
 
-// Wrap returns a profile that runs its filters inside Reservations.
+// Wrap returns the profile f with filters that look inside Reservations.
 func (r *Rooms) Wrap(f framework.Framework) framework.Framework { return &inside{f, r} }
 
+// inside is a profile whose filters and explanations go through Rooms.
 type inside struct {
 	framework.Framework
 	rooms *Rooms
@@ -250,8 +264,9 @@ func (i *inside) Explain(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod
 // Concern reports whether the pod of a cycle may use a Reservation, or is one.
 func (*Rooms) Concern(cs fwk.CycleState) bool { return read(cs) != nil }
 
-// Filter runs the filters on a node, as the pod finds it that uses the first Reservation with which they pass; without
-// one where they pass with none, unless the pod must use one.
+// Filter runs the filters of f on a node. For each Reservation of the node that the pod may use, in order, it runs them
+// without the reserve pod, and records the first with which they pass. If none does, it runs them on the node as it is,
+// unless the pod must use a Reservation.
 func (r *Rooms) Filter(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod,
 	node fwk.NodeInfo,
 ) *fwk.Status {
@@ -280,8 +295,9 @@ func (r *Rooms) Filter(ctx context.Context, f framework.Framework, cs fwk.CycleS
 	return f.RunFilterPluginsWithNominatedPods(ctx, cs, pod, node)
 }
 
-// Explain adds to what filters that know no Reservation find on a node what these make of it: nothing where the pod
-// fits inside one, else why it does not, and whether it would fit if others kept no room.
+// Explain corrects findings of filters that know no Reservation. It returns none if the pod fits inside a Reservation;
+// else it puts the Reservation's own refusal first, and names the Reservations that keep the room from this pod if the
+// pod would fit without these.
 func (r *Rooms) Explain(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod,
 	node fwk.NodeInfo, findings []why.Finding,
 ) []why.Finding {
@@ -326,7 +342,8 @@ func (r *Rooms) Explain(ctx context.Context, f framework.Framework, cs fwk.Cycle
 	}}, findings...)
 }
 
-// leave returns the state of a cycle and a node without the reserve pods of some Reservations, by UID.
+// leave returns a copy of a cycle's state and of a node without the reserve pods of the Reservations in keeping, by
+// UID.
 func leave(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
 	keeping map[string]bool,
 ) (fwk.CycleState, fwk.NodeInfo, *fwk.Status) {
@@ -345,6 +362,8 @@ func leave(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *c
 	return dry, without, nil
 }
 
+// filterInside runs the filters on a node for a pod that uses the Reservation s: without its reserve pod, and with what
+// it holds alone if it is restricted. It refuses a pod that asks for more than the Reservation has left.
 func (r *Rooms) filterInside(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod,
 	node fwk.NodeInfo, s *reservation.Spec,
 ) *fwk.Status {
@@ -375,8 +394,8 @@ func (r *Rooms) shortage(cs fwk.CycleState, pod *corev1.Pod, all []*reservation.
 	return nil
 }
 
-// Chosen returns the UID of the Reservation that the pod of a cycle is to use on a node, "" for none, and whether what
-// it reserves comes from it alone.
+// Chosen returns the UID of the Reservation that the pod of a cycle is to use on a node, and whether the pod must take
+// all that it reserves from it. uid is empty if the pod is to use none.
 func Chosen(cs fwk.CycleState, node string) (uid string, restricted bool) {
 	if s := read(cs).chosenOn(node); s != nil {
 		return s.UID, s.Restricted
@@ -392,7 +411,8 @@ func (*Plugin) PreScore(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, _ [
 	return nil
 }
 
-// Score prefers nodes on which the pod uses a Reservation, or on which a Reservation needs the room of no running pod.
+// Score prefers nodes on which the pod uses a Reservation, and for a Reservation those where it takes over the room of
+// no running pod.
 func (*Plugin) Score(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	c := read(cs)
 	if c.pre != nil && len(c.pre.on(node.Node().Name)) == 0 || c.chosenOn(node.Node().Name) != nil {
@@ -404,7 +424,9 @@ func (*Plugin) Score(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, node f
 // ScoreExtensions returns nil: scores are final.
 func (*Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }
 
-// Reserve makes the pod a user of the Reservation that was chosen, once its CPUs and devices are reserved.
+// Reserve makes the pod a user of the chosen Reservation, after the other plugins have reserved its CPUs and devices.
+// For a Reservation it records the running pods whose room it takes over. On trial, only the trial's account changes,
+// and the snapshot gets the smaller reserve pod.
 func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	if c := read(cs); c != nil && c.pre != nil {
 		p.reservations.Occupy(pod.UID, c.pre.on(node))
@@ -434,7 +456,8 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 	return nil
 }
 
-// exchange puts a reserve pod on a node of the snapshot in the place of another one, nil for none.
+// exchange replaces the reserve pod was by now on a node of the snapshot; nil stands for none. The node's generation
+// remains, because the caller restores the snapshot before the cache updates it.
 func (p *Plugin) exchange(node string, was, now *corev1.Pod) error {
 	info, err := p.snapshot.NodeInfos().Get(node)
 	if err != nil {
@@ -452,7 +475,7 @@ func (p *Plugin) exchange(node string, was, now *corev1.Pod) error {
 	return err
 }
 
-// Unreserve gives back what the pod uses. A second call, or one without Reserve, does nothing.
+// Unreserve returns what the pod uses to the Reservation. A second call, or one without Reserve, does nothing.
 func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) {
 	if c := read(cs); c != nil && c.pre != nil {
 		p.reservations.Occupy(pod.UID, nil)
@@ -477,12 +500,13 @@ func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 		}
 	}
 	if reserve != nil && p.quotas != nil {
+		// Yield took this off the quotas.
 		p.quotas.PutPod(reserve) // see Yield
 	}
 }
 
-// Yield takes off the quotas what the chosen Reservation counts there for the pod of a cycle, before the pod is counted
-// itself.
+// Yield takes off the quotas what the chosen Reservation counts there for the pod of a cycle. ElasticQuota calls it
+// just before it counts the pod itself, so that nothing counts twice.
 func (p *Plugin) Yield(cs fwk.CycleState, pod *corev1.Pod, node string) {
 	uid, _ := Chosen(cs, node)
 	if uid == "" {
@@ -492,6 +516,7 @@ func (p *Plugin) Yield(cs fwk.CycleState, pod *corev1.Pod, node string) {
 	if t := placement.OnTrial(cs); t != nil && t.Rooms != nil {
 		rooms = t.Rooms.Clone()
 	}
+	// rooms is a copy: the Reservation itself changes in Reserve.
 	now := rooms.ReservePod(types.UID(uid))
 	if now == nil || rooms.Use(pod, uid) != nil {
 		return
@@ -503,7 +528,8 @@ func (p *Plugin) Yield(cs fwk.CycleState, pod *corev1.Pod, node string) {
 	}
 }
 
-// Covers reports whether a Reservation of the pod's quota already counts all that the pod requests.
+// Covers reports whether a Reservation of the pod's quota has all that the pod requests left. Then the quota counts it
+// already, and need not admit the pod.
 func (p *Plugin) Covers(cs fwk.CycleState, pod *corev1.Pod) bool {
 	asked, byNode, err := p.matching(cs, pod)
 	if err != nil || asked == nil {
@@ -527,7 +553,8 @@ func (p *Plugin) Covers(cs fwk.CycleState, pod *corev1.Pod) bool {
 	return false
 }
 
-// Usable returns what reports whether a pod on a node keeps room that one of these pods may use; nil where none does.
+// Usable returns a function that reports whether a pod is the reserve pod of a Reservation that one of these pods may
+// use. It returns nil if they may use none.
 func (p *Plugin) Usable(pods []*corev1.Pod) func(*corev1.Pod) bool {
 	usable := map[types.UID]bool{}
 	for _, pod := range pods {
@@ -553,8 +580,8 @@ func (p *Plugin) PreBindPreFlight(_ context.Context, _ fwk.CycleState, pod *core
 	return nil, nil
 }
 
-// PreBind writes which pod uses a Reservation for one pod, so that no other pod does, whatever happens to this one. A
-// pod that keeps the room ends first.
+// PreBind writes the pod's name to the status of a Reservation for one pod, before the pod is bound: from then on no
+// other pod uses it, even if the pod is deleted. A running pod whose room was taken over ends first.
 func (p *Plugin) PreBind(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) *fwk.Status {
 	if err := p.reservations.Announce(ctx, pod); err != nil {
 		return fwk.AsStatus(err)
@@ -562,7 +589,7 @@ func (p *Plugin) PreBind(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod,
 	return fwk.AsStatus(p.reservations.Vacate(ctx, pod))
 }
 
-// Bind writes the node of a Reservation, with the CPUs and devices that it has there. Pods are left to other binders.
+// Bind writes the node of a Reservation, with the CPUs and devices that it holds there. Other binders bind pods.
 func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	if !convert.IsReservePod(pod) {
 		return fwk.NewStatus(fwk.Skip)
@@ -570,6 +597,7 @@ func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 	return fwk.AsStatus(p.reservations.Bind(ctx, pod.UID, node, placement.Read(cs).Record()))
 }
 
+// objects are Reservations as the framework names resources.
 const objects fwk.EventResource = "reservations.v1alpha1." + v1alpha1.GroupName
 
 // EventsToRegister names the events after which a pod may find a Reservation.
@@ -584,7 +612,8 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	}, nil
 }
 
-// hint wakes pods that may use a Reservation, Reservations, and a pod whose own labels or annotations have changed.
+// hint wakes a pod that may use a Reservation now, a Reservation that has no node, and a pod whose own labels or
+// annotations have changed.
 func (p *Plugin) hint(_ klog.Logger, pod *corev1.Pod, old, object any) (fwk.QueueingHint, error) {
 	if own, ok := object.(*corev1.Pod); ok && own.UID == pod.UID {
 		was, ok := old.(*corev1.Pod)
@@ -600,7 +629,7 @@ func (p *Plugin) hint(_ klog.Logger, pod *corev1.Pod, old, object any) (fwk.Queu
 	return fwk.QueueSkip, nil
 }
 
-// SignPod signs no pod that may use a Reservation, or must: its place depends on more than the node.
+// SignPod signs no pod that may use a Reservation, or must: its place depends on more than the state of one node.
 func (p *Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	asked, byNode, err := p.matching(nil, pod)
 	if p.preallocationOf(pod) != nil {

@@ -13,28 +13,33 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// preallocation is what one scheduling cycle knows of a Reservation that may be placed on the room of running pods.
+// preallocation is the state of a cycle for a Reservation that may be placed on the room of running pods.
 type preallocation struct {
-	spec               *reservation.Spec
+	spec *reservation.Spec
+	// required refuses nodes where the Reservation would take over no pod's room. multiple lets it take over several
+	// pods'.
 	required, multiple bool
 
-	mu        sync.Mutex               // guards occupants
-	occupants map[string][]*corev1.Pod // the pods of a node on whose room it is placed there, none where enough is free
+	mu sync.Mutex // guards occupants
+	// occupants has the pods of each node whose room the Reservation would take over; none if enough is free.
+	occupants map[string][]*corev1.Pod
 }
 
+// choose records the pods for a node. Filters of several nodes run at once.
 func (p *preallocation) choose(node string, pods []*corev1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.occupants[node] = pods
 }
 
+// on returns the pods that choose recorded for a node.
 func (p *preallocation) on(node string) []*corev1.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.occupants[node]
 }
 
-// preallocationOf returns nil for all pods but those of Reservations with preAllocation.
+// preallocationOf returns the state for the reserve pod of a Reservation with preAllocation; nil for any other pod.
 func (p *Plugin) preallocationOf(pod *corev1.Pod) *preallocation {
 	if !convert.IsReservePod(pod) {
 		return nil
@@ -50,8 +55,9 @@ func (p *Plugin) preallocationOf(pod *corev1.Pod) *preallocation {
 	}
 }
 
-// filterOver runs the filters on a node, and where they refuse, as the Reservation finds it without the first of the
-// pods with which they pass, or with several allowed without the first ones.
+// filterOver runs the filters on a node for a Reservation. If they refuse, or if the Reservation requires it, they run
+// once more without the first eligible pod, then without the second, and so on; if several are allowed, without the
+// first, the first two, and so on. The pods with which the filters pass are recorded.
 func (r *Rooms) filterOver(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod,
 	node fwk.NodeInfo, pre *preallocation,
 ) *fwk.Status {

@@ -28,7 +28,7 @@ type Writer struct {
 	Synced <-chan struct{}
 }
 
-// Run writes until ctx ends.
+// Run reconciles each Reservation that may have changed, until ctx ends. It begins when all objects are known.
 func (w *Writer) Run(ctx context.Context) {
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.UID]())
 	w.Reservations.OnChange(queue.Add)
@@ -56,6 +56,7 @@ func (w *Writer) Run(ctx context.Context) {
 // followerPause is how often a process that does not lead looks whether it does.
 const followerPause = 5 * time.Second
 
+// reconcile writes the status of one Reservation, and returns after what time to look again; 0 for never.
 func (w *Writer) reconcile(ctx context.Context, uid types.UID) (time.Duration, error) {
 	if !w.Leading() {
 		return followerPause, nil
@@ -68,13 +69,14 @@ func (w *Writer) reconcile(ctx context.Context, uid types.UID) (time.Duration, e
 	return max(time.Until(again), 1), err
 }
 
+// nodeGone reports whether a node is known not to exist.
 func (w *Writer) nodeGone(name string) bool {
 	_, err := w.Nodes.Lister().Get(name)
 	return apierrors.IsNotFound(err)
 }
 
-// Fail returns the failure handler of the core: a Reservation that was refused is queued again as a pod is, and its
-// condition says why.
+// Fail returns a failure handler around inner. A reserve pod does not exist on the API server: the handler queues it
+// again, and writes the reason to the Reservation's condition. Other pods go to inner.
 func Fail(core *scheduler.Scheduler, r *kube.Reservations, inner scheduler.FailureHandlerFn,
 ) scheduler.FailureHandlerFn {
 	return func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
