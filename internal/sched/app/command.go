@@ -33,6 +33,7 @@ file. Without --config it runs kube-scheduler's default profile with Tenon's plu
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		// Feature gates are read before any flag that depends on one.
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			if err := o.applyGates(); err != nil {
 				return err
@@ -40,6 +41,7 @@ file. Without --config it runs kube-scheduler's default profile with Tenon's plu
 			return o.ComponentGlobalsRegistry.Set()
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// Our version and that of Kubernetes: upstream's flag would print the latter alone.
 			if cmd.Flags().Lookup("version").Value.String() == string(verflag.VersionTrue) {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s version %s\nKubernetes %s\n", cmd.Name(), version.String(),
 					baseversion.Get())

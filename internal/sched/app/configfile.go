@@ -44,6 +44,7 @@ func CheckConfig(d *strict.Document, more ...string) error {
 	if err != nil {
 		return d.Locate("", err)
 	}
+	// kube-scheduler's own validation reads the converted object with all defaults.
 	loaded, _, err := scheme.Codecs.UniversalDecoder().Decode(text, nil, nil)
 	if complete, ok := loaded.(*schedulerconfig.KubeSchedulerConfiguration); ok && err == nil {
 		complete.APIVersion = configv1.SchemeGroupVersion.String()

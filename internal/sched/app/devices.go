@@ -22,6 +22,7 @@ func vendorNames() []string { return []string{device.NVIDIAGPU, device.AMDGPU, d
 
 // leaveDevices makes NodeResourcesFit of a profile with DeviceShare leave devices to it: one GPU has many names, and
 // only DeviceShare knows that they mean the same.
+// It changes the default profile only. A file's profile is checked by checkDevices.
 func leaveDevices(p *config.KubeSchedulerProfile) {
 	if !enables(&p.Plugins.MultiPoint, placement.DeviceShare) {
 		return
@@ -55,6 +56,7 @@ func checkDevices(plugins *config.Plugins, complete []config.PluginConfig) error
 		"ignoredResources: [%s]", names.NodeResourcesFit, strings.Join(groups, ", "), strings.Join(resources, ", "))
 }
 
+// fitArgs returns the arguments of NodeResourcesFit; nil if there are none.
 func fitArgs(all []config.PluginConfig) *config.NodeResourcesFitArgs {
 	for _, c := range all {
 		if args, ok := c.Args.(*config.NodeResourcesFitArgs); ok {
@@ -64,6 +66,7 @@ func fitArgs(all []config.PluginConfig) *config.NodeResourcesFitArgs {
 	return nil
 }
 
+// enables reports whether a set enables a plugin.
 func enables(set *config.PluginSet, name string) bool {
 	return slices.ContainsFunc(set.Enabled, func(e config.Plugin) bool { return e.Name == name })
 }

@@ -42,6 +42,7 @@ func (s *Scheduler) diagnostics(ctx context.Context, may authorizer.Authorizer) 
 		Plugins:    plugins,
 		Mounts:     mounts,
 		Authorizer: may,
+		// Each change is logged with the caller's name.
 		Audit: func(r *http.Request, value string) {
 			name := "unauthenticated"
 			if user, ok := request.UserFrom(r.Context()); ok {
@@ -57,6 +58,7 @@ func (s *Scheduler) diagnostics(ctx context.Context, may authorizer.Authorizer) 
 	return h, nil
 }
 
+// pod returns a pod of the informer or, if there is none of that name, one that its kubelet rejected; nil for neither.
 func (s *Scheduler) pod(namespace, name string) *corev1.Pod {
 	pod, err := s.pods().Pods(namespace).Get(name)
 	if err != nil {
@@ -65,6 +67,7 @@ func (s *Scheduler) pod(namespace, name string) *corev1.Pod {
 	return pod
 }
 
+// pods lists the pods that have not ended.
 func (s *Scheduler) pods() corelisters.PodLister {
 	return s.config.InformerFactory.Core().V1().Pods().Lister()
 }

@@ -37,11 +37,13 @@ func (s *Scheduler) lost() func(whatif.Trial, *corev1.Node, int64) int64 {
 
 // lostCPUs is FGD's measure with NUMA nodes in place of GPUs, in thousandths of a NUMA node: a pod takes a part of one,
 // or equal parts of as few as hold its CPUs.
+// The result is 0 for a node with fewer than two NUMA nodes: its CPUs cannot be in the wrong one.
 func lostCPUs(v *ledger.View, asked map[int64]int64) int64 {
 	m := v.Machine()
 	if m == nil || len(m.CPUNodes()) < 2 {
 		return 0
 	}
+	// NUMA nodes of different sizes count as parts of the largest one.
 	size := int64(0)
 	for _, n := range m.CPUNodes() {
 		cpus := m.NUMACPUs(n)

@@ -82,6 +82,7 @@ func NewOptions(with ...Option) *Options {
 	return o
 }
 
+// applyGates sets the defaults of feature gates that the command line leaves out.
 func (o *Options) applyGates() error {
 	flag := o.Flags.FlagSet("feature gate").Lookup("feature-gates")
 	if flag == nil {
@@ -149,6 +150,7 @@ func (o *Options) validate(set *pflag.FlagSet) error {
 	return nil
 }
 
+// isLoopback reports whether a host is one that only this machine can reach. Names other than localhost are not.
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()

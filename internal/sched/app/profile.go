@@ -45,6 +45,7 @@ const deviceWeight = 10
 // roomWeight lets a node with a Reservation of the pod win, whatever the other plugins prefer.
 const roomWeight = 5000
 
+// extend puts our plugins into upstream's default profile, two of them in the place of upstream's own.
 func extend(p *config.KubeSchedulerProfile) {
 	multi := &p.Plugins.MultiPoint
 	for i := range multi.Enabled {

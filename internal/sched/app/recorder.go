@@ -20,10 +20,12 @@ type recorder struct {
 	reserved *kube.Reservations
 }
 
+// WithLogger returns a recorder with the same replacement.
 func (r *recorder) WithLogger(logger klog.Logger) events.EventRecorderLogger {
 	return &recorder{r.EventRecorderLogger.WithLogger(logger), r.reserved}
 }
 
+// Eventf names the Reservation in the note as well. An Event about a Reservation that is gone is dropped.
 func (r *recorder) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
 	if owner, reserves := r.reservationOf(regarding); reserves {
 		if owner == nil {

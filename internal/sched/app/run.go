@@ -33,6 +33,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 			<-written
 		}()
 	}
+	// All of these end with ctx. Those that write do so only while this process leads.
 	go s.markSynced(ctx)
 	go s.tracker.Audit(ctx, s.pods(), s.quotas)
 	go s.tracker.Run(ctx, s.failed)
@@ -62,6 +63,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	return err
 }
 
+// recorder returns the recorder for a profile's name.
 func (s *Scheduler) recorder(name string) events.EventRecorderLogger {
 	return &recorder{s.config.EventBroadcaster.NewRecorder(name), s.reserved}
 }

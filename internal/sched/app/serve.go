@@ -16,6 +16,8 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 )
 
+// shutdownTimeout bounds how long open requests may take when the process ends, and how long a client may take to send
+// the header of a request.
 const shutdownTimeout = 5 * time.Second
 
 // serve starts the secure server and, when asked for, the plain one. A server that dies ends the process.
@@ -98,6 +100,7 @@ func (s *Scheduler) server(ctx context.Context) *hooks.Server {
 	return server
 }
 
+// known returns an error until all accounts are complete.
 func (s *Scheduler) known() error {
 	if !s.store.IsSynced() {
 		return errors.New("nodes, topologies and pods are not all known yet")

@@ -335,6 +335,7 @@ func (s *Scheduler) wire(ctx context.Context) error {
 	s.rounds = Rounds(s.core, s.gangs, s.quotas, s.store, changes, now)
 	s.core.SchedulingQueue = hooks.Hold(s.core.SchedulingQueue)
 	s.core.FailureHandler = reserving.Fail(s.core, s.reserved, s.rounds.Fail(s.reporter.Wrap(s.core.FailureHandler)))
+	// From the inside out: the core's cycle with remembered scores, rejections for the ranking, gangs, the record.
 	refused := ranking.NewRejections()
 	s.core.SchedulePod = s.decisions.Record(s.flags, s.rounds.Schedule(refused.Schedule(
 		ranking.Remember(s.rankedProfile, s.core.SchedulePod))))
@@ -357,6 +358,7 @@ func (s *Scheduler) wire(ctx context.Context) error {
 	if s.journal != nil {
 		s.record()
 	} else {
+		// From the inside out: the queue, the share of gangs, the gate, the members of the round under way.
 		s.core.NextPod = s.rounds.Next(s.core.NextPod)
 	}
 	s.whatIf = whatif.New(s.questions(ctx))

@@ -34,6 +34,7 @@ type accountant interface {
 
 // questions is what questions about other clusters read of this scheduler.
 func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
+	// Only the rules for victims are used of these Rounds: no gang is placed by them.
 	guard := coscheduling.NewRounds(coscheduling.Cluster{Gangs: s.gangs})
 	return whatif.Cluster{
 		Cache: s.nodes,
@@ -76,6 +77,7 @@ func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
 		Reserve: func(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, node string,
 		) (func() map[string]string, string, *fwk.Status) {
 			within, _ := reserving.Chosen(cs, node)
+			// Both names of a placement are asked; the second one finds the reservation made.
 			for _, e := range f.EnqueueExtensions() {
 				if p, ok := e.(accountant); ok {
 					if status := p.Reserve(ctx, cs, pod, node); !status.IsSuccess() {

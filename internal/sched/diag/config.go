@@ -38,6 +38,8 @@ type Config struct {
 	// Audit is called for every accepted change.
 	Audit func(r *http.Request, value string)
 
+	// Decisions has the last decisions of the scheduler, Flags the switches that callers may change. Both are shared
+	// with the scheduling loop.
 	Decisions *Ring
 	Flags     *Flags
 	// Authorizer decides which pods and nodes a caller may read; without one, all of them.
@@ -71,7 +73,8 @@ type DeviceExplainer interface {
 // Service is what a Provider serves.
 type Service struct {
 	// Aliases are spellings of the plugin's name that old documents use. They are served and not listed.
-	Aliases   []string
+	Aliases []string
+	// Endpoints are listed under the plugin's name among the services.
 	Endpoints []Endpoint
 }
 
@@ -90,7 +93,10 @@ type Endpoint struct {
 
 // Mount is what one plugin serves below /apis/v1/plugins/<plugin>.
 type Mount struct {
-	Plugin  string
+	// Plugin is the name in the prefix of all paths. Two plugins must not have the same one.
+	Plugin string
+	// Routes are listed among the services. Handler gets each request below the prefix that no Endpoint serves, whether
+	// or not a route lists its path.
 	Routes  []Route
 	Handler http.Handler
 }

@@ -15,6 +15,7 @@ type Ring struct {
 	// Scored is called with each decision that is added; nil without.
 	Scored func(view.Decision)
 
+	// mu guards kept, which has at most DecisionsKept decisions.
 	mu   sync.Mutex
 	kept []view.Decision // oldest first
 }

@@ -80,6 +80,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	// The mux would answer an unknown path in plain text.
 	if _, pattern := s.mux.Handler(r); pattern == "" {
 		writeError(w, http.StatusNotFound, "no such path %s; /apis/v1/__services__ lists them", r.URL.Path)
 		return
@@ -245,6 +246,7 @@ func (s *server) reader(r *http.Request) func(namespace string) bool {
 	}
 }
 
+// mayReadPods reports whether the caller may get pods in a namespace; an empty one stands for all namespaces.
 func (s *server) mayReadPods(r *http.Request, namespace string) bool {
 	return s.mayGet(r, authorizer.AttributesRecord{Namespace: namespace, Resource: "pods"})
 }
@@ -259,6 +261,7 @@ func (s *server) mayGet(r *http.Request, object authorizer.AttributesRecord) boo
 	if !ok {
 		return false
 	}
+	// An API server that does not answer in time is a refusal.
 	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
 	defer cancel()
 	object.User, object.Verb, object.APIVersion, object.ResourceRequest = user, "get", "v1", true
@@ -272,6 +275,7 @@ func namespaceOf(key string) (namespace string, ok bool) {
 	return namespace, ok && namespace != "" && name != "" && !strings.Contains(name, "/")
 }
 
+// writeJSON answers with a body. A body that cannot be encoded is an error of the server.
 func writeJSON(w http.ResponseWriter, body any) {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -281,6 +285,7 @@ func writeJSON(w http.ResponseWriter, body any) {
 	writeRaw(w, http.StatusOK, jsonType, text)
 }
 
+// writeError answers with a status and a message, as JSON.
 func writeError(w http.ResponseWriter, status int, format string, args ...any) {
 	text, _ := json.Marshal(struct { // a string always encodes
 		Message string `json:"message"`
@@ -290,6 +295,7 @@ func writeError(w http.ResponseWriter, status int, format string, args ...any) {
 
 const jsonType = "application/json; charset=utf-8"
 
+// writeRaw writes an answer. Browsers must not guess another content type than the given one.
 func writeRaw(w http.ResponseWriter, status int, contentType string, text []byte) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("X-Content-Type-Options", "nosniff")

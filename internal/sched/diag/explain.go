@@ -37,6 +37,8 @@ func (s *server) ofPod(h func(w http.ResponseWriter, r *http.Request, pod *corev
 	}
 }
 
+// explain answers why a pod is pending, or how it was placed. With fixes=true it also tries changes that would help,
+// which takes up to a second.
 func (s *server) explain(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) {
 	out, ok := s.explanation(w, r, pod)
 	if !ok {
@@ -107,6 +109,7 @@ func (s *server) explanation(w http.ResponseWriter, r *http.Request, pod *corev1
 	return out, true
 }
 
+// explainDevices adds what the plugins know of devices.
 func (s *server) explainDevices(pod *corev1.Pod, into *view.Pod) {
 	for _, p := range s.Plugins {
 		if e, ok := p.(DeviceExplainer); ok {
@@ -115,6 +118,7 @@ func (s *server) explainDevices(pod *corev1.Pod, into *view.Pod) {
 	}
 }
 
+// hints answers which NUMA nodes the resources of a pod fit on, on one node.
 func (s *server) hints(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) {
 	node := r.PathValue("nodeName")
 	v := s.View(node)
@@ -125,6 +129,8 @@ func (s *server) hints(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) 
 	writeJSON(w, describe.Hints(pod, node, v))
 }
 
+// bound returns the explanation of a pod with a node: what it holds there, and the decision for the node if this
+// process remembers it.
 func (s *server) bound(pod *corev1.Pod) view.Pod {
 	out := describe.Pod(pod).Head
 	out.Placement = describe.Placement(pod, s.View(pod.Spec.NodeName))

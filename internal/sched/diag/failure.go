@@ -10,6 +10,7 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
+// examplesShown is how many nodes a line names.
 const examplesShown = 3
 
 // FailureLines describes why an attempt to place a pod (namespace/name) failed: a line for each plugin and reason with
@@ -21,6 +22,7 @@ func FailureLines(pod string, findings []why.Finding) string {
 		k := key{f.Plugin, f.Phrase()}
 		nodes[k] = append(nodes[k], f.Object)
 	}
+	// A finding without a node is about the pod as such; its line has no number.
 	keys := make([]key, 0, len(nodes))
 	for k, names := range nodes {
 		slices.Sort(names)

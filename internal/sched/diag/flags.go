@@ -18,6 +18,7 @@ const maxFlagBody = 1 << 10
 
 // Flags are the switches of `PUT /debug/flags`. The zero value has all of them off. Safe for concurrent use.
 type Flags struct {
+	// The scheduling loop reads both in each cycle, so they are atomic.
 	topScores      atomic.Int64
 	filterFailures atomic.Bool
 }
@@ -28,6 +29,7 @@ func (f *Flags) TopScores() int { return int(f.topScores.Load()) }
 // FilterFailures reports whether the reasons of every failed attempt are printed.
 func (f *Flags) FilterFailures() bool { return f.filterFailures.Load() }
 
+// setTopScores sets the number from text and returns the answer, in the words of Koordinator.
 func (f *Flags) setTopScores(text string) (string, error) {
 	n, err := strconv.Atoi(text)
 	if err == nil && n < 0 {
@@ -40,6 +42,7 @@ func (f *Flags) setTopScores(text string) (string, error) {
 	return "successfully set debugTopNScores to " + text, nil
 }
 
+// setFilterFailures sets the switch from text and returns the answer, in the words of Koordinator.
 func (f *Flags) setFilterFailures(text string) (string, error) {
 	on, err := strconv.ParseBool(text)
 	if err != nil {
@@ -49,12 +52,15 @@ func (f *Flags) setFilterFailures(text string) (string, error) {
 	return "successfully set debugFilterFailure to " + text, nil
 }
 
+// flag is one switch as it is served. set changes it and returns the answer; get returns its value, empty for a value
+// that cannot be read back.
 type flag struct {
 	name, meaning string
 	set           func(text string) (string, error)
 	get           func() string
 }
 
+// served returns all switches in the order in which the index lists them.
 func (f *Flags) served() []flag {
 	return []flag{
 		{
@@ -102,6 +108,7 @@ var flagIndex = template.Must(template.New("flags").Parse(`<!doctype html>
 </body></html>
 `))
 
+// index answers with a page of all switches and their values.
 func (f *Flags) index(w http.ResponseWriter, _ *http.Request) {
 	type row struct{ Name, Value, Meaning string }
 	var rows []row
@@ -112,6 +119,7 @@ func (f *Flags) index(w http.ResponseWriter, _ *http.Request) {
 	_ = flagIndex.Execute(w, rows) // the caller has gone
 }
 
+// writeText answers with one line of plain text.
 func writeText(w http.ResponseWriter, status int, text string) {
 	writeRaw(w, status, "text/plain", []byte(text+"\n"))
 }

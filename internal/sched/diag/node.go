@@ -24,6 +24,8 @@ type nodeState struct {
 	Generation       int64               `json:"generation"`
 }
 
+// nodeStateOf returns the state of a node for a caller who may read these namespaces. Pods and claims of other
+// namespaces are left out, but their amounts are in the sums. Managed fields are left out.
 func nodeStateOf(n fwk.NodeInfo, mayRead func(namespace string) bool) nodeState {
 	requested, allocatable := amounts(n.GetRequested()), amounts(n.GetAllocatable())
 	requested[corev1.ResourcePods] = int64(len(n.GetPods()))
@@ -76,6 +78,7 @@ func amounts(r fwk.Resource) map[corev1.ResourceName]int64 {
 	return out
 }
 
+// quantities returns amounts as text: memory and storage with binary suffixes, all others as decimal numbers.
 func quantities(amounts map[corev1.ResourceName]int64) map[string]string {
 	out := make(map[string]string, len(amounts))
 	for name, value := range amounts {

@@ -20,6 +20,7 @@ func (p Plugins) Watch(r frameworkruntime.Registry) frameworkruntime.Registry {
 	for name, factory := range r {
 		watched[name] = func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 			plugin, err := factory(ctx, args, h)
+			// The plugin of a later profile shares the state of the first one.
 			if err == nil && p[name] == nil {
 				p[name] = plugin
 			}

@@ -35,6 +35,7 @@ type Ranked interface {
 
 // Record remembers in r each choice of a node, with the best scores, and prints what the flags ask for.
 func (r *Ring) Record(flags *Flags, inner SchedulePod) SchedulePod {
+	// weights is used by the scheduling loop alone.
 	weights := map[string][]view.PluginScore{} // by profile
 	return func(ctx context.Context, f framework.Framework, state fwk.CycleState,
 		pod *framework.QueuedPodInfo,
@@ -110,12 +111,16 @@ func scoreOf(s fwk.NodePluginScores, scorers []view.PluginScore, raw map[string]
 	return out
 }
 
+// listener is a profile that keeps the best scores of the cycle under way.
 type listener struct {
 	framework.Framework
+	// keep is how many scores it keeps.
 	keep int
+	// best has them, the best first. nil while no node was scored.
 	best []fwk.NodePluginScores
 }
 
+// RunScorePlugins scores nodes as the profile does and keeps the best scores.
 func (l *listener) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
 	nodes []fwk.NodeInfo,
 ) ([]fwk.NodePluginScores, *fwk.Status) {
@@ -131,6 +136,7 @@ func best(scores []fwk.NodePluginScores, n int) []fwk.NodePluginScores {
 	compare := func(a, b *fwk.NodePluginScores) int {
 		return cmp.Or(cmp.Compare(b.TotalScore, a.TotalScore), strings.Compare(a.Name, b.Name))
 	}
+	// top is sorted and has at most n scores, so that the work is one comparison for most nodes.
 	top := make([]*fwk.NodePluginScores, 0, min(n, len(scores))+1)
 	for i := range scores {
 		s := &scores[i]

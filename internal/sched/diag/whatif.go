@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	whatIfPath    = "/apis/v1/whatif"
+	whatIfPath = "/apis/v1/whatif"
+	// maxWhatIfBody bounds the question: it may name thousands of movable pods.
 	maxWhatIfBody = 1 << 20
 )
 
@@ -59,6 +60,7 @@ func (s *server) whatIf(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusInternalServerError, "%v", err)
 		return
 	}
+	// A victim is found by the engine, so the question does not name it: the caller may not be allowed to read it.
 	before := len(answer.Victims)
 	answer.Victims = slices.DeleteFunc(answer.Victims, func(v view.Victim) bool {
 		namespace, _ := namespaceOf(v.Pod)

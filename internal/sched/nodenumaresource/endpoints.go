@@ -48,6 +48,7 @@ func endpoints(account func(node string) *ledger.View, wrong func() []follow.Mis
 
 // The types below are the JSON of seed 003's NodeNUMAResource endpoints: field names are contract.
 
+// cpuDetail is one CPU with the kernel's IDs of what it belongs to. RefCount is how many pods hold it.
 type cpuDetail struct {
 	CPUID           int    `json:"cpuID"`
 	CoreID          int    `json:"coreID"`
@@ -57,6 +58,7 @@ type cpuDetail struct {
 	ExclusivePolicy string `json:"exclusivePolicy"`
 }
 
+// cpuTopology is the machine's topology. CPUDetails has its online CPUs by ID.
 type cpuTopology struct {
 	NumCPUs    int                  `json:"numCPUs"`
 	NumCores   int                  `json:"numCores"`
@@ -65,6 +67,7 @@ type cpuTopology struct {
 	CPUDetails map[string]cpuDetail `json:"cpuDetails"`
 }
 
+// topologyOptions is the topology with what no pod may have, and how the kubelet manages CPUs.
 type topologyOptions struct {
 	// CPUTopology is null while the node has no valid topology; Fault then names the reason's code.
 	CPUTopology  *cpuTopology                 `json:"cpuTopology"`
@@ -74,6 +77,7 @@ type topologyOptions struct {
 	Fault        string                       `json:"fault,omitempty"`
 }
 
+// availableCPUs is a list of the CPUs that no pod holds, and the CPUs that pods hold, by ID.
 type availableCPUs struct {
 	AvailableCPUs string               `json:"availableCPUs"`
 	Allocated     map[string]cpuDetail `json:"allocated"`
@@ -81,6 +85,7 @@ type availableCPUs struct {
 
 type numaResource = annotation.NUMANodeResource
 
+// allocatedPod is a pod with CPUs of its own.
 type allocatedPod struct {
 	UID       string `json:"uid"`
 	Namespace string `json:"namespace"`
@@ -89,6 +94,7 @@ type allocatedPod struct {
 	Exclusive string `json:"cpuExclusivePolicy"`
 }
 
+// nodeAllocation is the account of one node. Amounts by NUMA node are milli-CPUs.
 type nodeAllocation struct {
 	topologyOptions
 	availableCPUs
@@ -104,6 +110,7 @@ type nodeAllocation struct {
 	BESharedPool string               `json:"beSharedPool"`
 }
 
+// topologyOptionsOf returns the topology of an account; without a machine, the code of what is wrong with it.
 func topologyOptionsOf(v *ledger.View) topologyOptions {
 	f, m := v.Facts(), v.Machine()
 	out := topologyOptions{MaxRefCount: 1, Policy: policyOf(f)}
@@ -120,6 +127,8 @@ func topologyOptionsOf(v *ledger.View) topologyOptions {
 	return out
 }
 
+// policyOf returns the policy of the kubelet's CPU manager in the form of the node's annotation, with the options that
+// are on.
 func policyOf(f *ledger.Facts) annotation.KubeletCPUManager {
 	cpu := &f.Model.Config.CPU
 	if !cpu.Static {
@@ -142,6 +151,7 @@ func policyOf(f *ledger.Facts) annotation.KubeletCPUManager {
 	return p
 }
 
+// details returns the CPUs of a set by ID.
 func details(m *topo.Machine, cpus cpuset.Set) map[string]cpuDetail {
 	out := make(map[string]cpuDetail, cpus.Len())
 	for i := range cpus.All() {
@@ -155,6 +165,7 @@ func details(m *topo.Machine, cpus cpuset.Set) map[string]cpuDetail {
 	return out
 }
 
+// availableCPUsOf returns the free and the held CPUs of an account; none without a machine.
 func availableCPUsOf(v *ledger.View) availableCPUs {
 	m := v.Machine()
 	if m == nil {
@@ -188,6 +199,7 @@ func exclusiveName(e cpualloc.Exclusive) string {
 	return e.String()
 }
 
+// nodeAllocationOf returns the account of a node. Pods in namespaces that the caller may not read are only counted.
 func nodeAllocationOf(name string, v *ledger.View, mayRead func(namespace string) bool) nodeAllocation {
 	out := nodeAllocation{
 		topologyOptions: topologyOptionsOf(v), availableCPUs: availableCPUsOf(v),
@@ -204,6 +216,7 @@ func nodeAllocationOf(name string, v *ledger.View, mayRead func(namespace string
 	}
 	out.CPUs = out.availableCPUs.Allocated
 	out.SharedPool, out.BESharedPool = m.FormatList(v.SharedPool()), m.FormatList(v.BEPool())
+	// What a NUMA node has left: all its CPUs but those that pods hold alone and the amounts promised to the others.
 	exclusive := v.LSE().Union(v.LSR()).Union(v.KubeletStatic())
 	for _, n := range m.CPUNodes() {
 		cpus := m.NUMACPUs(n).Intersect(m.Online())
@@ -230,6 +243,7 @@ func nodeAllocationOf(name string, v *ledger.View, mayRead func(namespace string
 	return out
 }
 
+// cpuOn returns an amount of CPU on a NUMA node, by the kernel's ID.
 func cpuOn(node int, milli int64) numaResource {
 	return numaResource{Node: int32(node), Resources: corev1.ResourceList{
 		corev1.ResourceCPU: *resource.NewMilliQuantity(milli, resource.DecimalSI),

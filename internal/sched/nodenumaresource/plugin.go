@@ -19,6 +19,7 @@ const Name = "NodeNUMAResource"
 // Plugin is the placement of a profile, with its arguments and its score.
 type Plugin struct {
 	*placement.Plugin
+	// args are equal in all profiles: placement.Decisions refuses others.
 	args convert.Args
 }
 

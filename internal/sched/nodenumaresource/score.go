@@ -22,6 +22,7 @@ type scoring struct {
 // Clone returns s, which is never changed.
 func (s *scoring) Clone() fwk.StateData { return s }
 
+// read returns the input of the cycle's scores; nil for a pod that is not scored.
 func read(cs fwk.CycleState) *scoring { return placement.State[*scoring](cs, stateKey) }
 
 // PreScore skips pods that are scored as any other, and those that are scored by their devices: CPUs of their own alone
@@ -47,6 +48,7 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, n fw
 		return p.spanOn(s, name), nil
 	}
 	view := s.View(name)
+	// A node whose kubelet has been predicted wrong comes last for pods that depend on it.
 	if p.Suspects(view, s.Request, name) {
 		return 0, nil
 	}

@@ -21,6 +21,7 @@ func (p *Plugin) ranksAsVolcano(r *place.Request) bool {
 // last, and does not affect the score of other nodes.
 const lastSpan = math.MaxInt64
 
+// spanOn returns the number of NUMA nodes that the pod would use on a node, or lastSpan.
 func (p *Plugin) spanOn(s *scoring, node string) int64 {
 	view := s.View(node)
 	span, ok := place.Span(view, s.Request)

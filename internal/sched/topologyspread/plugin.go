@@ -27,7 +27,9 @@ const Name = "TenonPodTopologySpread"
 // Plugin is PodTopologySpread, and signs all pods.
 type Plugin struct {
 	*podtopologyspread.PodTopologySpread
-	args         *config.PodTopologySpreadArgs
+	// args are the decoded arguments: upstream's plugin keeps its copy private.
+	args *config.PodTopologySpreadArgs
+	// The listers find the default selector of a pod as upstream does: from its Services and owners.
 	services     corelisters.ServiceLister
 	controllers  corelisters.ReplicationControllerLister
 	replicaSets  appslisters.ReplicaSetLister
@@ -117,6 +119,7 @@ func (p *Plugin) IgnoresIncomplete(pod *corev1.Pod) bool {
 	return len(pod.Spec.TopologySpreadConstraints) > 0 || !p.systemDefaults()
 }
 
+// systemDefaults reports whether pods without constraints get upstream's default ones.
 func (p *Plugin) systemDefaults() bool { return p.args.DefaultingType == config.SystemDefaulting }
 
 // SignPod signs every pod with nothing: SpreadKey has what is read of it.

@@ -21,6 +21,7 @@ func ByFilters(status *fwk.Status) *framework.FitError {
 	return nil
 }
 
+// fitOf returns the error of an attempt that found no node; nil for any other failure.
 func fitOf(status *fwk.Status) *framework.FitError {
 	var fit *framework.FitError
 	_ = errors.As(status.AsError(), &fit)

@@ -29,6 +29,8 @@ type Beside struct {
 // Error returns what the plugin says.
 func (b *Beside) Error() string { return b.Message() }
 
+// codes has the code for each refusal of an upstream plugin, by the plugin's name. NodeResourcesFit is not in it,
+// because its text names the resource. Plugins that are not listed get why.UpstreamFilter.
 var codes = map[string]why.Code{
 	names.NodeAffinity:       why.NodeAffinity,
 	names.NodeName:           why.NodeName,
@@ -56,11 +58,14 @@ func Findings(pod *corev1.Pod, node fwk.NodeInfo, phase why.Phase, status *fwk.S
 // refusedPod is a pod that nodes refuse. What it asks for is read once.
 type refusedPod struct {
 	*corev1.Pod
+	// It is computed when the first amount is needed.
 	asked corev1.ResourceList // nil before
 	// thorough are the plugins that are asked for all their refusals of a node; nil if the first one is enough.
 	thorough []thorough
 }
 
+// findings is Findings for this pod. A status of one of our plugins carries its reason; the texts of any other become
+// one finding each.
 func (p *refusedPod) findings(node fwk.NodeInfo, phase why.Phase, status *fwk.Status, plugin string) []why.Finding {
 	if status.IsSuccess() || status.IsSkip() || status.IsWait() {
 		return nil
@@ -105,6 +110,7 @@ func (p *refusedPod) findings(node fwk.NodeInfo, phase why.Phase, status *fwk.St
 	return out
 }
 
+// upstream returns the reason for a text of an upstream plugin. node is nil for a refusal of the pod as such.
 func (p *refusedPod) upstream(node fwk.NodeInfo, plugin, text string) why.Reason {
 	if plugin == names.NodeResourcesFit && node != nil {
 		return p.shortage(node, text)
@@ -140,6 +146,7 @@ func (p *refusedPod) shortage(node fwk.NodeInfo, text string) why.Reason {
 	case corev1.ResourceEphemeralStorage:
 		return amount(why.InsufficientEphemeralStorage, why.NoResource, why.Bytes,
 			asked.StorageEphemeral().Value(), have.GetEphemeralStorage()-used.GetEphemeralStorage())
+	// The total helps to distinguish a node without the resource from one that has given it out.
 	default:
 		need := asked[scalar]
 		has := have.GetScalarResources()[scalar]

@@ -19,13 +19,16 @@ import (
 // Live evaluates pods beside a running scheduler, with profiles that are made when the first question comes: most
 // processes are never asked. Safe for concurrent use; evaluations wait for each other.
 type Live struct {
+	// cache and build are those of NewLive.
 	cache cache.Cache
 	build func(fwk.SharedLister) (map[string]framework.Framework, error)
 
 	mu       sync.Mutex // guards what follows, and every plugin of profiles
 	profiles map[string]framework.Framework
+	// snapshot is updated before each evaluation. The profiles read it.
 	snapshot *cache.Snapshot
-	round    int64 // times that the snapshot was taken
+	// round counts the snapshots that were taken. Answers carry it as their generation.
+	round int64
 }
 
 // NewLive returns an evaluator over the scheduler's cache. build makes the profiles' frameworks, by scheduler name, on
@@ -68,6 +71,7 @@ func (l *Live) NodeInfo(name string) (fwk.NodeInfo, bool) {
 	return n.Snapshot(), true
 }
 
+// refresh updates the snapshot, and builds the profiles at the first call. The caller holds mu.
 func (l *Live) refresh(ctx context.Context) error {
 	if l.profiles == nil {
 		profiles, err := l.build(l.snapshot)

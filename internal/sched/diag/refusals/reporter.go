@@ -41,15 +41,20 @@ const (
 
 // Reporter reports why a pod was rejected: by root cause, once for each cause.
 type Reporter struct {
+	// client writes conditions when API calls are not asynchronous. dropped counts Events that the budget did not
+	// allow.
 	client            clientset.Interface
 	refusals, dropped *metrics.CounterVec
-	decided           func(plugin, result string)
-	clock             flowcontrol.Clock
-	budget            flowcontrol.RateLimiter
-	filters           func(context.Context, framework.Framework, *corev1.Pod) (view.Verdict, error)
+	// decided counts each refused attempt for the plugin of its root cause.
+	decided func(plugin, result string)
+	clock   flowcontrol.Clock
+	budget  flowcontrol.RateLimiter
+	// filters runs all filters for a pod. It is Of but in tests.
+	filters func(context.Context, framework.Framework, *corev1.Pod) (view.Verdict, error)
 
-	mu      sync.Mutex // guards the fields below: failed binding cycles report from goroutines of their own
-	rests   time.Time  // until then all filters run for no pod of which they ran within a minute
+	mu    sync.Mutex // guards the fields below: failed binding cycles report from goroutines of their own
+	rests time.Time  // until then all filters run for no pod of which they ran within a minute
+	// pending has the last refusal of each pod that is not bound. latest and runs save the analysis of equal refusals.
 	pending map[types.UID]attempt
 	latest  single
 	runs    *lru.Cache // profile and signature → filterRun
@@ -58,6 +63,7 @@ type Reporter struct {
 // attempt is the last refusal of a pod.
 type attempt struct {
 	analysis
+	// causes is the hash of the refusal, attempts is the queue's count, at is when the refusal was reported to us.
 	causes   causes
 	attempts int
 	at       time.Time
@@ -66,6 +72,7 @@ type attempt struct {
 	reported time.Time // when said, or a message before it with the same code, was reported
 }
 
+// analysis is what a refusal comes down to: its root cause, the message for people, and the codes to count.
 type analysis struct {
 	root    why.Obstacle
 	message string
@@ -175,6 +182,7 @@ func (r *Reporter) repeats(pod *framework.QueuedPodInfo, c causes) bool {
 	return true
 }
 
+// count counts an attempt in metrics. The caller holds mu.
 func (r *Reporter) count(a attempt) {
 	r.decided(a.root.Plugin, "refused")
 	for _, c := range a.counted {
@@ -220,6 +228,7 @@ func (r *Reporter) explain(ctx context.Context, f framework.Framework, pod *fram
 	return found, true
 }
 
+// analyze returns the analysis of findings on this many nodes. Each pair of plugin and code counts once.
 func analyze(findings []why.Finding, nodes int) analysis {
 	found := analysis{root: why.Root(findings), message: why.Message(findings, nodes)}
 	for _, o := range why.Obstacles(findings) {
@@ -239,6 +248,8 @@ func (r *Reporter) analyzeSingle(finding why.Finding, nodes int) analysis {
 	return r.latest.analysis
 }
 
+// remember records the refusal of a pod, and reports whether it is to be written: it is the first, its root cause has
+// another code, or its message has changed and the last one is a minute old.
 func (r *Reporter) remember(pod *framework.QueuedPodInfo, found analysis, c causes) bool {
 	now := r.clock.Now()
 	next := attempt{
@@ -258,6 +269,7 @@ func (r *Reporter) remember(pod *framework.QueuedPodInfo, found analysis, c caus
 	return report
 }
 
+// last returns the last refusal of a pod.
 func (r *Reporter) last(uid types.UID) (attempt, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -265,12 +277,14 @@ func (r *Reporter) last(uid types.UID) (attempt, bool) {
 	return a, ok
 }
 
+// forget drops what is known of a pod.
 func (r *Reporter) forget(pod *corev1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.pending, pod.UID)
 }
 
+// byCode counts the pods that are refused by the code of their root cause.
 func (r *Reporter) byCode() map[why.Code]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -340,6 +354,8 @@ type causes uint64
 
 var causeSeed = maphash.MakeSeed()
 
+// causesOf returns the hash for a failed attempt. A profile with a summary of its nodes saves the pass over all of
+// them.
 func causesOf(f framework.Framework, status *fwk.Status) causes {
 	fit := ByFilters(status)
 	if fit == nil {

@@ -22,18 +22,23 @@ type reporting struct {
 	framework.Framework
 	ctx      context.Context // of the one call that the value lives for
 	reporter *Reporter
-	message  string
-	report   bool
+	// message replaces upstream's text in the Event and the condition.
+	message string
+	// report is false for a refusal that was reported before: then neither is written.
+	report bool
 }
 
+// EventRecorder returns a recorder that writes the message.
 func (r *reporting) EventRecorder() events.EventRecorderLogger {
 	return &recorder{EventRecorderLogger: r.Framework.EventRecorder(), reporting: r}
 }
 
+// APICacher returns a cacher that writes the message as condition.
 func (r *reporting) APICacher() fwk.APICacher {
 	return &conditions{APICacher: r.Framework.APICacher(), reporting: r}
 }
 
+// recorder sends the Event of a refusal with the message of the report, within the budget of Events.
 type recorder struct {
 	events.EventRecorderLogger
 	reporting *reporting
@@ -43,6 +48,7 @@ func (r *recorder) WithLogger(logger klog.Logger) events.EventRecorderLogger {
 	return &recorder{EventRecorderLogger: r.EventRecorderLogger.WithLogger(logger), reporting: r.reporting}
 }
 
+// Eventf ignores upstream's note.
 func (r *recorder) Eventf(regarding, related runtime.Object, kind, reason, action, _ string, _ ...any) {
 	t := r.reporting
 	if !t.report {
@@ -55,6 +61,7 @@ func (r *recorder) Eventf(regarding, related runtime.Object, kind, reason, actio
 	r.EventRecorderLogger.Eventf(regarding, related, kind, reason, action, "%s", t.message)
 }
 
+// conditions writes the condition of a refused pod with the message of the report.
 type conditions struct {
 	fwk.APICacher // nil unless API calls are asynchronous
 	reporting     *reporting

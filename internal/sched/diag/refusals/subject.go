@@ -29,6 +29,7 @@ func subject(pod *corev1.Pod, node fwk.NodeInfo, plugin string) (about string, c
 	return "", false
 }
 
+// taints names the taints of a node that a pod does not tolerate. cordon is true if the only one is that of a cordon.
 func taints(pod *corev1.Pod, node *corev1.Node) (about string, cordon bool) {
 	var named []string
 	for _, taint := range node.Spec.Taints {
@@ -45,6 +46,8 @@ func taints(pod *corev1.Pod, node *corev1.Node) (about string, cordon bool) {
 	return strings.Join(named, ", "), cordon && len(named) == 0
 }
 
+// selectors names the labels that the pod's node selector requires and the node lacks; if it has all of these, the
+// requirements of the pod's node affinity that the node does not meet.
 func selectors(pod *corev1.Pod, node *corev1.Node) string {
 	var named []string
 	for _, key := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
@@ -79,6 +82,7 @@ func unmatched(node *corev1.Node, r corev1.NodeSelectorRequirement, term corev1.
 	return []string{strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Key, r.Operator, strings.Join(r.Values, "|")))}
 }
 
+// ports names the host ports of a pod that are in use on a node.
 func ports(pod *corev1.Pod, node fwk.NodeInfo) string {
 	var named []string
 	for _, p := range schedutil.GetHostPorts(pod) {

@@ -103,6 +103,7 @@ func refusals(ctx context.Context, f framework.Framework, state fwk.CycleState, 
 ) ([]why.Finding, error) {
 	defer state.SetSkipFilterPlugins(skip)
 	var out []why.Finding
+	// heard are the plugins that need not be asked again.
 	heard := skip
 	for {
 		status := f.RunFilterPlugins(ctx, state, pod.Pod, n)
