@@ -1,5 +1,6 @@
 package device
 
+// never is the cost of an assignment that is not allowed. It is larger than the sum of all others.
 const never = 1000
 
 // costs are of rows for columns; never is the one of what is not allowed.
@@ -12,9 +13,12 @@ func assignment(m, n int, cost *costs, to *[MaxDevices]int8) (total int64, ok bo
 		return 0, false
 	}
 	const most = 1 << 30
+	// rows and columns are the potentials: no cost is less than the sum of its two. owner is the row of each column, 0
+	// for none; a new row begins in column 0. way is the column before each one on the path that is being searched.
 	var rows, columns, slack [MaxDevices + 1]int
 	var owner, way [MaxDevices + 1]int
 	for i := 1; i <= m; i++ {
+		// Row i is added. The search ends at a column without a row; then all rows on the path move to the next column.
 		owner[0] = i
 		at := 0
 		var seen [MaxDevices + 1]bool

@@ -79,6 +79,7 @@ func packings(parts []Part, devices int) (list [][]bundle, complete bool) {
 	return p.list, len(p.list) < mostPackings
 }
 
+// packer lists the packings of some parts, one part after the other.
 type packer struct {
 	parts   []Part
 	devices int // that the node has

@@ -10,6 +10,7 @@ import (
 
 // Choice is a set of devices for a request.
 type Choice struct {
+	// Keys say how good the set is.
 	Keys  Keys
 	Nodes topo.NodeSet // of all its devices; those of unknown NUMA node add none
 	// Grants are what the pod holds with it.
@@ -53,6 +54,7 @@ func (s *search) grants(list []Grant, p *pick, to *[MaxDevices]int8, n int) []Gr
 			}
 		}
 		slices.SortFunc(g.Containers, func(a, b ContainerGrant) int { return cmp.Compare(a.Name, b.Name) })
+		// Bytes counted percent during the search. The pod holds the ratio instead.
 		if u.blind {
 			g.Amount[Bytes] = 0
 			for i := range g.Containers {

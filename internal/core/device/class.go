@@ -26,9 +26,11 @@ const mostTabled = 16
 // Classes shares what equal servers have in common. The zero value is ready, nil shares nothing. It is not safe for
 // concurrent use: the adapter that owns it holds its lock.
 type Classes struct {
+	// known has the classes by links, NUMA nodes and places of all devices.
 	known map[string]*Class
 }
 
+// classOf returns the class of devices with these links, NUMA nodes and places. Equal ones get the same class.
 func (c *Classes) classOf(w []int32, nodes []topo.NodeSet, places []int) *Class {
 	if c == nil {
 		return newClass(w, nodes, places)
@@ -68,6 +70,8 @@ type Class struct {
 	order [][]uint16
 }
 
+// newClass returns a class, with tables if it has at most mostTabled devices. With 16 devices the tables have 65,536
+// sets.
 func newClass(w []int32, nodes []topo.NodeSet, places []int) *Class {
 	n := len(nodes)
 	c := &Class{n: n, w: w, nodes: nodes, places: places}
@@ -97,6 +101,7 @@ func newClass(w []int32, nodes []topo.NodeSet, places []int) *Class {
 // sizes are the numbers of devices that what is left over is valued by.
 func sizes() [3]int { return [3]int{8, 4, 2} }
 
+// compare is negative if the set a comes before b in order.
 func (c *Class) compare(a, b uint16) int {
 	return cmp.Or(cmp.Compare(c.ring[b], c.ring[a]), cmp.Compare(c.links[b], c.links[a]),
 		cmp.Compare(c.touched[a], c.touched[b]), cmp.Compare(c.levels[b], c.levels[a]), cmp.Compare(a, b))

@@ -24,6 +24,7 @@ import (
 // order.
 const maxPermutedBundles = 6
 
+// anyNodes stands for no restriction of NUMA nodes.
 const anyNodes = ^topo.NodeSet(0)
 
 // maxEnumeratedNodes is the number of NUMA nodes with open devices up to which every set of them is tried. Of more

@@ -43,6 +43,7 @@ func spelled(containers []Container, kinds Kinds) (list []amounts, faults []Faul
 	return list, faults
 }
 
+// names returns the keys of both maps, sorted and each once.
 func names(a, b map[string]int64) []string {
 	all := slices.Collect(maps.Keys(a))
 	return slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(all, maps.Keys(b)))))
@@ -51,6 +52,7 @@ func names(a, b map[string]int64) []string {
 // IsDevice reports whether a name, in any spelling, asks for devices of the kinds that need no Device object.
 func IsDevice(name string) bool { return Kinds(nil).Has(name) }
 
+// isDevice reports whether a canonical name asks for devices.
 func isDevice(canonical string, kinds Kinds) bool {
 	_, other := kinds.find(canonical)
 	return other || isShareOfGPU(canonical) || IsWholeGPU(canonical) || migProfile(canonical) != ""
@@ -94,12 +96,14 @@ func total(containers []Container, list []amounts) amounts {
 
 // reader makes parts of amounts.
 type reader struct {
+	// kinds and hints decide what an amount means. parts and faults grow with each container.
 	kinds  Kinds
 	hints  map[Type]Hint
 	parts  []Part
 	faults []Fault
 }
 
+// container reads the amounts of one container.
 func (r *reader) container(name string, role Role, a amounts) {
 	if count, need, fault := gpus(a); fault.Rule != NoRule {
 		fault.Container = name

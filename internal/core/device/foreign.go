@@ -56,6 +56,7 @@ func (inv *Inventory) Resolve(name string) string {
 	return ""
 }
 
+// resolve returns the index of the unit with a name, -1 if there is none.
 func (inv *Inventory) resolve(name string) int {
 	if i := inv.byID(name); i >= 0 {
 		return i

@@ -6,9 +6,10 @@ import "time"
 const (
 	failuresAllowed = 2 // in a row, before a device is unhealthy
 	goodNeeded      = 3 // in a row, before it is healthy again
-	firstWait       = time.Minute
-	longestWait     = 30 * time.Minute
-	relapseTime     = time.Hour
+	// A device must work for firstWait before it is healthy again. A relapse within relapseTime doubles that.
+	firstWait   = time.Minute
+	longestWait = 30 * time.Minute
+	relapseTime = time.Hour
 )
 
 // HealthState is whether a device works, by what was last seen of it.
@@ -76,6 +77,7 @@ func (h Health) After(p Probe, now time.Time) Health {
 	return h
 }
 
+// improved returns the health after a good probe.
 func (h Health) improved(now time.Time) Health {
 	switch {
 	case h.State != Unhealthy && h.State != Recovering:

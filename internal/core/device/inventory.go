@@ -99,6 +99,7 @@ type typeGroup struct {
 	class    *Class
 	pcie     []uint64 // devices by root complex; one of an unknown one is by itself
 	numa     []uint64 // devices that one NUMA node, or an unknown one, may have
+	// degraded has the devices that are likely to fail.
 	degraded uint64
 }
 
@@ -114,12 +115,14 @@ func (r *typeGroup) those(holds func(at int) bool) (mask uint64) {
 
 // Inventory is the devices of a node, without what pods hold. It never changes; views share it.
 type Inventory struct {
-	spec     Spec
-	machine  *topo.Machine
-	units    []unit // Invariant: by type (GPUs first), PCI address, ID.
-	groups   []typeGroup
-	at       map[identity]int
-	sets     []partition // of GPUs, by their masks; see newPartitions
+	spec    Spec
+	machine *topo.Machine
+	units   []unit // Invariant: by type (GPUs first), PCI address, ID.
+	groups  []typeGroup
+	// at is the index of each unit by type and ID.
+	at   map[identity]int
+	sets []partition // of GPUs, by their masks; see newPartitions
+	// reported has the UIDs of the pods of Spec.Foreign, unknown the names of their devices that no unit has.
 	reported map[string]bool
 	unknown  []string
 }
@@ -132,6 +135,7 @@ func (inv *Inventory) Equal(o *Inventory) bool {
 	return inv.machine.Equal(o.machine) && reflect.DeepEqual(&inv.spec, &o.spec)
 }
 
+// identity names a device of a node. An ID is unique within a type only.
 type identity struct {
 	kind Type
 	id   string
@@ -185,6 +189,7 @@ func NewInventory(s *Spec, m *topo.Machine, classes *Classes) (*Inventory, error
 	return inv, nil
 }
 
+// validate refuses a device without identity, and amounts that sums over devices could not hold.
 func (d *Device) validate() error {
 	if d.Type == "" || d.ID == "" {
 		return fmt.Errorf("device %q of type %q: type and id must not be empty", d.ID, d.Type)
@@ -198,6 +203,7 @@ func (d *Device) validate() error {
 	return nil
 }
 
+// root is the name of the device's root complex; empty if it is unknown.
 func (d *Device) root() string {
 	if d.PCIe == "" && len(d.Bridges) > 0 {
 		return d.Bridges[0]
@@ -221,6 +227,7 @@ func (u *unit) complete() {
 // index numbers names in the order in which they come; -1 is the empty name.
 type index map[string]int
 
+// position returns the number of a name, and assigns the next one to a new name.
 func (x index) position(name string) int {
 	if name == "" {
 		return -1
@@ -322,6 +329,7 @@ func KindsOf(devices []Device) (kinds Kinds) {
 	for i := range devices {
 		d := &devices[i]
 		kind := Kind{d.Type, cmp.Or(d.Resource, ShareOf(d.Type)), cmp.Or(d.Total[Share], whole)}
+		// Devices of one type that differ: the largest unit counts.
 		kind.Unit = max(kind.Unit, byType[d.Type].Unit)
 		byType[d.Type] = kind
 	}

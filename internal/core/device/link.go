@@ -67,6 +67,7 @@ func (inv *Inventory) weights(r *typeGroup, s *Spec) []int32 {
 // mostLanes bounds the lanes between two devices, so that sums over 64 devices are exact in 32 bits.
 const mostLanes = 10_000
 
+// bounded returns a number of lanes from 0 to mostLanes.
 func bounded(lanes int64) int64 { return min(max(lanes, 0), mostLanes) }
 
 // Lanes returns the direct links between the devices of a type: entry i·n+j is the number of lanes between devices i

@@ -25,6 +25,7 @@ func (c *Class) findInterchangeable(places []int) []uint64 {
 	return groups
 }
 
+// alike reports whether two devices are on one NUMA node, in one place, and have equal links to every other device.
 func (c *Class) alike(i, j int, places []int) bool {
 	if c.nodes[i] != c.nodes[j] || places[i] != places[j] {
 		return false

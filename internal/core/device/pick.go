@@ -9,6 +9,7 @@ import (
 
 // Template is a part of a device that its maker allows. A request for one must be equal to it.
 type Template struct {
+	// Model is the model of the devices that the template divides.
 	Name, Model string
 	Amount      Vector
 	Ratio       int64
@@ -31,16 +32,20 @@ type Options struct {
 
 // pick is one type of a search: what is asked of it, and which devices could serve.
 type pick struct {
-	group   *typeGroup
-	hint    Hint
-	all     bool // every matching device gets the bundle
-	joint   bool
+	group *typeGroup
+	hint  Hint
+	// all is true if every device that matches gets the one bundle, as with the strategy ApplyForAll.
+	all bool
+	// joint is true if the type takes part in the joint allocation of the request.
+	joint bool
+	// bundles are what the pod takes of each device, one bundle a device.
 	bundles []bundle
-	fits    []uint64 // devices by bundle
-	equal   bool     // the bundles are
-	open    uint64   // devices of any bundle
-	match   uint64   // devices that hints allow and that are healthy, whatever is free
-	scopes  []uint64 // all devices are within one of these; nil asks nothing
+	// fits has the devices that can serve each bundle; equal is true if all bundles need the same.
+	fits   []uint64
+	equal  bool     // the bundles are
+	open   uint64   // devices of any bundle
+	match  uint64   // devices that hints allow and that are healthy, whatever is free
+	scopes []uint64 // all devices are within one of these; nil asks nothing
 }
 
 // prepare finds the devices that can serve each bundle.
@@ -48,6 +53,7 @@ func (s *search) prepare(p *pick) {
 	v := s.view
 	p.fits, p.open, p.equal, p.scopes = make([]uint64, len(p.bundles)), 0, true, nil
 	within := s.within(p.group)
+	// Degraded devices do not serve while the search looks for sets without them.
 	if !p.all && (s.limit < 0 || s.limit == 0 && p.group.kind == s.types[0]) {
 		within &^= p.group.degraded
 	}
@@ -121,6 +127,7 @@ func (n *Need) accepts(u *unit) bool {
 	return n.Profile == u.Profile && (n.Vendor == "" || u.Vendor == "" || n.Vendor == u.Vendor)
 }
 
+// template returns the template of a unit's model that is equal to a need; nil if there is none.
 func (s *search) template(n *Need, u *unit) *Template {
 	i := slices.IndexFunc(s.opt.Templates, func(t Template) bool {
 		return t.Model == u.Model && t.Amount == n.Amount && t.Ratio == n.Ratio

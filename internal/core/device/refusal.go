@@ -18,6 +18,8 @@ func (v *View) Fits(r *Request, o *Options) Reason {
 	return reason
 }
 
+// count answers Fits for a request of one container for one type without further demands: it counts the devices that
+// can serve. decided is false for any other request.
 func (v *View) count(r *Request, o *Options) (reason Reason, decided bool) {
 	if len(r.Parts) != 1 || len(r.Hints) > 0 || r.Partition != nil || len(v.spec.Partitions.Table) > 0 ||
 		v.spec.Partitions.Policy != NoPartitionPolicy {

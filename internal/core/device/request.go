@@ -111,6 +111,8 @@ type PartitionWish struct {
 
 // Pod is what a pod says of devices.
 type Pod struct {
+	// Hints are by type. Joint is what the pod asks of devices of several types, Partition what it asks of the table of
+	// GPUs.
 	Containers []Container
 	Hints      map[Type]Hint
 	Joint      Joint
@@ -139,6 +141,7 @@ func NewRequest(p Pod, kinds Kinds) (*Request, []Fault) {
 		read.container(c.Name, c.Role, amounts[i])
 	}
 	if len(read.faults) > 0 {
+		// Containers that are invalid by themselves may be valid as their sum, as Koordinator reads a pod.
 		sum := reader{kinds: kinds, hints: p.Hints}
 		sum.container("", App, total(p.Containers, amounts))
 		if len(p.Containers) < 2 || len(sum.faults) > 0 {
@@ -173,6 +176,7 @@ func (r *Request) hint(p Pod) {
 	}
 }
 
+// asks reports whether r asks for devices of a type.
 func (r *Request) asks(t Type) bool {
 	return slices.ContainsFunc(r.Parts, func(p Part) bool { return p.Type == t })
 }
@@ -190,6 +194,7 @@ func (r *Request) joint(j Joint) {
 	}
 }
 
+// forAll reports whether every matching device of a type gives the amount.
 func (r *Request) forAll(t Type) bool { return t != GPU && r.Hints[t].Strategy == ApplyForAll }
 
 // Sign appends what nodes answer r by.
@@ -221,6 +226,7 @@ func (r *Request) Types() []Type {
 	return types
 }
 
+// partsOf returns the parts for a type, which are adjacent.
 func (r *Request) partsOf(t Type) []Part {
 	first := slices.IndexFunc(r.Parts, func(p Part) bool { return p.Type == t })
 	if first < 0 {

@@ -47,6 +47,7 @@ func (s Selector) Matches(labels map[string]string) bool {
 	})
 }
 
+// compares reports whether a label's value satisfies a term with Gt or Lt.
 func (t *Term) compares(value string) bool {
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || len(t.Values) != 1 {

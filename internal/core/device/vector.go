@@ -23,6 +23,7 @@ const (
 // Vector is an amount in every dimension of one device.
 type Vector [numDims]int64
 
+// add adds o, sign times, in every dimension.
 func (v *Vector) add(o *Vector, sign int64) {
 	for d := range v {
 		v[d] += sign * o[d]
@@ -39,6 +40,7 @@ func (v *Vector) Within(o *Vector) bool {
 	return true
 }
 
+// raise raises v to o where o is larger.
 func (v *Vector) raise(o *Vector) {
 	for d := range v {
 		v[d] = max(v[d], o[d])

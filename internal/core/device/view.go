@@ -95,6 +95,7 @@ func (v *View) Without(uid string) *View {
 	return next
 }
 
+// find returns the index of a pod's holding, or the one where it would be inserted and false.
 func (v *View) find(uid string) (int, bool) {
 	return slices.BinarySearchFunc(v.holdings, uid, func(h *Holding, uid string) int { return cmp.Compare(h.UID, uid) })
 }
@@ -252,6 +253,7 @@ func (v *View) Admits(h *Holding) Reason {
 				return Reason{Code: why.InsufficientDevices, Type: g.Type, Asked: 1}
 			}
 		}
+		// Two grants of one device must fit together.
 		next.charge(&Holding{Grants: []Grant{g}}, 1)
 	}
 	return Reason{}
@@ -305,6 +307,7 @@ func Minus(list, taken []Grant) (left []Grant) {
 			}
 			g.Amount, g.Ratio = g.Amount.minus(&t.Amount), max(g.Ratio-t.Ratio, 0)
 			g.VFs = slices.DeleteFunc(slices.Clone(g.VFs), func(vf string) bool { return slices.Contains(t.VFs, vf) })
+			// The containers were those of the whole grant: it is not known which of them keep what.
 			g.Containers = nil
 		}
 		if g.Amount != (Vector{}) || g.Ratio > 0 || len(g.VFs) > 0 {
