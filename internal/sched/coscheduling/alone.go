@@ -31,6 +31,7 @@ func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state
 	if g == nil {
 		return r.schedule(ctx, f, state, pod)
 	}
+	// must is true if a rule of the gang confines the pod. found has the domains, best first.
 	m, must := r.membersBeside(pod, g), g.Bound() != (domain.Rule{})
 	found := r.domains.search(f, m, []*domain.Request{g}, nil)
 	chosen := r.firstPlace(ctx, m, found, must)
@@ -50,14 +51,17 @@ func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state
 		return scheduler.ScheduleResult{}, err
 	}
 	result, err := r.schedule(ctx, f, state, pod)
+	// The preferred domain refused the pod after all: it may go anywhere.
 	if err != nil && !must {
 		r.domains.release(f)
 		return r.schedule(ctx, f, state, pod)
 	}
+	// Later members of the gang get devices next to those of this one first.
 	if r.domains.jointDevices = nil; err == nil && chosen.mark != nil {
 		r.domains.jointDevices = chosen
 	}
 	if fit := (*framework.FitError)(nil); errors.As(err, &fit) {
+		// The nodes outside of the domain count as refused by the gang's rule, so that the report is of all nodes.
 		elsewhere := fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&refusal{gang.Refusal{
 			Code: why.GangOtherDomain, Text: why.GangOtherDomain.Entry().Text,
 		}})
@@ -84,6 +88,7 @@ func (r *Rounds) firstPlace(ctx context.Context, m *members, found *search, must
 		if must && (chosen == nil || nodes > chosen.parts[0].nodes.Len()) {
 			chosen = next
 		}
+		// The only domain need not be tried: the pod is confined to it in any case.
 		if must && next.many == 1 && len(next.Rules) == 1 {
 			break
 		}

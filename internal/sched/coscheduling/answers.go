@@ -74,6 +74,7 @@ func (r *Rounds) recall(ctx context.Context, round *groupRound) bool {
 		overtaken && k.failure.Outlook != gang.Hopeless {
 		return false
 	}
+	// Each answer serves a group once: if the group comes again, another event has woken it.
 	k.answered[rank.Name] = true
 	failed := round.order[k.member]
 	round.failure, round.recalled = k.failure, true
@@ -95,6 +96,7 @@ func (r *Rounds) learn(ctx context.Context, round *groupRound) {
 	if f.Cause.Code.Class() == why.Quota { // they may change without an event
 		return
 	}
+	// An answer that depends on which domains earlier plans tried holds for that group alone.
 	before := round.plan.Skip
 	if f.Skip.Choices > 0 || before.Choices > 0 && before.Since != round.events { // other domains may have room by now
 		return
@@ -108,6 +110,7 @@ func (r *Rounds) learn(ctx context.Context, round *groupRound) {
 		return
 	}
 	rank := r.Gangs.RankOf(round.first())
+	// All answers are forgotten at once: that is rare, and an answer that is missing costs one plan.
 	if len(a.known) == mostAnswers || a.known == nil {
 		a.known = map[shape]*answer{}
 	}
@@ -132,6 +135,7 @@ func (r *Rounds) shape(ctx context.Context, m *members) (s shape, ok bool) {
 	}
 	hash := sha256.New()
 	gangs, classes := map[string]int{}, map[string]string{}
+	// Plugins sign the pod by the state of a cycle, which needs marks but no reservation.
 	trial := &attempt{Rounds: r, ctx: ctx, members: m, trial: r.Trial(), admits: true}
 	for _, uid := range m.order {
 		pod := m.pods[uid]
@@ -181,6 +185,7 @@ func (r *Rounds) describe(write func([]byte) (int, error), id string) bool {
 		len(report.Members),
 		len(report.In(gang.Pending)),
 	}
+	// The names of the gangs differ between equal groups.
 	settings.Group = nil
 	needs := []any{settings, n}
 	if o := r.Gangs.Object(id); o != nil {

@@ -35,7 +35,8 @@ type attempt struct {
 	placed map[string]*placed
 	// changed has the nodes that have changed, in the order of their changes. It only grows.
 	changed []string
-	undo    []func()
+	// undo has what reverts each step, the first step first.
+	undo []func()
 	// broken is set when something that was undone could not be done again: the result of the attempt does not count.
 	broken bool
 }
@@ -71,6 +72,7 @@ func on(nodes map[string]string) map[string]scheduler.ScheduleResult {
 	return planned
 }
 
+// profile returns the profile of a member. Members of one gang may have different ones.
 func (a *attempt) profile(uid string) framework.Framework {
 	return a.Core.Profiles[a.pods[uid].Pod.Spec.SchedulerName]
 }
@@ -101,6 +103,7 @@ func (a *attempt) try(uid string) (fwk.CycleState, error) {
 		return state, err
 	}
 	result, err := a.findNode(uid, state)
+	// A domain may have several parts of which the member may be in any: the next ones are tried when one is full.
 	chosen, in := a.places[uid], err
 	for left := chosen.others(); in != nil && left > 0; left-- {
 		chosen.at = (chosen.at + 1) % len(chosen.parts)
@@ -139,6 +142,7 @@ func (a *attempt) reserveResult(uid string, state fwk.CycleState, result schedul
 	if err := a.reserveOn(uid, &placed{a.profile(uid), state, assumed.PodInfo}); err != nil {
 		return err
 	}
+	// The result proposes the node in the member's own cycle.
 	a.planned[uid] = result
 	a.undo = append(a.undo, func() { a.unreserve(uid) })
 	return nil
@@ -235,6 +239,7 @@ func (a *attempt) reserveOn(uid string, p *placed) error {
 	}
 	a.placed[uid] = p
 	a.markChanged(node)
+	// The plugins reserve on the trial, because the state is marked.
 	status := p.f.RunReservePluginsReserve(a.ctx, p.state, p.pod.Pod, node)
 	if status.IsSuccess() {
 		return nil

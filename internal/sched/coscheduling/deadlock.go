@@ -60,6 +60,7 @@ func (r *Rounds) resolve(ctx context.Context) {
 		return
 	}
 	r.deadlocks.holders, r.deadlocks.checked = holders, r.Now()
+	// The attempts are on the snapshot of the cycle under way.
 	winner, released := gang.Resolve(len(holders), func(h int, without []int) bool {
 		var others []string
 		for _, o := range without {
@@ -111,6 +112,7 @@ func (r *Rounds) couldStart(ctx context.Context, h gang.Holder, without []string
 	}
 	for _, lack := range h.Lacks {
 		left := lack.Members
+		// A gang that has too few members left for what it lacks cannot start.
 		for i, uid := range lack.Pending {
 			if left == 0 || left > len(lack.Pending)-i {
 				break

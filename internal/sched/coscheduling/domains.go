@@ -116,6 +116,7 @@ func (d *domains) confine(f framework.Framework, to *part) error {
 	if d.confined == to {
 		return nil
 	}
+	// The snapshot restricts itself to a placement, as upstream's own placements do.
 	s := f.SnapshotSharedLister().(snapshot)
 	s.ForgetPlacement()
 	if d.confined = nil; to == nil {
@@ -153,6 +154,7 @@ func (r *Rounds) confineToPlan(f framework.Framework, state fwk.CycleState, plan
 	if !chosen.isBound() {
 		return nil
 	}
+	// A member without a place would break the numbers that the gang asks for in each part.
 	if plan.unfit[uid] != nil && chosen.parts[0].members > 0 {
 		return plan.unfit[uid]
 	}
@@ -201,6 +203,7 @@ func (s *search) hasChoice() bool {
 func (d *domains) search(f framework.Framework, m *members, requests []*domain.Request, goes func(*corev1.Pod) bool,
 ) *search {
 	s := &search{domains: d, f: f, members: m}
+	// Room that a Reservation keeps for the members counts as free.
 	goes = d.goingFor(m, goes)
 	for _, g := range requests {
 		tried := *g // a member behind a gate is not
@@ -276,6 +279,7 @@ func (d *domains) sitesOf(f framework.Framework, m *members, g *domain.Request, 
 	}
 	dimensions := m.dimensions(g.Members)
 	layers, key := kube.Ask(d.Gangs, (*gang.State).Layers), fmt.Sprint(g.Rules, dimensions)
+	// Sites are reused while only some nodes have changed. What goes for one group is not free for another.
 	known := d.sites[key]
 	if known == nil || known.layers != layers || len(known.nodes) != len(nodes) || goes != nil {
 		known = &knownSites{
@@ -394,6 +398,7 @@ func (r *Rounds) placesWithout(m *members, goes func(*corev1.Pod) bool) iter.Seq
 		}
 		n, f := 0, r.Core.Profiles[m.first().Spec.SchedulerName]
 		for places := range r.domains.search(f, m, bound, goes).places() {
+			// Each place costs a preemption's dry run on all of its nodes.
 			if n++; n > mostEvictions || !yield(places) {
 				return
 			}

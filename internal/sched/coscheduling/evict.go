@@ -38,6 +38,7 @@ func (r *Rounds) evictVictims(ctx context.Context, member *corev1.Pod, nominated
 	f := r.Core.Profiles[member.Spec.SchedulerName]
 	chooser := r.Preemption(f)
 	var pods []*corev1.Pod
+	// Pods that terminate already are not deleted again.
 	for _, u := range victims {
 		for _, info := range u.pods {
 			if pod := info.GetPod(); !terminates(pod) {
@@ -50,6 +51,7 @@ func (r *Rounds) evictVictims(ctx context.Context, member *corev1.Pod, nominated
 	deleted := make(chan *corev1.Pod, len(pods))
 	begin := func(ctx context.Context) {
 		f.Parallelizer().Until(ctx, len(pods), func(i int) {
+			// The gang may have lost a member since the plan.
 			gate := kube.Ask(r.Gangs, func(s *gang.State) gang.Refusal { return s.Gate(string(member.UID)) })
 			if gate.Code == why.None {
 				evictor := preemptor{member, types.UID(r.Gangs.GangOf(member)), r.Gangs.Priority(member), deleted}
@@ -62,6 +64,7 @@ func (r *Rounds) evictVictims(ctx context.Context, member *corev1.Pod, nominated
 		for pod := range deleted {
 			evicted = append(evicted, pod)
 		}
+		// The members become eligible to preempt again only when the informer has seen all deletions.
 		untilAllGo(ctx, f, evicted)
 		r.mu.Lock()
 		for uid := range nominated {

@@ -21,6 +21,7 @@ import (
 // what a gang cannot spare goes with all of it or not at all.
 func (r *Rounds) Guard(h fwk.Handle, p *defaultpreemption.DefaultPreemption) {
 	p.Executor.PreemptPod = r.PreemptPod(h)
+	// may has the rules of quotas and Reservations, which the plugins set before.
 	may := p.IsEligiblePod
 	p.IsEligiblePod = func(node fwk.NodeInfo, victim fwk.PodInfo, preemptor *corev1.Pod) bool {
 		switch {
@@ -54,6 +55,7 @@ func (r *Rounds) mayGo(node fwk.NodeInfo, victim, preemptor *corev1.Pod, may def
 		if len(unit) == 1 {
 			continue
 		}
+		// All nodes of a cycle ask about the same gang, so the answer is remembered.
 		key := [2]string{string(preemptor.UID), gangUID}
 		known, found := r.mayWhole.Load(key)
 		if !found {
@@ -108,6 +110,7 @@ func (w whole) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState, po
 		sort.SliceStable(removed, func(i, j int) bool { return w.plugin.MoreImportantPod(removed[i], removed[j]) })
 		return removed, 0, nil
 	}
+	// A preemption for a gang counts the other members itself, see preemption.option.
 	victims, violating, status := w.Interface.SelectVictimsOnNode(ctx, state, pod, node, pdbs)
 	if w.preempting != nil {
 		return victims, violating, status

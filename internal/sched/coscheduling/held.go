@@ -32,6 +32,7 @@ import (
 )
 
 const (
+	// heldPeriod is the time between two looks at the pods that wait.
 	heldPeriod = time.Second
 	// heldDelay is how long a reason lasts before it is written: the members of most gangs are created at once.
 	heldDelay = 5 * time.Second
@@ -40,6 +41,7 @@ const (
 	// heldRepeat is the least time between two writes about a pod that is held for reasons of one code.
 	heldRepeat = time.Minute
 
+	// heldPerSecond and heldBurst bound the writes of all gangs together.
 	heldPerSecond = 20
 	heldBurst     = 100
 )
@@ -48,8 +50,10 @@ const (
 // it: a condition of each pod, and one Event for all gangs that start together. It also ends what has waited for too
 // long.
 type Held struct {
-	Gangs    *kube.Gangs
-	Client   clientset.Interface
+	// Gangs is the state of all gangs. Its pods are those of the informer.
+	Gangs  *kube.Gangs
+	Client clientset.Interface
+	// Recorder returns the recorder of a profile, and Leading reports whether this process may write.
 	Recorder func(schedulerName string) events.EventRecorderLogger
 	Leading  func() bool
 	Clock    clock.WithTicker
@@ -125,6 +129,7 @@ func Expire(gangs *kube.Gangs, now time.Time) (ended bool) {
 func (h *Held) EvictInterrupted(ctx context.Context) {
 	var due []string
 	h.Gangs.Update(func(s *gang.State) gang.Effects {
+		// The state lists each member once, and again later if it still exists.
 		due = s.Evictions(h.Clock.Now())
 		return gang.Effects{}
 	})
@@ -254,6 +259,7 @@ func (h *Held) write(ctx context.Context, p *corev1.Pod, k *held) error {
 	message := (&refusal{k.refusal}).Message()
 	status := p.Status.DeepCopy()
 	condition := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: message}
+	// The cluster autoscaler reads this reason.
 	condition.Reason = corev1.PodReasonUnschedulable
 	if podutil.UpdatePodCondition(status, &condition) {
 		if err := schedutil.PatchPodStatus(ctx, h.Client, p.Name, p.Namespace, &p.Status, status); err != nil {

@@ -64,6 +64,7 @@ func (m *members) orders() [][]string {
 	return m.packing.Orders(m.plan)
 }
 
+// podsOf returns the pods of a request's members that are known here.
 func (m *members) podsOf(g *domain.Request) (pods []*corev1.Pod) {
 	for _, uid := range g.Members {
 		if p := m.pods[uid]; p != nil {
@@ -97,6 +98,7 @@ func (m *members) demand(g *domain.Request) (d domain.Demand) {
 				asked = append(asked, asksOf(p, name))
 			}
 		}
+		// The gang may start with its smallest members, so these decide whether a domain is worth a plan.
 		slices.Sort(asked)
 		all := int64(0)
 		for _, n := range asked[:min(g.Min, len(asked))] {
@@ -188,6 +190,7 @@ func freeOn(n fwk.NodeInfo, name corev1.ResourceName, goes func(*corev1.Pod) boo
 	return max(left, 0)
 }
 
+// amountOf returns an amount of a resource, CPU in milli-CPUs; 0 if it is not counted.
 func amountOf(r fwk.Resource, name corev1.ResourceName) int64 {
 	switch name {
 	case corev1.ResourceCPU:

@@ -33,6 +33,7 @@ func (r *Rounds) describePacking(ctx context.Context, m *members) *gang.Packing 
 		}
 		p.Members = append(p.Members, gang.PackedMember{UID: uid, Class: class})
 	}
+	// Members of one class are interchangeable.
 	if len(first) == 1 {
 		return nil
 	}
@@ -111,6 +112,7 @@ func (r *Rounds) searchNodes(ctx context.Context, m *members, places map[string]
 ) (o outcome, fits bool) {
 	var unfit *framework.FitError
 	p := m.packing
+	// PreFilter refuses a member on all nodes: no other order helps.
 	if p == nil || !errors.As(cause, &unfit) || unfit.Diagnosis.PreFilterMsg != "" {
 		return o, false
 	}

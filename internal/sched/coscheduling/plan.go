@@ -72,6 +72,7 @@ func (r *Rounds) makePlan(ctx context.Context, round *groupRound, current string
 func (r *Rounds) planInDomains(ctx context.Context, m *members, events uint64) (best outcome, fits bool) {
 	first := m.order[0]
 	f := r.Core.Profiles[m.first().Spec.SchedulerName]
+	// Each choice confines the snapshot; in the end all nodes are seen again.
 	defer r.domains.release(f)
 	tried, refusing := map[string]int{}, sets.New(Name, names.NodeResourcesFit)
 	left, more, since := gang.MostPlans, false, events
@@ -93,6 +94,7 @@ func (r *Rounds) planInDomains(ctx context.Context, m *members, events uint64) (
 		}
 		left--
 		o, fits := r.planMembers(ctx, m, places)
+		// A plan that has enough members, but not in the numbers that the parts of the domain need, does not fit.
 		if fits && isWhole(places, o.planned) {
 			return o, true
 		}
@@ -207,6 +209,7 @@ func (r *Rounds) tryAll(ctx context.Context, m *members, places map[string]*plac
 	maps.Copy(proposed, nodes)
 	a := r.attempt(ctx, m, places, proposed)
 	o = outcome{planned: a.planned, places: places, unfit: map[string]error{}}
+	// Whatever comes of the attempt, the snapshot is as before.
 	defer a.rollback(0)
 	failed, have := m.plan.Try(order, func(uid string) bool {
 		_, err := a.try(uid)
@@ -230,6 +233,7 @@ func (r *Rounds) tryAll(ctx context.Context, m *members, places map[string]*plac
 	return o, false
 }
 
+// causeOf returns the root cause of a member's failure, for the reports to its siblings.
 func causeOf(f framework.Framework, pod *corev1.Pod, err error) why.Finding {
 	findings, nodes := refusals.Attempt(f, pod, fwk.NewStatus(fwk.Unschedulable).WithError(err))
 	if len(findings) == 0 {

@@ -35,6 +35,7 @@ const Name = "Coscheduling"
 
 // Plugin is the plugin of one profile.
 type Plugin struct {
+	// gangs is shared by all profiles.
 	gangs    *kube.Gangs
 	preempts bool // gangs may evict others
 }
@@ -111,6 +112,7 @@ func SortQueue(profiles []schedulerconfig.KubeSchedulerProfile) {
 	}
 }
 
+// isOurs reports whether a configuration is that of this plugin.
 func isOurs(c schedulerconfig.PluginConfig) bool { return c.Name == Name }
 
 // PreEnqueue holds back a pod whose gang may not be tried.
@@ -169,6 +171,8 @@ func (h *handler) Release(uids []string) {
 	h.each(uids, func(w fwk.WaitingPod) { w.Reject(Name, "the gang cannot start") })
 }
 
+// each calls f with the waiting pod of each UID. A pod that does not wait any more holds nothing, which the state
+// learns.
 func (h *handler) each(uids []string, f func(fwk.WaitingPod)) {
 	for _, uid := range uids {
 		if w := h.GetWaitingPod(types.UID(uid)); w != nil {
@@ -199,6 +203,7 @@ func Exclusive(plugins *schedulerconfig.Plugins, gates featuregate.FeatureGate) 
 		"from the profile, or disable Coscheduling", other)
 }
 
+// enables reports whether a set enables a plugin.
 func enables(set schedulerconfig.PluginSet, name string) bool {
 	return slices.ContainsFunc(set.Enabled, func(p schedulerconfig.Plugin) bool { return p.Name == name })
 }
@@ -238,4 +243,5 @@ func (p *Plugin) moved(_ klog.Logger, pod *corev1.Pod, was, now any) (fwk.Queuei
 	return fwk.Queue, nil
 }
 
+// skip is the hint for events that never let a pod fit by themselves.
 func skip(klog.Logger, *corev1.Pod, any, any) (fwk.QueueingHint, error) { return fwk.QueueSkip, nil }

@@ -64,6 +64,7 @@ type class struct {
 // it is nil where nothing is evicted.
 func (r *Rounds) preempt(ctx context.Context, m *members, failed *outcome) (n nomination, evict func()) {
 	may, pending := r.mayPreempt(ctx, m)
+	// Victims are on their way: a second preemption would take more than is needed.
 	if pending != nil {
 		return nomination{nodes: pending, preempts: true, unchanged: true}, nil
 	}
@@ -78,6 +79,7 @@ func (r *Rounds) preempt(ctx context.Context, m *members, failed *outcome) (n no
 	for places := range r.placesWithout(m, r.below(m, m.plan.DomainRequests)) {
 		p := r.newPreemption(ctx, m, places, failed.planned)
 		r.preempting = p
+		// Each step stops the preemption if it fails. Nothing was evicted so far: all of it is a trial.
 		found := p.prepare() && p.placeMembers() && p.admitMembers() && p.restoreVictims() &&
 			p.verifyPlacement() && isWhole(places, p.planned) && len(p.taken) > 0
 		nodes, taken := p.nodes(), p.victims()
@@ -87,6 +89,7 @@ func (r *Rounds) preempt(ctx context.Context, m *members, failed *outcome) (n no
 		if !found || p.broken {
 			continue
 		}
+		// Of all places the one is taken where the least is lost.
 		if loss := p.lossOf(taken...); !n.preempts || loss.Compare(least) < 0 {
 			victims, least = taken, loss
 			n = nomination{nodes: nodes, preempts: true, awaits: len(taken) == 0}
@@ -204,6 +207,7 @@ func (r *Rounds) mayPreempt(ctx context.Context, m *members) (may bool, pending 
 		}
 		eligible, _ := chooser.Evaluator.PodEligibleToPreemptOthers(ctx, pod, nil)
 		waits = waits || !eligible || r.evicting[uid] != ""
+		// The victims may be unknown to the informer for a moment, so the nodes of evicting come first.
 		nominated[uid] = cmp.Or(r.evicting[uid], pod.Status.NominatedNodeName)
 	}
 	if waits {
@@ -274,6 +278,7 @@ func (p *preemption) prepare() bool {
 	if err != nil || listed != nil || !mayEvict(p.lister, p.lowest) {
 		return false
 	}
+	// Pods that terminate are out of the way first: they end whatever is decided.
 	u := &unit{}
 	for _, n := range nodes {
 		for _, info := range n.GetPods() {
@@ -336,6 +341,7 @@ func (p *preemption) placeMember(uid string, evicts bool) bool {
 		node := c.best()
 		was := c.options[node]
 		delete(c.options, node)
+		// What was known of the node may be out of date, as other units were taken for members before.
 		o, _ := p.option(uid, was.victims) // gangs may have lost members elsewhere
 		if o == nil || o.loss.Compare(was.loss) != 0 {
 			p.findVictims(c, uid, state, p.named(node))
@@ -393,6 +399,7 @@ func (p *preemption) update(c *class, uid string, state fwk.CycleState) {
 		if err != nil || !p.places[uid].has(name) {
 			continue
 		}
+		// Only a refusal that eviction can resolve is worth a dry run.
 		status := p.profile(uid).RunFilterPluginsWithNominatedPods(p.ctx, state, p.pods[uid].Pod, node)
 		switch {
 		case status.IsSuccess():
@@ -495,6 +502,7 @@ func (p *preemption) restoreVictims() bool {
 		return cmp.Or(trueFirst(a.violates, b.violates), b.loss.Compare(a.loss))
 	})
 	for _, u := range units {
+		// Each unit is tested alone, with all those before it that were spared.
 		before := len(p.undo)
 		displaced := p.displaceFrom(u)
 		p.returnVictims(u)

@@ -32,6 +32,7 @@ type wire struct {
 	Domains *view.Domains `json:"domains,omitempty"`
 }
 
+// cause names the pod for which the gang does not start, and the code of what it lacks.
 type cause struct {
 	Pod  string   `json:"pod"`
 	Code why.Code `json:"code"`
@@ -49,6 +50,7 @@ func (r *refusal) Message() string {
 	if r.Pod != "" {
 		w.RootCause = &cause{r.Pod, r.Cause.Code}
 	}
+	// Programs read the JSON, people the text before it.
 	tail, err := json.Marshal(w)
 	if err != nil {
 		panic(fmt.Sprintf("coscheduling: numbers and names always encode: %v", err))

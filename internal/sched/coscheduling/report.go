@@ -40,6 +40,7 @@ type nomination struct {
 // PostFilter returns what becomes of the nomination of a member that did not fit.
 func (r *Rounds) PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status) {
 	failed, text := r.failed, "the pod starts with others"
+	// The member is not of the plan that failed last.
 	if failed == nil || failed.pods[string(pod.UID)] == nil {
 		status := fwk.NewStatus(fwk.Unschedulable, notEligible+text)
 		if name := r.Gangs.RankOf(pod).Name; pod.Status.NominatedNodeName == "" || r.reserves(name) {
@@ -65,6 +66,7 @@ func (r *Rounds) PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status
 	return result, fwk.NewStatus(fwk.Unschedulable, notEligible+text)
 }
 
+// notEligible begins every message of a PostFilter that did not look for victims. refusals reads it.
 const notEligible = "preemption: not eligible: "
 
 // concludeFailedPlan ends the round of a failed plan in the cycle of its first member: it looks for pods to evict, else
@@ -83,6 +85,7 @@ func (r *Rounds) concludeFailedPlan(ctx context.Context, f framework.Framework, 
 			failed.nodes, round.failure.Outlook = r.keepNodes(ctx, round.members, round.failure.Skip.Choices > 0)
 		}
 	}
+	// The answer is remembered before the members are back in the queue.
 	r.learn(ctx, round)
 	r.failRound(ctx, round, failed)
 	switch {

@@ -58,12 +58,14 @@ func (r *Rounds) keepNodes(ctx context.Context, m *members, portion bool) (map[s
 			preferred[uid] = h.nodes[uid]
 		}
 	}
+	// A group that was not overtaken too often keeps nothing. While domains are left to try, what is kept remains.
 	switch {
 	case !kube.Ask(r.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), nominated) }):
 		return nil, gang.Short
 	case portion: // the rest of the plan may find room
 		return preferred, gang.Short
 	}
+	// Room is kept from the pods behind the group in the queue, which may have started, and not from its own members.
 	own := r.group(member)
 	goes := func(p *corev1.Pod) bool {
 		return rank.Before(r.Gangs.RankOf(p)) && !slices.Contains(own, r.Gangs.GangOf(p))
@@ -175,6 +177,7 @@ func (p *preemption) placeWithout(order []string, all []crowded, first int) map[
 			if empty == len(all) || !p.plan.Lacks(uid) {
 				return false
 			}
+			// Doubling keeps the number of attempts logarithmic in the number of nodes.
 			without(max(2*empty, len(order)))
 		}
 	})
@@ -201,6 +204,7 @@ func (r *Rounds) suspendReservations(pod *corev1.Pod) {
 			delete(r.reservations.kept, key)
 		case corev1helpers.PodPriority(pod) <= h.highest && rank.Before(h.rank):
 			for uid := range h.nodes {
+				// The filters count nominated pods, so the nomination itself is lifted for this cycle.
 				r.Core.SchedulingQueue.DeleteNominatedPodIfExists(h.pods[uid])
 				r.Quotas.Read(func(a *quota.Account) { a.Withdraw(uid) }) // which wakes no pod: it is for this cycle
 			}

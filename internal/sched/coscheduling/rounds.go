@@ -37,7 +37,8 @@ type Rounds struct {
 	schedule schedulePod                // kube-scheduler's own; set by Schedule
 	fail     scheduler.FailureHandlerFn // what Fail wraps
 	pulled   int                        // pods that were ever taken out of the queue with a sibling
-	share    gang.LoopShare
+	// share bounds the part of the loop's time that failed rounds take.
+	share gang.LoopShare
 	// failed is what the members of the last plan learn that failed; nil from the begin of the next cycle on.
 	// PostFilter and the refusals of its members read it.
 	failed *report
@@ -144,6 +145,7 @@ func (r *Rounds) Next(next nextPod) nextPod {
 		if round := r.current; round != nil && len(round.next) > 0 {
 			return round.take(), nil
 		}
+		// The last round has ended, or its remaining members were deleted.
 		r.conclude() // a member that is deleted meanwhile has no cycle
 		r.resumeReservations(logger)
 		pod, err := next(logger)
@@ -208,6 +210,7 @@ func (r *Rounds) Share(next nextPod) nextPod {
 // queue's first pod is not of a gang, or is of one with a higher priority.
 func (r *Rounds) popAlone(logger klog.Logger) *framework.QueuedPodInfo {
 	var first *corev1.Pod
+	// A member with a higher priority than the pod comes first all the same.
 	highest := int32(math.MinInt32) // priority of the members
 	for _, pod := range r.Core.SchedulingQueue.PodsInActiveQ() {
 		switch {
@@ -272,6 +275,7 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 		pod *framework.QueuedPodInfo,
 	) (scheduler.ScheduleResult, error) {
 		round, uid := r.current, string(pod.Pod.UID)
+		// What is remembered about victims holds for one pod and one snapshot.
 		r.mayWhole.Clear()
 		defer r.domains.release(f)
 		if len(r.reservations.suspended) == 0 { // for another member of the round
@@ -319,6 +323,7 @@ func (r *Rounds) Fail(fail scheduler.FailureHandlerFn) scheduler.FailureHandlerF
 		uid := string(pod.Pod.UID)
 		r.mu.Lock()
 		round, single := r.current, r.single == pod.Pod.UID
+		// The first planned member that fails is the one that the report names.
 		mine := round != nil && round.pending[uid]
 		if mine && (round.failure.UID == "" || round.isPlanned(uid) && !round.isPlanned(round.failure.UID)) {
 			round.failure = gang.Failure{UID: uid, Cause: causeOf(f, pod.Pod, status.AsError())}

@@ -17,6 +17,7 @@ import (
 // awaitsTerminating is the message of a preemptor that needs no other victims. Refusals are read from it.
 const awaitsTerminating = notEligible + "a terminating pod on the nominated node."
 
+// terminates reports whether a pod is being deleted.
 func terminates(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil }
 
 // removeTerminating removes the terminating pods from a copy of a node and from the state of a cycle. They release
@@ -46,6 +47,7 @@ func (r *Rounds) Await(ctx context.Context, h fwk.Handle, state fwk.CycleState, 
 	nodes fwk.NodeToStatusReader, every bool,
 ) (node string, status *fwk.Status) {
 	lister := h.SnapshotSharedLister().NodeInfos()
+	// Only nodes that refuse the pod for something that pods release are candidates.
 	refusing, err := nodes.NodesForStatusCode(lister, fwk.Unschedulable)
 	if err != nil || ptr.Deref(pod.Spec.PreemptionPolicy, "") == corev1.PreemptNever {
 		return "", nil
