@@ -338,12 +338,14 @@ func TestTheAgentMountsWhatItNeeds(t *testing.T) {
 		"default": {
 			"/sys": "/host/sys ro", "/proc": "/host/proc ro", "/sys/fs/cgroup": "/host/sys/fs/cgroup",
 			"/var/lib/kubelet": "/host/var/lib/kubelet ro", "/run/cdi": "/host/run/cdi",
+			"/etc/cdi":             "/host/etc/cdi ro",
 			"/var/lib/tenon-agent": "/host/var/lib/tenon-agent", "/var/run/nri": "/var/run/nri",
 			"/run/tenon": "/host/var/run/tenon ro, /run/tenon", "/var/lib/kubelet/device-plugins": plugins,
 		},
 		"gpu": { // the kubelet is elsewhere, and the runtime has no NRI
 			"/sys": "/host/sys ro", "/proc": "/host/proc ro", "/sys/fs/cgroup": "/host/sys/fs/cgroup",
 			"/var/lib/k0s/kubelet": "/host/var/lib/kubelet ro", "/run/cdi": "/host/run/cdi",
+			"/etc/cdi":             "/host/etc/cdi ro",
 			"/var/lib/tenon-agent": "/host/var/lib/tenon-agent", "/run/tenon": "/host/var/run/tenon ro, /run/tenon",
 			"/var/lib/k0s/kubelet/device-plugins": plugins,
 		},

@@ -167,7 +167,7 @@ func (m *machine) deviceRuntime(cards *host.Cards) Finding {
 	file := host.CDIDir + "/" + host.CDIFile(inject.CDIGPU) + ".yaml"
 	switch {
 	case strings.Contains(r.handler, "nvidia"):
-	case !r.nvidia && !m.has(file, 0):
+	case !r.nvidia && !m.has(file, 0) && !m.hasToolkitCDI(cards):
 		return f.Because(Warn, "containers get the device files of GPUs without the libraries of the driver",
 			"add the NVIDIA runtime as a handler with a RuntimeClass, or: nvidia-ctk cdi generate --vendor tenon.sh "+
 				"--class gpu --device-name-strategy uuid --output "+below(file))
@@ -181,6 +181,15 @@ func (m *machine) deviceRuntime(cards *host.Cards) Finding {
 	return f.Because(Fail,
 		"a container that starts while the agent is away, and whose image asks for GPUs, sees all of them",
 		"set "+setting+", restart "+r.name+", and give pods with GPUs the NVIDIA runtime by a RuntimeClass")
+}
+
+// hasToolkitCDI reports whether a specification of NVIDIA's toolkit brings the driver's libraries with every card.
+func (m *machine) hasToolkitCDI(cards *host.Cards) bool {
+	described, err := host.ReadToolkitCDI(m.o.Root)
+	names := inject.ToolkitNames(cards, described)
+	return err == nil && !slices.ContainsFunc(cards.List, func(c host.Card) bool {
+		return c.Kind == host.NVIDIA && !slices.Contains(names, host.ToolkitCDI+"="+c.ID)
+	})
 }
 
 // deviceMode looks for two that give out the same GPUs.

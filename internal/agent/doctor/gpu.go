@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/deviceplugin"
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/inject"
 	"github.com/tenon-project/tenon/internal/agent/kubeletfile"
 )
 
@@ -163,21 +164,21 @@ func (m *machine) toolkit() Finding {
 func (m *machine) toolkitCDI(cards *host.Cards) Finding {
 	const generate = "nvidia-ctk cdi generate --device-name-strategy=uuid --output=/var/run/cdi/nvidia.yaml"
 	const less = "the agent's own specification counts, which has device files and no libraries"
-	names, files, err := host.ReadToolkitCDI(m.o.Root)
-	where := strings.Join(files, ", ")
+	described, err := host.ReadToolkitCDI(m.o.Root)
 	switch {
 	case err != nil:
 		return ok("", "%s", strings.ReplaceAll(err.Error(), "\n", "; ")).Because(Warn, less, "write it anew: "+generate)
-	case len(names) == 0:
+	case len(described) == 0:
 		return ok("/etc/cdi, /run/cdi", "no specification of %s", host.ToolkitCDI).Because(Warn, less, generate)
 	}
+	names := inject.ToolkitNames(cards, described)
 	for _, c := range cards.List {
-		if strings.HasPrefix(c.ID, "GPU-") && !slices.Contains(names, host.ToolkitCDI+"="+c.ID) {
-			return ok(where, "%s is not in a specification of %s", c.ID, host.ToolkitCDI).Because(Warn, less,
-				"write it with UUIDs, and again when cards change: "+generate)
+		if c.ID != "" && !slices.Contains(names, host.ToolkitCDI+"="+c.ID) {
+			return ok("", "%s is not in a specification of %s, or with the files of another card", c.ID,
+				host.ToolkitCDI).Because(Warn, less, "write it with UUIDs, and again when cards change: "+generate)
 		}
 	}
-	return ok(where, "%d devices of %s", len(names), host.ToolkitCDI)
+	return ok("/etc/cdi, /run/cdi", "%d devices of %s", len(names), host.ToolkitCDI)
 }
 
 // devicePlugin reports what the kubelet has of a device plugin for NVIDIA's cards.

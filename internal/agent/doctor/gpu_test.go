@@ -10,6 +10,17 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
+// toolkitSpec is a specification of NVIDIA's container toolkit, without the libraries that it mounts.
+const toolkitSpec = `
+cdiVersion: 0.5.0
+kind: nvidia.com/gpu
+containerEdits: {deviceNodes: [{path: /dev/nvidiactl}], env: [NVIDIA_VISIBLE_DEVICES=void]}
+devices:
+- {name: "0", containerEdits: {deviceNodes: [{path: /dev/nvidia0}]}}
+- {name: GPU-a, containerEdits: {deviceNodes: [{path: /dev/nvidia0}]}}
+- {name: all, containerEdits: {deviceNodes: [{path: /dev/nvidia0}]}}
+`
+
 // stockNode is a node as a driver, a container toolkit and a device plugin leave it, with the reporter of NVIDIA's
 // cards.
 func stockNode() map[string]string {
@@ -20,7 +31,7 @@ func stockNode() map[string]string {
 		"var/run/tenon/device-infos/gpus.json": `[{"uuid":"GPU-a","computeMode":"Default",` +
 			`"resources":{"gpu-memory":"16Gi"}}]`,
 		"usr/bin/nvidia-ctk":     "",
-		"run/cdi/nvidia.yaml":    "kind: nvidia.com/gpu\ndevices: [{name: '0'}, {name: GPU-a}, {name: all}]\n",
+		"run/cdi/nvidia.yaml":    toolkitSpec,
 		"run/cdi/README":         "not a specification",
 		"etc/cdi/other.json":     `{"kind": "example.com/nic", "devices": [{"name": "GPU-b"}]}`,
 		"proc/95/cmdline":        "nvidia-device-plugin\x00",
@@ -127,6 +138,16 @@ func TestTheGPUsOfAMachine(t *testing.T) {
 			map[string]string{"run/cdi/nvidia.yaml": "kind: nvidia.com/gpu\ndevices: [{name: '0'}]\n"},
 			Warn, "GPU-a is not in a specification of nvidia.com/gpu", "--device-name-strategy=uuid",
 		},
+		"a specification from before the machine was started": {
+			"toolkit-cdi", map[string]string{
+				"run/cdi/nvidia.yaml": strings.ReplaceAll(toolkitSpec, "nvidia0", "nvidia1"),
+			}, Warn, "with the files of another card", "again when cards change",
+		},
+		"two specifications of a card": {
+			"toolkit-cdi",
+			map[string]string{"etc/cdi/nvidia.yaml": toolkitSpec},
+			Warn, "run/cdi/nvidia.yaml: nvidia.com/gpu=0 is in etc/cdi/nvidia.yaml already", "nvidia-ctk",
+		},
 		"a specification that cannot be read": {
 			"toolkit-cdi",
 			map[string]string{"etc/cdi/nvidia.yaml": "kind: ["},
@@ -135,8 +156,19 @@ func TestTheGPUsOfAMachine(t *testing.T) {
 		"a specification of the administrator": {
 			"toolkit-cdi", map[string]string{
 				"run/cdi/nvidia.yaml": "-",
-				"etc/cdi/nvidia.json": `{"kind":"nvidia.com/gpu","devices":[{"name":"GPU-a"}]}`,
+				"etc/cdi/nvidia.json": `{"kind":"nvidia.com/gpu","devices":[{"name":"GPU-a","containerEdits":` +
+					`{"deviceNodes":[{"path":"/dev/nvidia0"}]}}]}`,
 			}, OK, "1 devices of nvidia.com/gpu", "",
+		},
+		"libraries that the specification brings": {
+			"device-runtime",
+			map[string]string{"run/cdi/tenon.sh-gpu.yaml": "-"},
+			OK, "the default handler is runc", "",
+		},
+		"no specification that brings libraries": {
+			"device-runtime",
+			map[string]string{"run/cdi/tenon.sh-gpu.yaml": "-", "run/cdi/nvidia.yaml": "-"},
+			Warn, "the default handler is runc", "nvidia-ctk cdi generate",
 		},
 		"a plugin that shares cards": {
 			"device-plugin", map[string]string{

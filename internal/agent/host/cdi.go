@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -18,20 +19,18 @@ func CDIFile(kind string) string { return strings.ReplaceAll(kind, "/", "-") }
 
 // cdiSpec is what is read of a file of the Container Device Interface.
 type cdiSpec struct {
-	Kind    string `json:"kind"`
+	Kind    string   `json:"kind"`
+	Edits   cdiEdits `json:"containerEdits"`
 	Devices []struct {
-		Name string `json:"name"`
+		Name  string   `json:"name"`
+		Edits cdiEdits `json:"containerEdits"`
 	} `json:"devices"`
 }
 
-// names returns the devices as KIND=NAME; none of a file of another kind.
-func (s *cdiSpec) names(kind string) (names []string) {
-	for _, d := range s.Devices {
-		if s.Kind == kind {
-			names = append(names, kind+"="+d.Name)
-		}
-	}
-	return names
+type cdiEdits struct {
+	Nodes []struct {
+		Path string `json:"path"`
+	} `json:"deviceNodes"`
 }
 
 // ReadCDI returns the devices of a kind, such as tenon.sh/gpu, that the kind's own file of the Container Device
@@ -42,7 +41,11 @@ func ReadCDI(root Root, kind string) (names []string, err error) {
 			file := CDIDir + "/" + CDIFile(kind) + end
 			var spec cdiSpec
 			t.fail(file, yaml.Unmarshal([]byte(t.text(file)), &spec))
-			names = append(names, spec.names(kind)...)
+			for _, d := range spec.Devices {
+				if spec.Kind == kind {
+					names = append(names, kind+"="+d.Name)
+				}
+			}
 		}
 	})
 	slices.Sort(names)
@@ -52,9 +55,18 @@ func ReadCDI(root Root, kind string) (names []string, err error) {
 // ToolkitCDI is the kind of the CDI devices that NVIDIA's container toolkit describes.
 const ToolkitCDI = "nvidia.com/gpu"
 
-// ReadToolkitCDI returns the devices of ToolkitCDI, as ReadCDI does, that any file of the folders which runtimes read
-// by default describes, and the files that do. A file that cannot be read is an error and spoils none of the others.
-func ReadToolkitCDI(root Root) (names, files []string, err error) {
+// DescribedCDI is a CDI device that a file describes.
+type DescribedCDI struct {
+	File string
+	// Paths are those of the device files that a container gets, in the container.
+	Paths []string
+}
+
+// ReadToolkitCDI returns the devices of ToolkitCDI by their names, such as GPU-98583a5c, that files of the folders
+// describe which runtimes read by default. A name in two files is an error, as runtimes cannot resolve it, and so is a
+// file that cannot be read; the other devices are returned.
+func ReadToolkitCDI(root Root) (map[string]DescribedCDI, error) {
+	found, twice := map[string]DescribedCDI{}, map[string]bool{}
 	var faults []error
 	for _, dir := range []string{"etc/cdi", CDIDir} {
 		faults = append(faults, within(root, func(t *tree) {
@@ -67,12 +79,25 @@ func ReadToolkitCDI(root Root) (names, files []string, err error) {
 				if err := yaml.Unmarshal([]byte(t.text(file)), &spec); err != nil {
 					faults = append(faults, fmt.Errorf("%s: %w", file, err))
 				}
-				if found := spec.names(ToolkitCDI); len(found) > 0 {
-					names, files = append(names, found...), append(files, "/"+file)
+				for _, d := range spec.Devices {
+					if spec.Kind != ToolkitCDI {
+						continue
+					}
+					if first, known := found[d.Name]; known {
+						twice[d.Name] = true
+						faults = append(faults,
+							fmt.Errorf("%s: %s=%s is in %s already", file, spec.Kind, d.Name, first.File))
+						continue
+					}
+					described := DescribedCDI{File: file}
+					for _, node := range slices.Concat(spec.Edits.Nodes, d.Edits.Nodes) {
+						described.Paths = append(described.Paths, node.Path)
+					}
+					found[d.Name] = described
 				}
 			}
 		}))
 	}
-	slices.Sort(names)
-	return slices.Compact(names), files, errors.Join(faults...)
+	maps.DeleteFunc(found, func(name string, _ DescribedCDI) bool { return twice[name] })
+	return found, errors.Join(faults...)
 }

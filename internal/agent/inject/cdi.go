@@ -31,8 +31,36 @@ func Describe(root host.Root, cards *host.Cards, changing func()) (names []strin
 		}
 		err = errors.Join(err, err1)
 	}
-	return names, err
+	if _, err := os.Stat(root.Path(host.CDIDir, host.CDIFile(CDIGPU)+".yaml")); err == nil {
+		return names, err // the administrator's describes the libraries of the driver, too
+	}
+	described, err1 := host.ReadToolkitCDI(root)
+	return append(names, ToolkitNames(cards, described)...), errors.Join(err, err1)
 }
+
+// ToolkitNames returns the CDI devices of NVIDIA's container toolkit that are cards of the machine, by UUID. One that
+// has a device file of another card, as a file from before the last start of the machine may say, is left out.
+func ToolkitNames(cards *host.Cards, described map[string]host.DescribedCDI) (names []string) {
+	for i := range cards.List {
+		c := &cards.List[i]
+		d, ok := described[c.ID]
+		if !ok || c.Kind != host.NVIDIA || len(c.Files) == 0 {
+			continue
+		}
+		own := func(f host.DeviceFile) bool { return slices.Contains(d.Paths, f.Path) }
+		isOther := func(o host.Card) bool {
+			return slices.ContainsFunc(o.Files, func(f host.DeviceFile) bool {
+				return own(f) && !slices.Contains(c.Files, f)
+			})
+		}
+		if own(c.Files[0]) && !slices.ContainsFunc(cards.List, isOther) {
+			names = append(names, toolkitName(c.ID))
+		}
+	}
+	return names
+}
+
+func toolkitName(id string) string { return host.ToolkitCDI + "=" + id }
 
 func describe(root host.Root, kind string, cards *host.Cards, changing func()) error {
 	text, err := CDISpec(kind, cards)

@@ -217,8 +217,12 @@ func (d *decision) addCommon() {
 			done = append(done, c.Kind)
 			d.Files = append(d.Files, d.Cards.Common[c.Kind]...)
 		}
-		if name := cdiVendor + c.Kind.Type() + "=" + c.ID; slices.Contains(d.Node.CDI, name) {
-			d.Answer.CDI = append(d.Answer.CDI, name)
+		// The toolkit's device brings the libraries of the driver, the agent's the device files alone.
+		for _, name := range []string{toolkitName(c.ID), cdiVendor + c.Kind.Type() + "=" + c.ID} {
+			if slices.Contains(d.Node.CDI, name) {
+				d.Answer.CDI = append(d.Answer.CDI, name)
+				break
+			}
 		}
 	}
 	slices.SortFunc(d.Files, func(a, b host.DeviceFile) int { return strings.Compare(a.Path, b.Path) })

@@ -177,6 +177,13 @@ func TestDecide(t *testing.T) {
 			container: allocated(gpuA), env: map[string]string{"NVIDIA_VISIBLE_DEVICES": "GPU-a"}, files: ofA,
 			cdi: []string{"tenon.sh/gpu=GPU-a"},
 		},
+		"the toolkit's CDI device, which brings libraries, before the agent's": {
+			node: func(n *inject.Node) {
+				n.CDI = []string{"tenon.sh/gpu=GPU-a", "nvidia.com/gpu=GPU-a", "nvidia.com/gpu=GPU-b"}
+			},
+			container: allocated(gpuA), env: map[string]string{"NVIDIA_VISIBLE_DEVICES": "GPU-a"}, files: ofA,
+			cdi: []string{"nvidia.com/gpu=GPU-a"},
+		},
 		"a CDI device of a virtual function": {
 			node: func(n *inject.Node) { n.CDI = []string{"tenon.sh/rdma=0000:09:00.0", "tenon.sh/rdma=0000:09:00.2"} },
 			container: allocated(`{"rdma":[{"id":"0000:09:00.0","resources":{},` +

@@ -52,6 +52,9 @@ func draw(t *rapid.T) drawn {
 		if rapid.Bool().Draw(t, "CDI") {
 			d.node.CDI = append(d.node.CDI, "tenon.sh/"+kind.Type()+"="+c.ID)
 		}
+		if kind == host.NVIDIA && rapid.Bool().Draw(t, "the toolkit's CDI") {
+			d.node.CDI = append(d.node.CDI, "nvidia.com/gpu="+c.ID)
+		}
 	}
 	d.container = inject.Container{Name: "main", Namespace: "ns", Annotations: map[string]string{}}
 	d.allocate(t)
