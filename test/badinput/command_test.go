@@ -73,7 +73,7 @@ func commandCases() []bad {
 		},
 		{
 			"top: a subject that does not exist", reads("top", "num"),
-			[]string{`cannot show "num"`, `did you mean "numa"?`, "use node, numa, gpu, use or pods"},
+			[]string{`cannot show "num"`, `did you mean "numa"?`, "use cpu, numa, gpu, nodes or pods"},
 		},
 		{"explain: a cluster that is not there", func(t *testing.T) string {
 			t.Helper()
