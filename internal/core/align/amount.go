@@ -47,6 +47,7 @@ func compare(a, b Amount) int {
 		cmp.Compare(a.Unit, b.Unit))
 }
 
+// compareResources orders memory first, then by name.
 func compareResources(a, b why.Resource) int {
 	if a != b && (a == why.Memory || b == why.Memory) {
 		if a == why.Memory {

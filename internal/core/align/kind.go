@@ -54,6 +54,7 @@ func (t *Table) Has(resource why.Resource) bool {
 	return ok
 }
 
+// hugepages begins the names of huge pages.
 const hugepages = "hugepages-"
 
 // pageSize reads the size in bytes of a hugepage out of a resource's name; 1 for ordinary memory and for names that

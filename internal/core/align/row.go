@@ -75,6 +75,7 @@ func Rows(t *Table, m *topo.Machine, amounts []Amount) []Row {
 	return rows
 }
 
+// grow returns lists by NUMA node, and makes them at the first use.
 func grow(byNode [][]Amount, m *topo.Machine) [][]Amount {
 	if byNode == nil {
 		return make([][]Amount, m.NumNUMA())
@@ -82,6 +83,7 @@ func grow(byNode [][]Amount, m *topo.Machine) [][]Amount {
 	return byNode
 }
 
+// computeTotals computes what each node has free: units that can be used together, in whole pages.
 func (r *Row) computeTotals() {
 	for node := range r.Units {
 		var held []Amount
@@ -169,6 +171,7 @@ func Has(rows []Row, holds []Hold) bool {
 	return true
 }
 
+// left returns what is free of the unit of a hold.
 func (r *Row) left(h *Hold) int64 {
 	sum := sumOf(r.Units[h.Node], h.Unit)
 	if r.Held != nil {
@@ -177,6 +180,7 @@ func (r *Row) left(h *Hold) int64 {
 	return sum
 }
 
+// sumOf adds up the amounts of one unit.
 func sumOf(list []Amount, unit string) int64 {
 	sum := int64(0)
 	for i := range list {

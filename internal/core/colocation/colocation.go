@@ -81,6 +81,7 @@ func (s *Strategy) Compute(n *Node) (accounts Accounts) {
 	return accounts
 }
 
+// divide computes what one resource of a node leaves to batch pods.
 func (s *Strategy) divide(n *Node, r Resource) Account {
 	rule := s.Rules[r]
 	a := Account{Capacity: n.Capacity[r], Reserved: n.Reserved[r]}

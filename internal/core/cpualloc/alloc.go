@@ -31,6 +31,7 @@ func Allocate(s State, req Request) (Result, why.Reason) {
 	return Result{CPUs: v.taken, Stage: choice.stage, NUMANodes: choice.nodes.Len()}, why.Reason{}
 }
 
+// maxNodes bounds the NUMA nodes of a machine.
 const maxNodes = topo.MaxNodes
 
 // solver is the working state of one Allocate. It lives on the stack.

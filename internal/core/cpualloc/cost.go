@@ -134,6 +134,7 @@ type sum struct {
 	free       int64 // CPUs
 }
 
+// sumOf returns what a set of nodes has together.
 func (v *solver) sumOf(nodes topo.NodeSet) sum {
 	var s sum
 	for i := range nodes.All() {
@@ -142,6 +143,7 @@ func (v *solver) sumOf(nodes topo.NodeSet) sum {
 	return s
 }
 
+// add adds what one node has. spare is computed only if some core is held.
 func (s *sum) add(v *solver, i topo.NUMA) {
 	n := &v.node[i]
 	s.all.add(&n.all, v.threads)
@@ -159,6 +161,7 @@ type outcome struct {
 	damage   int64 // rowCores
 }
 
+// add adds what another part of the CPUs costs. The whole works if all parts do.
 func (o *outcome) add(p outcome) {
 	o.ok = o.ok && p.ok
 	o.partial += p.partial

@@ -45,6 +45,7 @@ func (v *solver) evenSplit() even {
 	return even{}
 }
 
+// extra is how many nodes give one group more than the floor.
 func (e *even) extra() int { return (e.count - e.floor*e.k) / e.group }
 
 // groups counts the groups that nodes of these weights have above the floor; -1 when one is below it.

@@ -77,6 +77,7 @@ func (c *NodeCount) Offers(req *Request) int {
 	return c.FreeCores
 }
 
+// mask returns the nodes that the request allows; no restriction means all.
 func (r *Request) mask() topo.NodeSet {
 	if r.Nodes == 0 {
 		return topo.FirstNodes(maxNodes)

@@ -17,6 +17,7 @@ type want struct {
 	groups *cpuset.Set // of topo.L3
 }
 
+// matches reports whether a core is of the kind that is wanted and below a cache that may be used.
 func (v *solver) matches(id topo.Core, w *want) bool {
 	c := &v.core[id]
 	switch {
@@ -30,6 +31,7 @@ func (v *solver) matches(id topo.Core, w *want) bool {
 	return w.groups == nil || w.groups.Has(int(v.m.CoreL3(id)))
 }
 
+// wanted counts the cores of a node that match.
 func (v *solver) wanted(i topo.NUMA, w *want) int {
 	n := 0
 	for _, id := range v.m.NUMACores(i) {
@@ -86,11 +88,13 @@ func (v *solver) fewestL3(i topo.NUMA, w want, cores int) cpuset.Set {
 	return chosen
 }
 
+// sizes counts caches by the number of their wanted cores.
 type sizes struct {
 	count   [topo.MaxCPUs + 1]uint16
 	largest int
 }
 
+// add counts one cache.
 func (s *sizes) add(size int) {
 	s.count[size]++
 	s.largest = max(s.largest, size)

@@ -43,6 +43,7 @@ func (c NodeCount) Limited(m *topo.Machine, n topo.NUMA, free *cpuset.Set, limit
 	return c
 }
 
+// freeOf counts the free CPUs of a core.
 func freeOf(m *topo.Machine, core topo.Core, free *cpuset.Set) int {
 	n := 0
 	for _, c := range m.CoreCPUs(core) {

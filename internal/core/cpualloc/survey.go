@@ -24,6 +24,7 @@ const (
 	broken
 )
 
+// kind distinguishes whole cores from those of which some CPU is not open.
 func (c *coreTally) kind() kind {
 	if c.open == c.whole {
 		return entire
@@ -50,6 +51,7 @@ func (t *tally) count(c *coreTally) {
 	t.byFree[c.free]++
 }
 
+// add adds another tally.
 func (t *tally) add(o *tally, threads int) {
 	t.open += o.open
 	t.cores += o.cores

@@ -37,6 +37,7 @@ func ParseIDs(list string) ([]int, error) {
 	return slices.Compact(ids), nil
 }
 
+// parseItem reads one ID or one range of a list.
 func parseItem(item string) (first, last int, err error) {
 	lo, hi, isRange := strings.Cut(item, "-")
 	if first, err = parseID(lo, item); err != nil {
@@ -54,6 +55,7 @@ func parseItem(item string) (first, last int, err error) {
 	return first, last, nil
 }
 
+// parseID reads an ID, which must be below MaxID. item is the text for errors.
 func parseID(text, item string) (int, error) {
 	text = strings.TrimSpace(text)
 	if text == "" || strings.Trim(text, "0123456789") != "" {

@@ -9,6 +9,7 @@ import (
 // MaxCPUs is the number of CPUs that a Set can hold: indices 0…MaxCPUs-1.
 const MaxCPUs = 1024
 
+// words is the number of 64-bit words of a set.
 const words = MaxCPUs / 64
 
 // Set is a set of CPU indices. The zero value is empty. Sets are compared with ==.

@@ -97,8 +97,10 @@ func Search(c Cluster, nodes []string, pods []Pod, want int, l Limits) (Result, 
 	return s.Result, nil
 }
 
+// failed ends a search with an error and the number of sets that were tried.
 func (s *search) failed(err error) (Result, error) { return Result{Sets: s.Sets}, err }
 
+// search is one search for a set of moves.
 type search struct {
 	Cluster
 	Result
@@ -118,6 +120,7 @@ type set struct {
 	gain int // further pods of the demand that fit once the pods are gone
 }
 
+// compare orders sets: fewer moves, less cost, lower priorities, then by UID.
 func compare(a, b set) int {
 	return cmp.Or(
 		cmp.Compare(len(a.pods), len(b.pods)), cmp.Compare(cost(a.pods), cost(b.pods)),
@@ -126,6 +129,7 @@ func compare(a, b set) int {
 	)
 }
 
+// cost adds up what moving pods costs.
 func cost(pods []Pod) (sum int64) {
 	for i := range pods {
 		sum += pods[i].Cost
@@ -142,6 +146,7 @@ func priorities(pods []Pod) (list []int32) {
 	return list
 }
 
+// newSet returns a set of pods, sorted by UID.
 func newSet(pods ...Pod) set {
 	slices.SortFunc(pods, func(a, b Pod) int { return strings.Compare(a.UID, b.UID) })
 	return set{pods: pods}
@@ -251,6 +256,8 @@ func (s *search) try(c set) error {
 	return assign(0)
 }
 
+// needs returns how much a node is wanted otherwise: 2 if the demand fits there or pods have left it, and 1 more if it
+// is the target of another move.
 func (s *search) needs(node string, left map[string]bool, moves []Move) (n int) {
 	if left[node] || s.base[node] > 0 {
 		n += 2

@@ -21,6 +21,7 @@ type Step struct {
 	Fall int64
 }
 
+// compare orders steps: those that lower the fragmentation most first, then those that cost less.
 func (s *Step) compare(o *Step) int {
 	return cmp.Or(cmp.Compare(o.Fall, s.Fall), cmp.Compare(s.Cost, o.Cost), cmp.Compare(s.Priority, o.Priority),
 		strings.Compare(s.UID, o.UID), strings.Compare(s.Target, o.Target))

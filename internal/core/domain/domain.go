@@ -64,6 +64,7 @@ func Combinations(requests []iter.Seq[Domain]) iter.Seq[[]Domain] {
 	return func(yield func([]Domain) bool) { combine(requests, nil, yield) }
 }
 
+// combine yields each combination of the choices of all requests, and reports whether to go on.
 func combine(requests []iter.Seq[Domain], chosen []Domain, yield func([]Domain) bool) bool {
 	if len(requests) == 0 {
 		return yield(slices.Clone(chosen))

@@ -81,11 +81,14 @@ type rank struct {
 	eviction, deletion int32
 }
 
+// compare is negative if r comes first: jobs of workloads of which another job runs already, then pods of lower
+// priority, class and cost.
 func (r rank) compare(o rank) int {
 	return cmp.Or(compareBool(r.idle, o.idle), cmp.Compare(r.priority, o.priority), cmp.Compare(r.class, o.class),
 		cmp.Compare(r.eviction, o.eviction), cmp.Compare(r.deletion, o.deletion))
 }
 
+// compareBool orders false before true.
 func compareBool(a, b bool) int {
 	switch {
 	case a == b:
@@ -99,6 +102,7 @@ func compareBool(a, b bool) int {
 // classes orders the QoS classes; pods without one are like LS.
 var classes = [...]int{qos.None: 1, qos.LSE: 2, qos.LSR: 2, qos.LS: 1, qos.BE: 0, qos.System: 3}
 
+// rankOf returns the rank of a job. A pod that is not known has the rank of one with all defaults.
 func (s *State) rankOf(j *Job) rank {
 	p := s.pods[j.PodUID]
 	if p == nil {

@@ -115,6 +115,7 @@ func (s *State) CheckMove(p *Policy, m Move, now time.Time) (refused []Refusal) 
 	return refused
 }
 
+// candidate returns a move with all that the predicates read. An unknown pod is one with a fault, which refuses it.
 func (s *State) candidate(p *Policy, m Move, now time.Time) candidate {
 	c := candidate{State: s, policy: p, move: m, now: now, pod: s.pods[m.PodUID], job: s.jobs[m.Job], target: m.Target}
 	if c.pod == nil {

@@ -192,6 +192,7 @@ func (j *Job) begin() time.Time {
 	return j.StartedAt
 }
 
+// end returns when the eviction of a job counts for the limits: when it finished, or else when it evicted.
 func (j *Job) end() time.Time {
 	if j.Finished.IsZero() {
 		return j.Evicted

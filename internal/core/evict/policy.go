@@ -70,6 +70,7 @@ func Gates() []string {
 	return all
 }
 
+// skips reports whether the policy leaves out a gate by its name.
 func (p *Policy) skips(gate string) bool {
 	return gate != "" && slices.Contains(p.SkipEvictionGates, gate)
 }

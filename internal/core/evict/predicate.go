@@ -64,12 +64,14 @@ func protected(c *candidate) (Refusal, bool) {
 	return Refusal{}, false
 }
 
+// systemCritical refuses pods with a system-critical priority, unless the policy allows them.
 func systemCritical(c *candidate) (Refusal, bool) {
 	const critical = 2_000_000_000
 	return Refusal{Have: int(c.pod.Priority), Limit: critical},
 		c.pod.Priority >= critical && !c.policy.EvictSystemCriticalPods
 }
 
+// aboveThreshold refuses pods whose priority is at least the policy's threshold.
 func aboveThreshold(c *candidate) (Refusal, bool) {
 	t := c.policy.PriorityThreshold
 	if t == nil || c.pod.Priority < *t {
@@ -78,6 +80,7 @@ func aboveThreshold(c *candidate) (Refusal, bool) {
 	return Refusal{Have: int(c.pod.Priority), Limit: int(*t)}, true
 }
 
+// tooYoung refuses pods below the least age; Until is when the pod has it. Have and Limit are seconds.
 func tooYoung(c *candidate) (Refusal, bool) {
 	age, until := c.now.Sub(c.pod.Created), c.pod.Created.Add(c.policy.MinPodAge)
 	return Refusal{

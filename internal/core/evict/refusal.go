@@ -87,6 +87,7 @@ var (
 	texts     = decodeTexts()
 )
 
+// decodeTexts reads the texts of all codes, which are built into the program.
 func decodeTexts() (all map[Code]entry) {
 	if err := json.Unmarshal(textsJSON, &all); err != nil {
 		panic(fmt.Sprintf("evict: texts.json is part of the program: %v", err))

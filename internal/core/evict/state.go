@@ -113,6 +113,7 @@ type Job struct {
 // ended reports whether the job is over.
 func (j *Job) ended() bool { return j.Phase == Succeeded || j.Phase == Failed }
 
+// compare orders jobs by creation, then by name and UID.
 func (j *Job) compare(o *Job) int {
 	return cmp.Or(j.Created.Compare(o.Created), cmp.Compare(j.Name, o.Name), cmp.Compare(j.UID, o.UID))
 }
@@ -144,6 +145,7 @@ type State struct {
 // index has values by a key, and by UID.
 type index[T any] map[string]map[string]T
 
+// set enters a value under a key and UID. It does nothing for an empty key.
 func (i index[T]) set(key, uid string, value T) {
 	if key == "" {
 		return
@@ -154,6 +156,7 @@ func (i index[T]) set(key, uid string, value T) {
 	i[key][uid] = value
 }
 
+// delete removes a value, and a key without values.
 func (i index[T]) delete(key, uid string) {
 	if delete(i[key], uid); len(i[key]) == 0 {
 		delete(i, key)
@@ -329,6 +332,7 @@ func (s *State) Job(uid string) (Job, bool) {
 	return Job{}, false
 }
 
+// compareEvicted orders jobs by the time of their eviction.
 func compareEvicted(a, b *Job) int {
 	return cmp.Or(a.Evicted.Compare(b.Evicted), cmp.Compare(a.UID, b.UID))
 }

@@ -229,6 +229,7 @@ func (g *Generation) Value(s State) int64 {
 	return g.value(&h)
 }
 
+// value returns the value of a shape, remembered or computed; 0 for a node without GPUs.
 func (g *Generation) value(h *Shape) int64 {
 	if h.n == 0 {
 		return 0
@@ -250,6 +251,7 @@ func (g *Generation) Renew(earlier *Generation) {
 	}
 }
 
+// compute returns the value of a shape as the sum of three terms. value remembers it.
 func (g *Generation) compute(h *Shape) int64 {
 	value := g.idle(h) * micro / int64(g.settings.Sequences)
 	value += fragmentation(g.multi, h) * g.added / thousand

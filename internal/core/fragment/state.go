@@ -26,6 +26,7 @@ func ModelsOf(models ...Model) (set Models) {
 	return set
 }
 
+// allows reports whether a set has a model. The empty set stands for all.
 func (m Models) allows(model Model) bool { return m == 0 || m>>model&1 == 1 }
 
 // Supply is what the GPUs of a cluster have free, in milli by model; 0 or more, together at most 1<<43.
@@ -56,6 +57,7 @@ func (s Spec) check() error {
 	return nil
 }
 
+// compare orders specs; equal ones compare as 0.
 func (s Spec) compare(o Spec) int {
 	return cmp.Or(cmp.Compare(s.GPUs, o.GPUs), cmp.Compare(s.Milli, o.Milli), cmp.Compare(s.MilliCPU, o.MilliCPU),
 		cmp.Compare(s.Models, o.Models))
@@ -98,6 +100,7 @@ func (h *Shape) set(s State, pod Spec, taken uint64) {
 	}
 }
 
+// sum is what is free of all GPUs.
 func (h *Shape) sum() (sum int64) {
 	for _, free := range h.free[:h.n] {
 		sum += int64(free)
@@ -105,6 +108,7 @@ func (h *Shape) sum() (sum int64) {
 	return sum
 }
 
+// hash returns a hash for tables of shapes.
 func (h *Shape) hash() uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211 // FNV-1a, by words
 	sum := (offset ^ uint64(h.milliCPU)) * prime

@@ -185,6 +185,7 @@ func (g *gang) isOpen() bool {
 	return (g.isPlain() || g.hasStarted() && g.settings.Policy == OnceSatisfied) && g.refusal().Code == why.None
 }
 
+// isWhole reports whether all members are disrupted together, as the gang's object or tree says.
 func (g *gang) isWhole() bool {
 	return g.object != nil && g.object.Whole || g.tree != nil && g.tree.whole
 }
@@ -202,6 +203,7 @@ func (g *gang) running() int {
 	return n
 }
 
+// isSatisfied reports whether the gang has started, or would start with the members that wait and run.
 func (g *gang) isSatisfied() bool {
 	return g.isOpen() || g.refusal().Code == why.None && g.count[Waiting]+g.running() >= g.settings.Min
 }

@@ -21,6 +21,7 @@ func (t Turn) Compare(o Turn) int {
 	return t.Created.Compare(o.Created)
 }
 
+// turn returns the gang's place among those of one priority.
 func (g *gang) turn() Turn { return Turn{g.isDegraded(), g.created()} }
 
 // Turn returns where a pod stands; created is when it was.

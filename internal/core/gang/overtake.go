@@ -137,6 +137,7 @@ func (s *State) unclaim(g *group) {
 	g.claim = nil
 }
 
+// compareClaims orders groups by the rank of their claims.
 func compareClaims(a, b *group) int {
 	if a.claim.rank.Before(b.claim.rank) {
 		return -1

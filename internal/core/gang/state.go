@@ -55,6 +55,7 @@ type Effects struct {
 	Bonds   []string // gangs whose Bond has changed; nothing is to be done
 }
 
+// add appends other effects in their order.
 func (e *Effects) add(o Effects) {
 	e.Opened = append(e.Opened, o.Opened...)
 	e.Allow = append(e.Allow, o.Allow...)

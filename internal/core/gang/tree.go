@@ -38,8 +38,10 @@ func (s *State) PutComposite(id string, c Composite) Effects {
 	return s.refresh(s.attach(compositeName(id), nil, c)...)
 }
 
+// compositeName is the name of a CompositePodGroup among the branches.
 func compositeName(id string) string { return "CompositePodGroup " + id }
 
+// branch returns the branch of a name, and creates it if there is none.
 func (s *State) branch(name string) *branch {
 	if s.branches[name] == nil {
 		s.branches[name] = &branch{name: name, below: map[string]*branch{}}

@@ -18,6 +18,7 @@ func (s *State) Bond(id string) Bond {
 	return Bond{}
 }
 
+// bond returns what binds the members to each other, for the accounts of quotas and evictions.
 func (g *gang) bond() Bond {
 	b := Bond{Least: g.settings.Min, Plain: g.isPlain(), Whole: g.isWhole()}
 	if g.group != nil {

@@ -14,6 +14,8 @@ type ranking struct {
 	best int
 }
 
+// class orders masks by size: the best size first, then smaller ones, the largest first, then larger ones, the smallest
+// first.
 func (k ranking) class(m topo.NodeSet) int {
 	switch n := m.Len(); {
 	case n == k.best:
@@ -25,6 +27,7 @@ func (k ranking) class(m topo.NodeSet) int {
 	}
 }
 
+// before reports whether the kubelet prefers a to b.
 func (k ranking) before(a, b topo.NodeSet) bool {
 	if ca, cb := k.class(a), k.class(b); ca != cb {
 		return ca < cb

@@ -26,6 +26,7 @@ func (r *Rule) Answer(lists []List, w *Scratch) Answer {
 	return r.finish(Hint{Mask: best}, found)
 }
 
+// takes reports whether the policy uses a hint at all.
 func (r *Rule) takes(h Hint) bool {
 	return r.Policy != SingleNUMANode || h.Preferred && h.Mask.Len() <= 1
 }
@@ -79,6 +80,7 @@ func (r *Rule) preferred(lists []List) (topo.NodeSet, bool) {
 	return best, found
 }
 
+// better reports whether a mask is smaller, or as large and closer.
 func (r *Rule) better(a, b topo.NodeSet) bool {
 	if la, lb := a.Len(), b.Len(); la != lb {
 		return la < lb

@@ -43,6 +43,7 @@ type Capacity struct {
 	memory    []stock // by type; every node is walked
 }
 
+// stock is the capacity of one resource on NUMA nodes.
 type stock struct {
 	walked topo.NodeSet
 	// most[k] is the largest capacity of k walked nodes.
@@ -52,6 +53,7 @@ type stock struct {
 	hosts topo.NodeSet
 }
 
+// newStock returns a stock. walked are the nodes of which the resource's manager tries combinations.
 func newStock(walked topo.NodeSet, capacity []int64) stock {
 	s := stock{walked: walked, most: []int64{0}, byNode: make([]int64, len(capacity))}
 	for i, n := range capacity {
@@ -165,4 +167,5 @@ func (s *Summary) mayHold(m topo.NodeSet) bool {
 	return true
 }
 
+// clamp returns v, but at least 0 and at most top.
 func clamp(v, top int64) int64 { return min(max(v, 0), top) }

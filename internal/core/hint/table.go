@@ -83,6 +83,7 @@ func (r *Rule) Explain(named []Named) Table {
 	return t
 }
 
+// lineOf summarizes the hints of a resource.
 func lineOf(n Named) Line {
 	l := Line{Resource: n.Resource, Care: !indifferent(n.List)}
 	for _, h := range n.List {
@@ -105,6 +106,7 @@ func lineOf(n Named) Line {
 	return l
 }
 
+// bySize orders masks by the number of nodes, then by value.
 func bySize(a, b topo.NodeSet) int {
 	return cmp.Or(cmp.Compare(a.Len(), b.Len()), cmp.Compare(a, b))
 }
@@ -146,6 +148,7 @@ func (t *Table) blame() {
 	}
 }
 
+// alone reports whether a resource by itself explains a cause.
 func (t *Table) alone(c Cause, l *Line) bool {
 	switch c {
 	case Impossible:
@@ -189,6 +192,7 @@ func (t *Table) String() string {
 	return text + ", not preferred: " + t.reason()
 }
 
+// reason is a sentence about the resources of the cause.
 func (t *Table) reason() string {
 	about := func(i int) *Line {
 		return &t.Lines[slices.IndexFunc(t.Lines, func(l Line) bool { return l.Resource == t.Resources[i] })]
@@ -214,6 +218,7 @@ func (t *Table) reason() string {
 	}
 }
 
+// nodes writes a number of nodes.
 func nodes(n int) string {
 	if n == 1 {
 		return "1 node"
@@ -221,6 +226,7 @@ func nodes(n int) string {
 	return strconv.Itoa(n) + " nodes"
 }
 
+// some writes the first masks and how many more there are.
 func some(masks []topo.NodeSet) string {
 	const most = 4
 	var words []string

@@ -86,6 +86,7 @@ func (p *problem) offered(yield func(topo.NodeSet) bool) {
 	}
 }
 
+// offers reports whether every resource has room on a mask.
 func (p *problem) offers(m topo.NodeSet) bool {
 	return m.Within(topo.FirstNodes(p.s.c.rule.Nodes)) && p.s.mayHold(m) && p.holdsMemory(m)
 }
@@ -93,6 +94,7 @@ func (p *problem) offers(m topo.NodeSet) bool {
 // holdsUnused reports whether all unused nodes together are a mask of several that the memory manager offers.
 func (p *problem) holdsUnused() bool { return p.unused.Len() > 1 && p.holdsMemory(p.unused) }
 
+// holdsMemory reports whether the rows of memory fit on a mask.
 func (p *problem) holdsMemory(m topo.NodeSet) bool { return fits(p.rows[p.resources:p.n], m) }
 
 // preferred returns the best mask that every provider prefers (C2 to C4 in doc.go).

@@ -20,6 +20,7 @@ type Refusal struct {
 	Uncertain bool
 }
 
+// statuses has the reason that the kubelet writes to a pod's status for each code.
 var statuses = map[why.Code]string{ //nolint:gochecknoglobals // never written
 	why.KubeletTopologyAffinity: TopologyAffinityError,
 	why.KubeletSMTAlignment:     SMTAlignmentError,
@@ -71,6 +72,7 @@ type admission struct {
 	uncertain bool
 }
 
+// admission begins the admission of a pod on copies of the managers' states.
 func (s *State) admission(p *Pod) *admission {
 	a := &admission{start: s, node: s.node, pod: p, cpus: s.cpus.admit(p), uncertain: s.Uncertain(p)}
 	a.own, _ = s.Placement(p.UID)

@@ -49,6 +49,7 @@ var ( //nolint:gochecknoglobals // lists of words, never written
 	topologyOptions = []string{"prefer-closest-numa-nodes", "max-allowable-numa-nodes"}
 )
 
+// unknown lists the options of a manager that are on and that the model does not know.
 func unknown(manager string, options map[string]string, known []string) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(options)) {

@@ -25,6 +25,7 @@ type cpuAdmission struct {
 	changed bool
 }
 
+// admit begins the admission of a pod by the CPU manager. A pod that is known keeps its grants.
 func (s *cpuState) admit(pod *Pod) *cpuAdmission {
 	a := &cpuAdmission{policy: s.policy, start: s, pod: pod, available: s.available}
 	a.own.uid = pod.UID

@@ -40,6 +40,7 @@ func (p *cpuPolicy) distribute(from cpuset.Set, n, group int) (cpuset.Set, cpuFa
 	return p.pack(from, n, false)
 }
 
+// cpuSpread is the kubelet's search for an even distribution of n CPUs over NUMA nodes, in groups of whole cores.
 type cpuSpread struct {
 	policy   *cpuPolicy
 	from     cpuset.Set
@@ -75,8 +76,10 @@ type cpuBalance struct {
 	deviation int
 }
 
+// worst is worse than the balance of any distribution.
 var worst = cpuBalance{math.MaxInt, math.MaxInt}
 
+// newCPUSpread prepares a search for n CPUs of from, in multiples of group.
 func newCPUSpread(p *cpuPolicy, from cpuset.Set, n, group int) *cpuSpread {
 	s := &cpuSpread{policy: p, from: from, n: n, group: group}
 	t := cpuTaking{policy: p, free: from}
@@ -94,6 +97,7 @@ func newCPUSpread(p *cpuPolicy, from cpuset.Set, n, group int) *cpuSpread {
 	return s
 }
 
+// span returns the fewest and the most NUMA nodes over which the CPUs can be distributed.
 func (s *cpuSpread) span() (least, most int) {
 	groups := (s.policy.online.Len()-1)/s.group + 1
 	perNode := (groups-1)/len(s.policy.nodes) + 1
@@ -130,6 +134,8 @@ func overwrites(earlier, nodes []uint16) bool {
 	return k > grown+1 && slices.Equal(earlier[:grown+1], nodes[:grown+1])
 }
 
+// visit evaluates one combination of nodes, and reports whether the search goes on. It ends at a perfect balance, and
+// after maxVisited nodes, where the kubelet would take too long.
 func (s *cpuSpread) visit(combination []uint16) bool {
 	s.combination = combination
 	if s.visited += len(combination); s.visited > maxVisited {
@@ -168,6 +174,7 @@ func (s *cpuSpread) bySocket() bool {
 	return s.policy.settings.AlignBySocket && s.policy.model.OneSocketFirst
 }
 
+// inOneSocket reports whether all nodes of the combination are on one socket.
 func (s *cpuSpread) inOneSocket() bool {
 	var sockets cpuset.Set
 	for _, node := range s.combination {
@@ -240,6 +247,7 @@ func (s *cpuSpread) balance(squares int, than cpuBalance) cpuBalance {
 	return cpuBalance{squares, deviation}
 }
 
+// cpuRemainder is the search for the nodes that get the rest which cannot be shared equally.
 type cpuRemainder struct {
 	*cpuSpread
 	rest    int
@@ -248,6 +256,7 @@ type cpuRemainder struct {
 	nodes   []uint16
 }
 
+// visit evaluates one subset of the combination that would get the rest, and reports whether the search goes on.
 func (r *cpuRemainder) visit(subset []uint16) bool {
 	if r.visited += len(subset); r.visited > maxVisited {
 		r.hangs = true
@@ -333,6 +342,7 @@ func (s *cpuSpread) carryOut() (cpuset.Set, cpuFault) {
 	return taken, cpuOK
 }
 
+// finalShare returns how many CPUs each node of the best combination gives before the rest.
 func (s *cpuSpread) finalShare() int {
 	share := s.n / len(s.best.nodes) / s.group * s.group
 	if s.policy.model.OneSocketFirst {

@@ -47,6 +47,7 @@ type cpuPart struct {
 	cpus cpuset.Set
 }
 
+// newCPULayout returns the online CPUs of a machine by cores, caches, NUMA nodes and sockets.
 func newCPULayout(m *topo.Machine) *cpuLayout {
 	l := &cpuLayout{online: m.Online(), coreOf: make([]uint16, m.NumCPUs())}
 	l.addCores(m)
@@ -76,6 +77,7 @@ func newCPULayout(m *topo.Machine) *cpuLayout {
 	return l
 }
 
+// addCores lists the cores with their online threads.
 func (l *cpuLayout) addCores(m *topo.Machine) {
 	at := make([]int, m.NumCores())
 	for c := l.online.First(); c >= 0; c = l.online.Next(c + 1) {
@@ -91,6 +93,7 @@ func (l *cpuLayout) addCores(m *topo.Machine) {
 	}
 }
 
+// enter adds a core to the unit with an ID, and creates the unit at its first core.
 func (l *cpuLayout) enter(units map[int]*cpuUnit, id, core int) {
 	u := units[id]
 	if u == nil {
@@ -130,6 +133,7 @@ func (l *cpuLayout) addL3s(m *topo.Machine) {
 	l.l3s = sortedUnits(groups)
 }
 
+// sortedUnits returns units in the order of the kernel's IDs.
 func sortedUnits(units map[int]*cpuUnit) []cpuUnit {
 	sorted := make([]cpuUnit, 0, len(units))
 	for _, u := range units {
@@ -139,6 +143,7 @@ func sortedUnits(units map[int]*cpuUnit) []cpuUnit {
 	return sorted
 }
 
+// parts returns the units of another kind that share CPUs with u, with the shared CPUs.
 func (u *cpuUnit) parts(units []cpuUnit) []cpuPart {
 	var parts []cpuPart
 	for i := range units {

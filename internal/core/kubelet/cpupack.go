@@ -66,11 +66,13 @@ func (t *cpuTaking) grab(cpus *cpuset.Set, size int) {
 	t.need -= size
 }
 
+// ranked is a unit with its number of free CPUs.
 type ranked struct {
 	unit uint16
 	free uint16
 }
 
+// byFree orders units with fewer free CPUs first: the kubelet fills those that are in use already.
 func byFree(a, b ranked) int { return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(a.unit, b.unit)) }
 
 // order lists those units that have a free CPU, by (free CPUs, id).
@@ -101,6 +103,7 @@ func (t *cpuTaking) inside(outer []ranked, parts func(outer uint16) []cpuPart, u
 	return order
 }
 
+// sockets returns the sockets in the order in which the kubelet takes them.
 func (t *cpuTaking) sockets() []ranked {
 	p := t.policy
 	if p.socketFirst {
@@ -109,6 +112,7 @@ func (t *cpuTaking) sockets() []ranked {
 	return t.inside(t.order(p.nodes), func(node uint16) []cpuPart { return p.nodes[node].sockets }, p.sockets)
 }
 
+// nodes returns the NUMA nodes in the order in which the kubelet takes them.
 func (t *cpuTaking) nodes() []ranked {
 	p := t.policy
 	if !p.socketFirst {
@@ -117,6 +121,7 @@ func (t *cpuTaking) nodes() []ranked {
 	return t.inside(t.order(p.sockets), func(socket uint16) []cpuPart { return p.sockets[socket].nodes }, p.nodes)
 }
 
+// l3s returns the caches in the order of their NUMA nodes.
 func (t *cpuTaking) l3s() []ranked {
 	return t.inside(t.nodes(), func(node uint16) []cpuPart { return t.policy.nodes[node].l3s }, t.policy.l3s)
 }
@@ -145,6 +150,7 @@ func (t *cpuTaking) wholeUnits() {
 	}
 }
 
+// wholeNodes takes NUMA nodes of which all CPUs are free, while the pod needs that many.
 func (t *cpuTaking) wholeNodes() {
 	for _, n := range t.nodes() {
 		if node := &t.policy.nodes[n.unit]; int(n.free) == node.size {

@@ -34,6 +34,7 @@ type cpuPolicy struct {
 	unaligned cpuset.Set
 }
 
+// newCPUPolicy returns the CPU manager's policy on a machine. Threads beside a reserved CPU are not aligned.
 func newCPUPolicy(m *topo.Machine, c Config) *cpuPolicy {
 	p := &cpuPolicy{cpuLayout: newCPULayout(m), model: c.Model, settings: c.CPU}
 	p.reserved = c.CPU.Reserved.Intersect(p.online)
@@ -81,6 +82,7 @@ func (p *cpuPolicy) uniform() bool {
 	return !p.settings.AlignL3 || listed == len(p.l3s)
 }
 
+// manages reports whether the static policy gives the pod CPUs of its own.
 func (p *cpuPolicy) manages(pod *Pod) bool {
 	return p.settings.Static && pod.Guaranteed && !(pod.PodLevel && p.model.SkipsPodLevel)
 }

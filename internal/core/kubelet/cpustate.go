@@ -18,6 +18,7 @@ type cpuState struct {
 	pods []cpuPod // ascending UID
 }
 
+// cpuPod is a pod with CPUs of its own.
 type cpuPod struct {
 	uid    string
 	grants []cpuGrant // in the order in which they were given
@@ -26,15 +27,18 @@ type cpuPod struct {
 	external bool
 }
 
+// cpuGrant is the CPUs of one container.
 type cpuGrant struct {
 	container string
 	cpus      cpuset.Set
 }
 
+// empty returns the state without pods.
 func (p *cpuPolicy) empty() *cpuState {
 	return p.state(p.online.Minus(p.reserved), nil)
 }
 
+// state returns a state with these CPUs free and these pods, which are sorted by UID.
 func (p *cpuPolicy) state(available cpuset.Set, pods []cpuPod) *cpuState {
 	return &cpuState{policy: p, available: available, free: p.count(&available), pods: pods}
 }
@@ -48,6 +52,7 @@ func (p *cpuPolicy) count(cpus *cpuset.Set) []uint16 {
 	return counts
 }
 
+// find returns the position of a pod, or the one where it would be inserted and false.
 func (s *cpuState) find(uid string) (int, bool) {
 	return slices.BinarySearchFunc(s.pods, uid, func(p cpuPod, uid string) int { return cmp.Compare(p.uid, uid) })
 }
@@ -83,6 +88,7 @@ func (s *cpuState) with(uid string, grants []cpuGrant) *cpuState {
 	return s.policy.state(s.available.Minus(p.cpus()), slices.Insert(slices.Clip(s.pods), i, p))
 }
 
+// cpus returns the CPUs of all containers.
 func (p *cpuPod) cpus() cpuset.Set {
 	var all cpuset.Set
 	for i := range p.grants {
@@ -91,6 +97,7 @@ func (p *cpuPod) cpus() cpuset.Set {
 	return all
 }
 
+// cpusOf returns the CPUs of one container; false if it has none of its own.
 func (p *cpuPod) cpusOf(container string) (*cpuset.Set, bool) {
 	for i := range p.grants {
 		if p.grants[i].container == container {

@@ -157,10 +157,12 @@ func (a *deviceAdmission) allocate(k *kind, n int64, m topo.NodeSet) ([]Devices,
 	return need.devices(), why.Reason{}
 }
 
+// devicesRefused returns the refusal of a number of devices.
 func devicesRefused(cause why.AllocationCause, asked, free int64) why.Reason {
 	return why.Reason{Code: why.KubeletAdmission, Unit: why.Count, Asked: asked, Free: free, Extra: int64(cause)}
 }
 
+// keepReusable records which devices an init container leaves to later containers, or which of these a container uses.
 func (a *deviceAdmission) keepReusable(role Role, devices []Devices) {
 	for _, d := range devices {
 		set, _ := a.node.setOf(d.Resource, d.Nodes)
@@ -172,6 +174,7 @@ func (a *deviceAdmission) keepReusable(role Role, devices []Devices) {
 	}
 }
 
+// deviceTaking chooses devices of one resource for one container, set by set.
 type deviceTaking struct {
 	node  *Node
 	kind  *kind
@@ -209,6 +212,7 @@ func (d *deviceTaking) from(stock []int, suits func(topo.NodeSet) bool) {
 	}
 }
 
+// devices returns what was taken of each set.
 func (d *deviceTaking) devices() []Devices {
 	var list []Devices
 	for i, count := range d.taken {

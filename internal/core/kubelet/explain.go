@@ -75,11 +75,13 @@ func (e *Explanation) step(container string) *Step {
 	return &e.Steps[len(e.Steps)-1]
 }
 
+// perCandidate is about how long the kubelet takes to compare one candidate.
 const perCandidate = 170 * time.Nanosecond
 
 // slowest is the longest Duration. It stands for a merge that never ends.
 const slowest = time.Duration(math.MaxInt64)
 
+// times returns a·b, or the largest number if that is larger.
 func times(a, b uint64) uint64 {
 	if high, low := bits.Mul64(a, b); high == 0 {
 		return low
@@ -120,6 +122,7 @@ func (n *Node) masks(nodes int) uint64 {
 	return 1<<nodes - 1
 }
 
+// took returns about how long the kubelet takes for this many candidates, at most slowest.
 func took(candidates uint64) time.Duration {
 	if candidates > uint64(slowest/perCandidate) {
 		return slowest

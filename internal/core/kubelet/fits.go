@@ -33,6 +33,7 @@ type scratch struct {
 	merge hint.Scratch
 }
 
+// scratch returns buffers for one question. They come from the node's pool if it has one.
 func (n *Node) scratch() *scratch {
 	if n.buffers != nil {
 		if w, ok := n.buffers.Get().(*scratch); ok {
@@ -42,6 +43,7 @@ func (n *Node) scratch() *scratch {
 	return new(scratch)
 }
 
+// release returns buffers to the pool.
 func (n *Node) release(w *scratch) {
 	if n.buffers != nil {
 		n.buffers.Put(w)

@@ -28,6 +28,7 @@ type zone struct {
 	group topo.NodeSet
 }
 
+// emptyMemory returns the memory manager's state without pods: each NUMA node is a group of its own.
 func (n *Node) emptyMemory() memoryState {
 	if len(n.types) == 0 {
 		return memoryState{}
@@ -42,6 +43,7 @@ func (n *Node) emptyMemory() memoryState {
 	return m
 }
 
+// clone returns a copy that shares nothing with m.
 func (m *memoryState) clone() memoryState {
 	c := *m
 	c.zones, c.free = slices.Clone(m.zones), slices.Clone(m.free)
@@ -108,6 +110,7 @@ func (m *memoryState) release(n *Node, b Block) {
 	}
 }
 
+// memoryAdmission is the admission of a pod by the memory manager, on a copy of its state.
 type memoryAdmission struct {
 	node *Node
 	pod  *Pod
@@ -117,6 +120,7 @@ type memoryAdmission struct {
 	enough breadth // of the hints
 }
 
+// managesMemory reports whether the static policy of the memory manager gives the pod memory.
 func (n *Node) managesMemory(p *Pod) bool {
 	return len(n.types) > 0 && p.Guaranteed && !(p.PodLevel && n.config.Model.SkipsPodLevel)
 }
@@ -181,6 +185,7 @@ func (m *memoryState) allowed(nodes topo.NodeSet) bool {
 	return true
 }
 
+// reusable returns how many bytes of a type later containers may reuse on a set of nodes.
 func (a *memoryAdmission) reusable(name string, m topo.NodeSet) int64 {
 	for _, b := range a.reuse {
 		if b.Type == name && b.Nodes == m {

@@ -51,6 +51,7 @@ func (a *admission) answer(lists []hint.Named) hint.Answer {
 	return a.node.rule.Answer(all, &w.merge)
 }
 
+// anyAbove0 reports whether one of the counts is positive.
 func anyAbove0(counts []int) bool {
 	return slices.ContainsFunc(counts, func(n int) bool { return n > 0 })
 }
@@ -78,6 +79,7 @@ func (a *admission) neverEnds(q *question) ([]hint.Named, why.Reason) {
 	return lists, why.Reason{}
 }
 
+// tooLong refuses a pod for which the kubelet would take this long.
 func tooLong(cost time.Duration) why.Reason {
 	return why.Reason{Code: why.KubeletWouldHang, Extra: int64(cost / time.Second)}
 }
@@ -172,6 +174,8 @@ func hintsOf(walked topo.NodeSet, enough breadth, capable, has func(topo.NodeSet
 	return list, least
 }
 
+// deviceList returns the hints of the device manager for an amount of one kind. Devices that the container has already
+// decide; else free ones and those that init containers leave.
 func (a *admission) deviceList(q *question, at int, ask Amount) hint.List {
 	k := &a.node.kinds[at]
 	if has := a.held(q, k); has != nil {

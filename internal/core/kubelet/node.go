@@ -105,6 +105,7 @@ func NewNode(m *topo.Machine, c Config, inv Inventory) (*Node, why.Reason) {
 	return n, why.Reason{}
 }
 
+// guard refuses a machine on which the model cannot say what the kubelet does, or on which the kubelet does not start.
 func (n *Node) guard(inv Inventory) why.Reason {
 	c := &n.config
 	if c.Topology.Policy != hint.None || c.Memory.Static { // else it makes no masks of NUMA nodes
@@ -128,6 +129,7 @@ func (n *Node) guard(inv Inventory) why.Reason {
 	return why.Reason{}
 }
 
+// suits reports whether an inventory is valid for a machine with this many NUMA nodes.
 func (inv *Inventory) suits(nodes int) bool {
 	if inv.Zones != nil && len(inv.Zones) != nodes {
 		return false
@@ -144,6 +146,7 @@ func (inv *Inventory) suits(nodes int) bool {
 	})
 }
 
+// distances returns the distances between all NUMA nodes of a machine.
 func distances(m *topo.Machine) [][]int {
 	rows := make([][]int, m.NumNUMA())
 	for i := range rows {
@@ -157,6 +160,7 @@ func distances(m *topo.Machine) [][]int {
 // maxBytes is what counts of more memory on one node, so that no sum runs over.
 const maxBytes = 1 << 56
 
+// addMemory adds the memory that the static policy gives out, by type and NUMA node.
 func (n *Node) addMemory(zones []map[string]int64) {
 	if !n.config.Memory.Static || zones == nil {
 		return
@@ -180,6 +184,7 @@ func (n *Node) addMemory(zones []map[string]int64) {
 	}
 }
 
+// addDevices adds sets of devices in the order of resource and NUMA nodes. Sets of equal ones are one.
 func (n *Node) addDevices(sets []DeviceSet) {
 	sets = slices.Clone(sets)
 	slices.SortFunc(sets, func(a, b DeviceSet) int {
@@ -271,6 +276,7 @@ func (n *Node) kindOf(resource string) (int, bool) {
 		func(k kind, name string) int { return cmp.Compare(k.resource, name) })
 }
 
+// typeOf returns the position of a type of memory.
 func (n *Node) typeOf(name string) (int, bool) { return slices.BinarySearch(n.types, name) }
 
 // Equal reports whether both would answer alike: equal machines, settings and inventories. nil equals nil alone.

@@ -59,6 +59,7 @@ func (p *Pod) CPUs() int {
 	return p.peakCPUs()
 }
 
+// peakCPUs returns the most exclusive CPUs that the pod's containers ask for at one time.
 func (p *Pod) peakCPUs() int {
 	peak, running := 0, 0
 	for i := range p.Containers {
@@ -126,10 +127,12 @@ func amountOf(list []Amount, name string) (int64, bool) {
 	return list[i].N, true
 }
 
+// asksDevice reports whether a container of the pod asks for a resource of devices.
 func (p *Pod) asksDevice(resource string) bool {
 	return slices.ContainsFunc(p.Containers, func(c Container) bool { return c.asksDevice(resource) })
 }
 
+// asksDevice reports whether the container asks for a resource of devices.
 func (c *Container) asksDevice(resource string) bool {
 	_, asked := amountOf(c.Devices, resource)
 	return asked
@@ -193,4 +196,5 @@ func (p *Pod) memory() []Amount {
 	})
 }
 
+// devices returns the most devices of each resource that the pod's containers ask for at one time.
 func (p *Pod) devices() []Amount { return p.peak(func(c *Container) []Amount { return c.Devices }) }

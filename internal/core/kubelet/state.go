@@ -19,6 +19,7 @@ type State struct {
 	free *hint.Summary
 }
 
+// holder is a pod with what it was given.
 type holder struct {
 	uid   string
 	given Placement
@@ -37,6 +38,7 @@ func (n *Node) Empty() *State {
 // Node returns the node.
 func (s *State) Node() *Node { return s.node }
 
+// find returns the position of a pod, or the one where it would be inserted and false.
 func (s *State) find(uid string) (int, bool) {
 	return slices.BinarySearchFunc(s.held, uid, func(h holder, uid string) int { return cmp.Compare(h.uid, uid) })
 }
@@ -163,6 +165,7 @@ func (s *State) Uncertain(p *Pod) bool {
 	})
 }
 
+// insert adds a holder, or replaces that of the same pod. Other states keep their lists.
 func (s *State) insert(h holder) {
 	i, known := s.find(h.uid)
 	if known {
@@ -173,6 +176,7 @@ func (s *State) insert(h holder) {
 	s.held = slices.Insert(slices.Clip(s.held), i, h)
 }
 
+// count computes the summary of what is free.
 func (s *State) count() { s.free = s.node.summary(s.cpus.free, s.devices, &s.memory) }
 
 // summary are the counters of a state: CPUs by NUMA node, devices given by set, and memory.
@@ -185,6 +189,8 @@ func (n *Node) summary(cpus []uint16, devices deviceState, memory *memoryState) 
 	return f
 }
 
+// fill writes what is free on each NUMA node to a summary: CPUs in row 0, then devices of sets on one node, then
+// memory.
 func (n *Node) fill(f *hint.Summary, cpus []uint16, devices deviceState, memory *memoryState) {
 	for i, free := range cpus {
 		f.SetFree(0, i, int64(free))

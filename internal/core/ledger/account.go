@@ -65,6 +65,7 @@ func newAccount(m *topo.Machine, e Entry) *account {
 	return a
 }
 
+// collectUses computes the NUMA nodes on which the pod holds anything.
 func (a *account) collectUses(m *topo.Machine) {
 	a.uses = a.nodes | m.NodesOf(&a.cpus)
 	for i := range a.holds {

@@ -100,6 +100,7 @@ func (v *View) deriveTenancy(c change) {
 	}, v.tenants())
 }
 
+// tenants returns the pods to which the node's kubelet gives resources.
 func (v *View) tenants() []*tenancy.Tenant {
 	tenants := make([]*tenancy.Tenant, 0, len(v.accounts))
 	for _, a := range v.accounts {
@@ -127,6 +128,7 @@ func (v *View) collectPinned() {
 	v.kubeletStatic = v.kubeletStatic.Intersect(v.facts.Machine.Online())
 }
 
+// summarize computes the summary from the accounts of all pods.
 func (v *View) summarize() {
 	m, s := v.facts.Machine, &v.summary
 	shared := v.SharedPool()
@@ -160,6 +162,7 @@ func (v *View) summarize() {
 	}
 }
 
+// holds yields the amounts that each pod holds on NUMA nodes.
 func (v *View) holds(yield func([]align.Hold) bool) {
 	for _, a := range v.accounts {
 		if len(a.holds) > 0 && !yield(a.holds) {

@@ -25,6 +25,7 @@ type frame struct {
 	rows []align.Row
 }
 
+// newFrame returns what follows from the facts of a node alone, whatever its pods.
 func newFrame(f Facts) *frame {
 	m := f.Machine
 	f.Given, f.Amounts = slices.Clone(tenancy.SortGrants(f.Given)), slices.Clone(align.Normal(f.Amounts))

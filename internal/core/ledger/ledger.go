@@ -144,6 +144,7 @@ type Offer struct {
 	Version uint64       // of the view
 }
 
+// accountsOf returns the accounts of entries by UID. Of two entries of one pod the last counts.
 func accountsOf(m *topo.Machine, entries []Entry) []*account {
 	byUID := make(map[string]*account, len(entries))
 	for _, e := range entries {

@@ -60,6 +60,7 @@ func (v *View) deductUsers(version uint64, reservations ...string) *View {
 	return v
 }
 
+// deductAllUsers reduces each Reservation by what its users hold.
 func deductAllUsers(m *topo.Machine, accounts []*account) {
 	for i, a := range accounts {
 		if a.Reserves {

@@ -40,6 +40,7 @@ func (v *View) Resize(e Entry) why.Reason {
 	return why.Reason{}
 }
 
+// numaNode names a NUMA node by the kernel's ID.
 func (v *View) numaNode(n topo.NUMA) why.Where {
 	return why.Where{Scope: why.NUMA, Index: int32(v.facts.Machine.NUMAID(n))}
 }

@@ -51,6 +51,7 @@ func (s *Summary) Room(nodes topo.NodeSet) int64 {
 	return room + s.sumRooms(nodes)
 }
 
+// sumRooms adds up the shared CPU of a set of nodes, in milli-CPUs.
 func (s *Summary) sumRooms(nodes topo.NodeSet) int64 {
 	sum := int64(0)
 	for ; nodes != 0; nodes &= nodes - 1 {

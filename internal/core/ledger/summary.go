@@ -52,6 +52,7 @@ type NodeSummary struct {
 	Promised int64
 }
 
+// equal reports whether two summaries give the same answers.
 func (s *Summary) equal(o *Summary) bool {
 	return slices.Equal(s.Nodes, o.Nodes) && slices.Equal(s.Usable, o.Usable) && s.UsableTotal == o.UsableTotal &&
 		s.Committed == o.Committed && s.NodeCount == o.NodeCount && s.PoolCPUs == o.PoolCPUs &&

@@ -167,6 +167,7 @@ func (v *View) DevicesOf(uid string) []device.Grant {
 	return nil
 }
 
+// find returns the position of a pod, or the one where it would be inserted and false.
 func (v *View) find(uid string) (int, bool) {
 	return slices.BinarySearchFunc(v.accounts, uid, func(a *account, uid string) int { return cmp.Compare(a.UID, uid) })
 }
@@ -182,6 +183,8 @@ func (v *View) Without(uid string) *View {
 	return v
 }
 
+// put returns a view with an account, in place of the pod's last one. Reservations that the pod uses, or has used, are
+// reduced anew.
 func (v *View) put(a *account, version uint64) *View {
 	if a.Reserves {
 		a = a.beside(v.facts.Machine, v.accounts)
@@ -194,6 +197,7 @@ func (v *View) put(a *account, version uint64) *View {
 	return v.set(i, ok, a, version).deductUsers(version, was, a.Within)
 }
 
+// set inserts an account at a position, or replaces the one there.
 func (v *View) set(i int, ok bool, a *account, version uint64) *View {
 	if ok {
 		accounts := slices.Clone(v.accounts)
@@ -204,6 +208,7 @@ func (v *View) set(i int, ok bool, a *account, version uint64) *View {
 	return derive(v.frame, accounts, version, change{v, nil, a})
 }
 
+// remove returns a view without the account at a position.
 func (v *View) remove(i int, version uint64) *View {
 	accounts := slices.Concat(v.accounts[:i], v.accounts[i+1:])
 	return derive(v.frame, accounts, version, change{v, v.accounts[i], nil}).deductUsers(version, v.accounts[i].Within)

@@ -12,6 +12,7 @@ const (
 	resources
 )
 
+// resourceNames has the name of each Resource, by its number.
 var resourceNames = [resources]string{"cpu", "memory"}
 
 // String returns the name of the resource in Kubernetes.
@@ -40,6 +41,7 @@ func (a Amounts) Plus(b Amounts) Amounts {
 	return a
 }
 
+// minus returns a − b, which may be negative.
 func (a Amounts) minus(b Amounts) Amounts {
 	for r := range a {
 		a[r] -= b[r]

@@ -37,6 +37,7 @@ func (e Expiry) Check(r *Report, now time.Time) Outcome {
 // Scores reports whether the last report of a node can be scored by. A node without one, or with an old one, gets 0.
 func (e Expiry) Scores(r *Report, now time.Time) bool { return r != nil && !e.expires(r, now) }
 
+// expires reports whether a report is too old, or was never made.
 func (e Expiry) expires(r *Report, now time.Time) bool {
 	return r.Updated.IsZero() || e.After > 0 && now.Sub(r.Updated) >= e.After
 }

@@ -69,6 +69,7 @@ func (r Rules) Exceeds(v View, allocatable Amounts, prod bool) (Excess, bool) {
 	return Excess{}, false
 }
 
+// prodUse returns what production pods use, with or without what no pod uses.
 func (v View) prodUse(withSystem bool) Amounts {
 	if withSystem {
 		return v.ProdUse().Plus(v.System())

@@ -144,11 +144,13 @@ func (r *Report) lacks(p Pod) (missing, prod Amounts) {
 	return missing, prod
 }
 
+// add counts a pod that the report lacks.
 func (v *View) add(e entry) {
 	v.missing, v.prod = v.missing.Plus(e.missing), v.prod.Plus(e.prod)
 	v.estimates = v.estimates.Plus(e.pod.Estimate)
 }
 
+// remove reverts add.
 func (v *View) remove(e entry) {
 	v.missing, v.prod = v.missing.minus(e.missing), v.prod.minus(e.prod)
 	v.estimates = v.estimates.minus(e.pod.Estimate)

@@ -179,6 +179,7 @@ func (p *Pool) holds(target int, pod PodUse) bool {
 	return true
 }
 
+// add adds the use of a pod.
 func (m *Member) add(pod PodUse) {
 	m.Use[All] = m.Use[All].Plus(pod.Use)
 	if pod.Prod {

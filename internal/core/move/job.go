@@ -111,6 +111,7 @@ func (s *Status) Find(kind string) Condition {
 	return Condition{}
 }
 
+// index returns the position of a condition; -1 if there is none.
 func (s *Status) index(kind string) int {
 	return slices.IndexFunc(s.Conditions, func(c Condition) bool { return c.Type == kind })
 }
@@ -163,6 +164,7 @@ func (s *Status) PausedFor(now time.Time) time.Duration {
 	return c.Changed.Sub(c.Probed)
 }
 
+// pause begins a pause. Probed is set so that the pauses before this one count too.
 func (s *Status) pause(now time.Time) {
 	if !s.Find(Paused).True {
 		s.set(now, Condition{
@@ -171,6 +173,7 @@ func (s *Status) pause(now time.Time) {
 	}
 }
 
+// resume ends a pause, if there is one.
 func (s *Status) resume(now time.Time) {
 	if c := s.Find(Paused); c.True {
 		s.set(now, Condition{Type: Paused, Probed: c.Probed})

@@ -105,6 +105,7 @@ func Step(j *Job, w *World) (Status, Action) {
 	return t.s, do
 }
 
+// isLate reports whether the job's time is over. A job without deadline is never late.
 func (t *turn) isLate() bool {
 	end := t.Deadline(t.Now)
 	return !end.IsZero() && !t.Now.Before(end)
@@ -118,6 +119,7 @@ func (j *Job) Deadline(now time.Time) time.Time {
 	return j.Created.Add(j.TTL + j.Status.PausedFor(now))
 }
 
+// take decides the job's next action, and changes its status accordingly.
 func (t *turn) take() Action {
 	switch {
 	case t.s.Phase.IsFinal():
@@ -175,6 +177,7 @@ func (t *turn) gone() bool { return t.Pod == nil || t.PodUID != "" && t.Pod.UID 
 // untouched reports whether the pod is as it was before the job.
 func (t *turn) untouched() bool { return !t.gone() && !t.Pod.Terminating && !t.Pod.Asked }
 
+// run decides the next action of a job that was admitted.
 func (t *turn) run() Action {
 	done := t.s.Find(Eviction)
 	switch {
@@ -381,6 +384,7 @@ func (t *turn) missing() string {
 	return "the reservation has no node yet"
 }
 
+// forbid ends the job with a refusal.
 func (t *turn) forbid(r Refusal) Action {
 	return t.fail(Failed, ForbiddenMigratePod, r.Text)
 }
@@ -408,6 +412,7 @@ func (t *turn) fail(phase Phase, reason, message string) Action {
 	return Wait
 }
 
+// failureOf returns the failure of the last action if it was this one; else nil.
 func (t *turn) failureOf(a Action) *Failure {
 	if t.Failure != nil && t.Failure.Action == a {
 		return t.Failure

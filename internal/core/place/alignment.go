@@ -66,6 +66,7 @@ func Align(v *ledger.View, r *Request) (Alignment, bool) {
 	return a, true
 }
 
+// describeRow returns what a resource needs and what each NUMA node with CPUs has, for an explanation.
 func (j *joint) describeRow(name string, need int64, have []int64, least int) AlignmentRow {
 	row := AlignmentRow{Resource: name, Need: need, Least: least}
 	for n := range j.machine.NodesWithCPUs().All() {

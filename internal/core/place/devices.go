@@ -133,6 +133,7 @@ func withDevices(v *ledger.View, r *Request, o *order) *beside {
 	return b
 }
 
+// accepts reports whether the pod's devices may be on these NUMA nodes: few enough, and with room for the rest.
 func (b *beside) accepts(nodes topo.NodeSet) bool {
 	return nodes.Len() <= b.spread && (!b.asks || b.requireNodes(nodes))
 }

@@ -77,6 +77,7 @@ func nodeWish(f *ledger.Facts) BindWish {
 	return NoWish
 }
 
+// bind returns the policy that the allocator follows. The default is whole cores.
 func (w BindWish) bind() cpualloc.Bind {
 	if w == WantSpreadByPCPUs {
 		return cpualloc.SpreadByPCPUs
@@ -84,6 +85,7 @@ func (w BindWish) bind() cpualloc.Bind {
 	return cpualloc.FullPCPUs
 }
 
+// request returns the allocator's request for n CPUs with this effect on a node.
 func (e *Effect) request(n int, f *ledger.Facts) cpualloc.Request {
 	return cpualloc.Request{
 		Count: n, Bind: e.Bind, Required: e.Required, Exclusive: e.Exclusive, Strategy: e.Strategy,

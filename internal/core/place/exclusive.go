@@ -139,6 +139,7 @@ func (o *order) align(v *ledger.View, r *Request) why.Reason {
 	return reason
 }
 
+// unit is what a refusal counts: cores if each CPU needs a core of its own, else CPUs.
 func (o *order) unit() why.Unit {
 	if o.req.Required && o.req.Bind == cpualloc.SpreadByPCPUs {
 		return why.Cores

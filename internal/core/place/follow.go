@@ -22,6 +22,7 @@ func (r *Request) followed(f *ledger.Facts) bool {
 		(r.CPUs > 0 || r.Kubelet.CPUs() > 0)
 }
 
+// fitsFollowed reports why a node whose kubelet chooses CPUs does not take the pod, as far as the summary says.
 func fitsFollowed(v *ledger.View, r *Request) why.Reason {
 	if v.Facts().Model.Trust == kubelet.Distrusted {
 		return why.Reason{Code: why.KubeletAssumed, Resource: why.CPU}

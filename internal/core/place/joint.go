@@ -58,6 +58,7 @@ type demand struct {
 	need int64
 }
 
+// begin sets what holds for all resources of the request on a node.
 func (j *joint) begin(v *ledger.View, r *Request) {
 	j.wants = r.NUMAExclusive
 	j.machine, j.summary, j.strategy = v.Machine(), v.Summary(), v.Facts().Strategy
@@ -85,8 +86,10 @@ func (j *joint) askOthers(v *ledger.View, r *Request) {
 	}
 }
 
+// sum returns what a set of nodes has free.
 func (d *demand) sum(nodes topo.NodeSet) int64 { return sumOver(d.Free, nodes) }
 
+// sumOver adds up what the nodes of a set have.
 func sumOver(have []int64, nodes topo.NodeSet) int64 {
 	total := int64(0)
 	for ; nodes != 0; nodes &= nodes - 1 {
@@ -106,6 +109,7 @@ type reach struct {
 	have  int64
 }
 
+// exceeds reports whether r satisfies more rows than o, or as many and has more of the next one.
 func (r reach) exceeds(o reach) bool {
 	return r.rows > o.rows || r.rows == o.rows && r.have > o.have
 }
@@ -113,8 +117,10 @@ func (r reach) exceeds(o reach) bool {
 // allowed returns the number of NUMA nodes that the pod may use.
 func (j *joint) allowed() int { return max(j.spread, j.wide) }
 
+// rows is the number of resources that are compared.
 func (j *joint) rows() int { return j.leading + j.others }
 
+// reach returns how many rows a set of nodes satisfies, in their order, and what it has of the first other one.
 func (j *joint) reach(nodes topo.NodeSet) reach {
 	r := reach{nodes: nodes}
 	if r.have, _ = j.most(nodes); r.have < j.needs[0] {
@@ -268,6 +274,7 @@ type rank struct {
 	distance, strategy int64
 }
 
+// betterThan reports whether a set of nodes is better: fewer sockets, then nearer nodes, then the node's strategy.
 func (r rank) betterThan(o rank) bool {
 	switch {
 	case r.sockets != o.sockets:

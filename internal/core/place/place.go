@@ -58,6 +58,7 @@ func YieldsToDevices(reason why.Reason) bool {
 	return reason.Code.Entry().Resolvable
 }
 
+// fits reports why a node does not take the pod, by its summary; the zero value if it does.
 func fits(v *ledger.View, r *Request) why.Reason {
 	if r.Role.Binds() && r.CPUs == 0 {
 		return why.Reason{Code: why.CPURequestNotInteger, Resource: why.CPU, Unit: why.MilliCPU, Asked: r.RequestMilli}

@@ -122,6 +122,7 @@ func (r *Request) Signature() string {
 	return signature
 }
 
+// sign appends what nodes answer the request by. Fields of a kind that the request does not have are left out.
 func (r *Request) sign(b []byte) []byte {
 	field := func(key byte, value int64) {
 		if value != 0 {

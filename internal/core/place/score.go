@@ -99,10 +99,12 @@ func (j *joint) proximity(nodes topo.NodeSet, rank int64) int64 {
 	return (low + (3-band)*quarter + rank*quarter/100) / 100
 }
 
+// rank is the mean of CPU and memory, from 0 to 100.
 func (u Usage) rank(s cpualloc.Strategy) int64 {
 	return (share(u.MilliCPU, u.AllocatableMilliCPU, s) + share(u.Memory, u.AllocatableMemory, s)) / 2
 }
 
+// share returns the percent of all that is used, or that is free if the emptiest nodes are the best.
 func share(used, all int64, s cpualloc.Strategy) int64 {
 	if all <= 0 {
 		return 0

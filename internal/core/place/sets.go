@@ -71,8 +71,10 @@ func (j *joint) searchSets(k int, yield func(topo.NodeSet) bool) (whole bool) {
 	return s.steps > 0
 }
 
+// maxRows bounds the resources of a request: exclusive CPUs, shared CPUs, and those with amounts.
 const maxRows = 2 + align.MaxRows
 
+// sums are what a set of nodes has, by row.
 type sums [maxRows]int64
 
 // setSearch walks sets of NUMA nodes, those with most CPU first, and leaves out what can no longer hold the pod.
@@ -87,6 +89,7 @@ type setSearch struct {
 	top   [maxRows][topo.MaxNodes + 1]int64 // sums of the first c of byRow
 }
 
+// row returns what each node has free of a resource.
 func (j *joint) row(row int) []int64 {
 	switch {
 	case row == 0:
@@ -97,6 +100,7 @@ func (j *joint) row(row int) []int64 {
 	return j.more[row-j.leading].Free
 }
 
+// need returns what the request needs of a resource.
 func (j *joint) need(row int) int64 {
 	if row < j.leading {
 		return j.needs[row]

@@ -31,6 +31,7 @@ func (j *joint) place(preferred, nodes topo.NodeSet) []align.Amount {
 	return list
 }
 
+// holding returns the nodes on which amounts are.
 func holding(m *topo.Machine, list []align.Amount) topo.NodeSet {
 	var nodes topo.NodeSet
 	for i := range list {

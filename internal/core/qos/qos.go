@@ -15,6 +15,7 @@ const (
 	System
 )
 
+// classNames has the name of each Class, by its number.
 var classNames = [...]string{"", "LSE", "LSR", "LS", "BE", "SYSTEM"}
 
 // String returns the label's value; "" for None.
@@ -38,6 +39,7 @@ const (
 	Free
 )
 
+// bandNames has the name of each Band, by its number.
 var bandNames = [...]string{"", "koord-prod", "koord-mid", "koord-batch", "koord-free"}
 
 // String returns the PriorityClass name; "" for NoBand.

@@ -89,6 +89,7 @@ type group struct {
 	pods    map[string]*entry
 }
 
+// entry is a pod with what the account derives from it. group is nil only while the pod is moved between groups.
 type entry struct {
 	pod    Pod
 	vector Vector // Amounts
@@ -183,6 +184,7 @@ func (a *Account) Nominate(uid string) { a.nominate(uid, true) }
 // Withdraw takes a nomination back.
 func (a *Account) Withdraw(uid string) { a.nominate(uid, false) }
 
+// nominate records whether a pod is nominated to a node. It does nothing for an unknown pod.
 func (a *Account) nominate(uid string, nominated bool) {
 	if e := a.pods[uid]; e != nil {
 		e.pod.Nominated = nominated
@@ -343,6 +345,7 @@ func (a Amounts) equal(b Amounts) bool {
 	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() || maps.Equal(a, b)
 }
 
+// member returns what callers may see of the pod.
 func (e *entry) member() Member {
 	return Member{e.pod, e.vector, e.state, e.group.quota, e.group.missing}
 }
@@ -369,6 +372,8 @@ func (a *Account) count(e *entry, to func(*Forest, *Quota, Measure, Vector)) {
 	}
 }
 
+// hold applies to, which adds or subtracts, to what the pod uses. Use of a pod that must not be evicted is counted once
+// more by itself.
 func (a *Account) hold(e *entry, to func(*Forest, *Quota, Measure, Vector)) {
 	to(a.forest, e.group.quota, Used, e.vector)
 	if e.pod.NonPreemptible {
@@ -376,6 +381,7 @@ func (a *Account) hold(e *entry, to func(*Forest, *Quota, Measure, Vector)) {
 	}
 }
 
+// leave takes a pod out of its group, and drops a group without pods.
 func (a *Account) leave(e *entry) {
 	delete(e.group.pods, e.pod.UID)
 	if len(e.group.pods) == 0 {

@@ -320,6 +320,8 @@ func (a *Account) limit(c claim) (limit int64, kind LimitKind, used int64) {
 	return limit, kind, plus(c.quota.Amount(m, c.dimension), c.held)
 }
 
+// add records one limit that a claim exceeds. x is nil for the first one. Shortages are listed for the first quota and
+// kind of limit only; blocks has all of them.
 func (x *Excess) add(c claim, s Shortage, kind LimitKind) *Excess {
 	if x == nil {
 		x = &Excess{Quota: c.quota.Name(), LimitKind: kind}

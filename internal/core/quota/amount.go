@@ -68,18 +68,22 @@ type sum struct {
 	low  uint64
 }
 
+// sumOf returns n as a sum of 128 bits.
 func sumOf(n int64) sum { return sum{n >> 63, uint64(n)} }
 
+// plus returns s + o. Sums of all pods of a cluster cannot overflow 128 bits.
 func (s sum) plus(o sum) sum {
 	low, carry := bits.Add64(s.low, o.low, 0)
 	return sum{s.high + o.high + int64(carry), low}
 }
 
+// minus returns s − o.
 func (s sum) minus(o sum) sum {
 	low, borrow := bits.Sub64(s.low, o.low, 0)
 	return sum{s.high - o.high - int64(borrow), low}
 }
 
+// compare is negative if s is less than o.
 func (s sum) compare(o sum) int {
 	return cmp.Or(cmp.Compare(s.high, o.high), cmp.Compare(s.low, o.low))
 }
@@ -101,6 +105,7 @@ func product(a, b uint64) sum {
 	return sum{int64(high), low}
 }
 
+// big returns the sum as a big integer, for exact divisions.
 func (s sum) big() *big.Int {
 	n := big.NewInt(s.high)
 	return n.Lsh(n, 64).Or(n, new(big.Int).SetUint64(s.low))

@@ -65,6 +65,8 @@ type devices struct {
 	bytes, rdma, fpga    int64
 }
 
+// spelled returns amounts in which devices are counted by these names alone. derive computes the other names from the
+// ones that were written. Amounts without devices are returned as they are.
 func (a Amounts) spelled(names []string, derive func(devices) devices) Amounts {
 	if len(names) == 0 || !a.hasDevices() {
 		return a
@@ -100,6 +102,7 @@ func (a Amounts) spelled(names []string, derive func(devices) devices) Amounts {
 	return out
 }
 
+// hasDevices reports whether one of the amounts is of devices.
 func (a Amounts) hasDevices() bool {
 	for name := range a {
 		if IsDevice(name) {
@@ -109,4 +112,5 @@ func (a Amounts) hasDevices() bool {
 	return false
 }
 
+// percentToWhole returns how many whole GPUs a percentage touches.
 func percentToWhole(percent int64) int64 { return (percent + wholeGPU - 1) / wholeGPU }

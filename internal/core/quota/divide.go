@@ -138,6 +138,7 @@ func (v *divider) divideRound(pool int64) (returned int64) {
 	return returned
 }
 
+// weigh adds up the weights of the parts that still take part.
 func (v *divider) weigh() sum {
 	v.weights = sum{}
 	for i := range v.parts {

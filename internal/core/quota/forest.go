@@ -119,6 +119,8 @@ func (f *Forest) Add(q *Quota, m Measure, v Vector) { f.change(q, m, v, 1) }
 // Subtract takes back what Add counted.
 func (f *Forest) Subtract(q *Quota, m Measure, v Vector) { f.change(q, m, v, -1) }
 
+// change adds a vector, sign times, to one measure of a quota and of those above it. A request propagates only as far
+// as limits let it.
 func (f *Forest) change(q *Quota, m Measure, v Vector, sign int64) {
 	q = f.live(q)
 	for _, a := range v {
@@ -151,6 +153,7 @@ func (f *Forest) live(q *Quota) *Quota {
 	return q
 }
 
+// setDefault sets the limits of the quota Default.
 func (f *Forest) setDefault(ceilings Amounts) {
 	f.fallback.spec = Spec{Name: Default, Max: maps.Clone(ceilings)}
 	f.limit(f.fallback)
@@ -216,6 +219,7 @@ func (f *Forest) limit(q *Quota) {
 	f.updateTotals()
 }
 
+// updateTotals computes what the trees divide, in every dimension.
 func (f *Forest) updateTotals() {
 	for d := range f.names {
 		f.updateTotal(Dimension(d))

@@ -12,6 +12,7 @@ import (
 // members is the pods of the account that name one gang, by UID.
 type members map[string]*entry
 
+// join adds a pod to its gang. What is known of the gang's start is void then.
 func (a *Account) join(e *entry) {
 	name := e.pod.Gang
 	if name == "" {
@@ -24,6 +25,7 @@ func (a *Account) join(e *entry) {
 	delete(a.starts, name)
 }
 
+// part removes a pod from its gang. What is known of the gang's start is void then.
 func (a *Account) part(e *entry) {
 	delete(a.starts, e.pod.Gang)
 	g := a.gangs[e.pod.Gang]

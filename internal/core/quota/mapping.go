@@ -65,6 +65,7 @@ func (m *Mapping) namespaces() []string {
 	return slices.Compact(all)
 }
 
+// add adds an object to the index of each of its namespaces, in the order of compareObjects.
 func (m *Mapping) add(s *Spec) {
 	m.objects[s.Name]++
 	m.index(s, func(at map[string][]*Spec, namespace string) {
@@ -98,11 +99,13 @@ func (m *Mapping) index(s *Spec, f func(at map[string][]*Spec, namespace string)
 	}
 }
 
+// isReserved reports whether a name is one that no object may have.
 func isReserved(name string) bool { return name == Root || name == System || name == Default }
 
 // isTop reports whether s is directly below Root.
 func (s *Spec) isTop() bool { return s.Parent == "" || s.Parent == Root }
 
+// compareObjects orders objects by name, namespace and group. The first of several objects of one name counts.
 func compareObjects(a, b *Spec) int {
 	return cmp.Or(
 		cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Group, b.Group),

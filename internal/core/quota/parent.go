@@ -58,6 +58,7 @@ func (f *Forest) place(quotas []*Quota) {
 	}
 }
 
+// move puts a quota below the parent that it names, or among the tops of the trees if it has none.
 func (f *Forest) move(q *Quota) {
 	home, misplaced := f.home(q)
 	q.misplaced = misplaced
@@ -76,6 +77,7 @@ func (f *Forest) move(q *Quota) {
 	}
 }
 
+// attach adds a quota to a parent's children, which are sorted by name, and its sums to those above it.
 func (f *Forest) attach(q, parent *Quota) {
 	i, _ := parent.index(q.spec.Name)
 	parent.children = slices.Insert(parent.children, i, q)
@@ -83,6 +85,7 @@ func (f *Forest) attach(q, parent *Quota) {
 	f.transfer(q, parent, sum.plus)
 }
 
+// detach reverts attach. It does nothing for a quota without parent.
 func (f *Forest) detach(q *Quota) {
 	if parent := q.parent; parent != nil {
 		i, _ := parent.index(q.spec.Name)

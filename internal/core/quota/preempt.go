@@ -14,6 +14,8 @@ func (a *Account) MayPreempt(preemptor, victim string) bool {
 	return a.mayPreempt(a.pods[preemptor], a.pods[victim])
 }
 
+// mayPreempt reports whether v may be a victim of p. Pods of the quotas System and Default follow rules of their own;
+// in any other quota the victim is of the same quota, may be evicted, has a lower priority and is of another gang.
 func (a *Account) mayPreempt(p, v *entry) bool {
 	from, to := a.quota(v), a.quota(p)
 	switch to {
@@ -26,6 +28,7 @@ func (a *Account) mayPreempt(p, v *entry) bool {
 		(a.gangOf(p) == "" || v.pod.Gang != p.pod.Gang)
 }
 
+// quota returns the quota of a pod; Default for one that is not known.
 func (a *Account) quota(e *entry) *Quota {
 	if e == nil {
 		return a.fallback
@@ -71,6 +74,7 @@ func (a *Account) Try(uid string) *Trial { return a.try(uid, gang.Bond.AtOnce) }
 // TryGang is Try for a pod with all members that its gang lacks, also of a NonStrict gang.
 func (a *Account) TryGang(uid string) *Trial { return a.try(uid, gang.Bond.Lacks) }
 
+// try returns a dry run for a pending pod; nil for any other pod. required says how many members its gang needs.
 func (a *Account) try(uid string, required func(gang.Bond, int) int) *Trial {
 	e := a.pods[uid]
 	if e == nil || e.state != Pending {

@@ -26,6 +26,7 @@ type limits struct {
 	keeps, fixed           bool // KeepsMin and FixedMin
 }
 
+// limits returns the limits of one dimension. A dimension that max does not name is not limited.
 func (s *Spec) limits(dimension string) limits {
 	ceiling, named := s.Max[dimension]
 	if !named {
@@ -55,6 +56,7 @@ type cell struct {
 	rounds      int
 }
 
+// amount returns one measure of the cell, cut to 64 bits.
 func (c *cell) amount(m Measure) int64 { return c.sums[m].amount() }
 
 // limited is what the quota would use if it could.

@@ -81,6 +81,7 @@ func (f *Forest) Reports() []Report {
 	return reports
 }
 
+// allocated returns what of a quota is in use: by its pods or, if it has children, the sum of the children's floors.
 func (f *Forest) allocated(q *Quota, d Dimension) int64 {
 	if len(q.children) == 0 {
 		return q.Amount(Used, d)

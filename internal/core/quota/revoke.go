@@ -85,6 +85,7 @@ type Revoker struct {
 	evicted []eviction // ascending time
 }
 
+// eviction is one pod that was evicted. donor is the name of the quota at whose expense it ran.
 type eviction struct {
 	at    time.Time
 	donor string
@@ -153,6 +154,7 @@ func (r *Revoker) Admit(now time.Time, donor string, pods int) bool {
 	return true
 }
 
+// exceeds reports whether n is above a limit. A limit of 0 is none.
 func exceeds(n, limit int) bool { return limit > 0 && n > limit }
 
 // levels returns the dimensions in which a quota uses more than its goal. Shares are computed only for one that uses
@@ -195,6 +197,7 @@ func claimantOf(shares *Shares, donor *Quota, levels []Level, claimants []Claima
 	return nil
 }
 
+// top returns the quota at the top of q's tree.
 func (q *Quota) top() *Quota {
 	for q.parent != nil {
 		q = q.parent
@@ -202,6 +205,7 @@ func (q *Quota) top() *Quota {
 	return q
 }
 
+// isWithin reports whether a quota is ancestor or below it.
 func (q *Quota) isWithin(ancestor *Quota) bool {
 	for n := q; n != nil; n = n.parent {
 		if n == ancestor {

@@ -162,6 +162,7 @@ func (s *selection) set(u *unit, taken bool) {
 	}
 }
 
+// lowers reports whether evicting a unit lowers a level that is still above its goal.
 func (s *selection) lowers(u *unit) bool {
 	return slices.ContainsFunc(s.levels, func(l Level) bool { return l.After > l.Goal && u.uses(l.Dimension) > 0 })
 }
@@ -216,6 +217,7 @@ func (s *selection) kept() []Kept {
 	return kept
 }
 
+// obstacle returns why a pod cannot be evicted; empty if it can.
 func (h *Holder) obstacle() Obstacle {
 	switch {
 	case h.NonPreemptible:
@@ -226,6 +228,7 @@ func (h *Holder) obstacle() Obstacle {
 	return ""
 }
 
+// uses returns what a pod uses in one dimension.
 func (h *Holder) uses(d Dimension) int64 {
 	for _, a := range h.Uses {
 		if a.Dimension == d {
@@ -235,6 +238,7 @@ func (h *Holder) uses(d Dimension) int64 {
 	return 0
 }
 
+// uses returns what all pods of a unit use in one dimension.
 func (u *unit) uses(d Dimension) int64 {
 	total := int64(0)
 	for _, h := range u.pods {

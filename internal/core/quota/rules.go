@@ -176,11 +176,13 @@ func (x *Checker) Tree(name string) string {
 	return ""
 }
 
+// report collects the violations that are found of one quota.
 type report struct {
 	quota string
 	found []Violation
 }
 
+// add records a violation. other is a second quota that takes part, empty for none.
 func (r *report) add(rule Rule, other, field, format string, args ...any) {
 	r.found = append(r.found, Violation{rule, r.quota, other, field, fmt.Sprintf(format, args...)})
 }
@@ -193,8 +195,10 @@ func (s *Spec) above() string {
 	return s.Parent
 }
 
+// object names the object that a spec comes from.
 func (s *Spec) object() string { return s.Namespace + "/" + s.Name + " of " + s.Group }
 
+// sameObject reports whether two specs come from one object.
 func (s *Spec) sameObject(o *Spec) bool {
 	return s.Name == o.Name && s.Namespace == o.Namespace && s.Group == o.Group
 }
@@ -468,8 +472,10 @@ func (x *Checker) names(r *report, s *Spec) {
 	slices.SortFunc(r.found[before:], func(a, b Violation) int { return cmp.Compare(a.Text, b.Text) })
 }
 
+// keys returns the dimensions of amounts, sorted.
 func keys(a Amounts) []string { return slices.Sorted(maps.Keys(a)) }
 
+// includes reports whether all has every dimension of some.
 func includes(all, some Amounts) bool {
 	for d := range some {
 		if _, ok := all[d]; !ok {

@@ -14,11 +14,13 @@ type Shares struct {
 	known  map[place]portion
 }
 
+// place is one dimension of one quota.
 type place struct {
 	quota     *Quota
 	dimension Dimension
 }
 
+// portion is the exact runtime of a quota, and its effective minimum.
 type portion struct{ runtime, effective *big.Rat }
 
 // Shares returns the exact shares of the present state.
@@ -69,6 +71,7 @@ func (s *Shares) Slack(q *Quota, d Dimension) int64 {
 	return int64(max(rounds-1, 0))
 }
 
+// portion returns the share of a quota in a dimension. The parent's is divided at the first question about a child.
 func (s *Shares) portion(q *Quota, d Dimension) portion {
 	if q.parent == nil {
 		c := &q.cells[d]

@@ -56,6 +56,7 @@ type Spec struct {
 	Strict []string
 }
 
+// clone returns a copy that shares no map or slice with s.
 func (s Spec) clone() Spec {
 	s.Namespaces, s.Strict = slices.Clone(s.Namespaces), slices.Clone(s.Strict)
 	s.Min, s.Max, s.Weight, s.Total = maps.Clone(s.Min), maps.Clone(s.Max), maps.Clone(s.Weight), maps.Clone(s.Total)

@@ -76,6 +76,7 @@ func (n *Node) holds(p Pod, limits Percentages) bool {
 	return true
 }
 
+// add counts the requests of a pod, sign times.
 func (n *Node) add(p Pod, sign int64) {
 	for r, amount := range p.Requests {
 		n.Used[r] += sign * amount

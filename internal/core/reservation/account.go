@@ -24,6 +24,7 @@ type Account struct {
 	pending map[string]bool
 }
 
+// use is the use of a Reservation by one pod.
 type use struct {
 	reservation string // its UID
 	name        string // "" where the reservation was not known when the pod began to use it
@@ -194,6 +195,7 @@ func (a *Account) Left(uid string) Amounts {
 	return Amounts{}
 }
 
+// left returns what the users of a Reservation leave, without zeros.
 func (h *held) left(once bool) Amounts {
 	left := Amounts{}
 	maps.Copy(left, Rest(h.Allocatable, once, slices.Collect(maps.Values(h.users)), subtract))
@@ -284,6 +286,7 @@ func (o *Owner) labelKey() string {
 	return "any"
 }
 
+// keysOf returns the keys under which owners that match the pod are indexed.
 func keysOf(p *Pod) []string {
 	keys := []string{"any", "pod " + p.UID, "pod " + p.Namespace + "/" + p.Name, "pod /" + p.Name}
 	if p.Controller != nil {

@@ -24,6 +24,8 @@ func (a *Account) Announcement(uid string) Announcement {
 	return NotAnnounced
 }
 
+// announcement returns whether a Reservation for one pod was given away: not at all, to a pod that came to nothing, or
+// for good.
 func (a *Account) announcement(h *held) Announcement {
 	switch {
 	case !h.Once || len(h.Announced) == 0 || len(h.users) > 0:
@@ -68,6 +70,7 @@ func (a *Account) SetPending(pod string, pending bool) (named []string) {
 	return named
 }
 
+// setPending records whether a pod is pending.
 func (a *Account) setPending(pod string, pending bool) {
 	if pending {
 		a.pending[pod] = true

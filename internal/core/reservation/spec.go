@@ -110,6 +110,7 @@ func (o *Owner) matches(p *Pod) bool {
 	return o.Selector.Matches(p.Labels)
 }
 
+// names reports whether r refers to o: by UID if it has one, else by all fields that it has.
 func (r *Reference) names(o *Reference) bool {
 	if r.UID != "" {
 		return r.UID == o.UID
@@ -119,6 +120,7 @@ func (r *Reference) names(o *Reference) bool {
 		r.Name == o.Name
 }
 
+// isTolerated reports whether tolerations cover all taints of the Reservation.
 func (s *Spec) isTolerated(tolerations []Toleration) bool {
 	return !slices.ContainsFunc(s.Taints, func(t Taint) bool {
 		return !slices.ContainsFunc(tolerations, func(o Toleration) bool {
@@ -128,6 +130,7 @@ func (s *Spec) isTolerated(tolerations []Toleration) bool {
 	})
 }
 
+// selects reports whether a pod's affinity allows a Reservation: by its name, or by labels and terms.
 func (a *Affinity) selects(s *Spec) bool {
 	if a.Name != "" {
 		return a.Name == s.Name
@@ -176,6 +179,7 @@ func compare(a, b *candidate) int {
 		a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 }
 
+// compareOrder orders Reservations by their label; those without one, 0, come last.
 func compareOrder(a, b int64) int {
 	switch {
 	case a == b:

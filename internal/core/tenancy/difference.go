@@ -84,6 +84,7 @@ func pairs(predicted, actual kubelet.Placement) iter.Seq2[*kubelet.Given, *kubel
 	}
 }
 
+// sameBlocks reports whether two lists have equal blocks, in any order.
 func sameBlocks(a, b []kubelet.Block) bool {
 	order := func(x, y kubelet.Block) int {
 		return cmp.Or(cmp.Compare(x.Type, y.Type), cmp.Compare(x.Nodes, y.Nodes))

@@ -137,6 +137,7 @@ func (s *State) Equal(o *State) bool {
 	}) && slices.EqualFunc(s.queue, o.queue, func(a, b *Assignment) bool { return a.UID == b.UID })
 }
 
+// find returns the position of a pod, or the one where it would be inserted and false.
 func (s *State) find(uid string) (int, bool) {
 	return slices.BinarySearchFunc(s.assignments, uid,
 		func(a *Assignment, uid string) int { return cmp.Compare(a.UID, uid) })
@@ -161,6 +162,8 @@ func (s *State) add(a *Assignment, first int) int {
 	return min(first, at)
 }
 
+// remove takes a pod out. It returns the first position of the queue from which pods must be admitted again: first, or
+// an earlier one.
 func (s *State) remove(uid string, first int) int {
 	i, ok := s.find(uid)
 	if !ok {

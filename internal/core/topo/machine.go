@@ -67,6 +67,7 @@ type Spec struct {
 	NUMA []NUMASpec
 }
 
+// cpuRow is one CPU: the kernel's IDs, and the positions of what it belongs to.
 type cpuRow struct {
 	id, coreID int
 	core       Core
@@ -76,6 +77,7 @@ type cpuRow struct {
 	kind       Kind
 }
 
+// coreRow is one core with its CPUs, also those that are offline.
 type coreRow struct {
 	cpus   []CPU
 	online uint16 // CPUs of cpus that are online
@@ -84,6 +86,7 @@ type coreRow struct {
 	l3     L3
 }
 
+// numaRow is one NUMA node. memory is in bytes, and hugepages are numbers of pages by their size.
 type numaRow struct {
 	id        int
 	memory    int64
@@ -135,6 +138,7 @@ func New(spec Spec) (*Machine, error) {
 	return m, nil
 }
 
+// addNUMA adds the NUMA nodes in the order of their IDs. Nodes that only CPUs name are added without memory.
 func (m *Machine) addNUMA(spec Spec) error {
 	nodes := slices.Clone(spec.NUMA)
 	known := map[int]bool{}
@@ -191,6 +195,7 @@ const (
 	remoteDistance = 20
 )
 
+// validate refuses values that no kernel reports.
 func (n *NUMASpec) validate(nodes int) error {
 	switch {
 	case n.ID < 0:
@@ -205,6 +210,7 @@ func (n *NUMASpec) validate(nodes int) error {
 	return nil
 }
 
+// addCPUs adds the CPUs in the order of their IDs, with the cores, caches and sockets that they name.
 func (m *Machine) addCPUs(specs []CPUSpec) error {
 	specs = slices.Clone(specs)
 	slices.SortFunc(specs, func(a, b CPUSpec) int { return cmp.Compare(a.ID, b.ID) })
@@ -251,6 +257,7 @@ func (m *Machine) addCPUs(specs []CPUSpec) error {
 	return nil
 }
 
+// addCPU adds a CPU to its core and NUMA node.
 func (m *Machine) addCPU(i int, row cpuRow, s CPUSpec) {
 	core := &m.cores[row.core]
 	core.cpus = append(core.cpus, CPU(i))
@@ -267,6 +274,7 @@ func (m *Machine) addCPU(i int, row cpuRow, s CPUSpec) {
 // coreKey is what names a core: its id is unique only within its socket.
 type coreKey struct{ socket, core int }
 
+// validate refuses values that no kernel reports, and IDs that sets cannot hold.
 func (c *CPUSpec) validate() error {
 	switch {
 	case c.ID < 0:
@@ -283,6 +291,7 @@ func (c *CPUSpec) validate() error {
 	return nil
 }
 
+// seal computes what follows from all rows. The machine does not change afterwards.
 func (m *Machine) seal() {
 	for i := range m.cores {
 		m.threads = max(m.threads, len(m.cores[i].cpus))

@@ -179,6 +179,7 @@ const (
 	Enforcement       // the node could not enforce the decision
 )
 
+// classNames has the name of each Class, by its number.
 var classNames = [...]string{
 	"", "Request", "Attention", "Gate", "Quota", "Gang", "Data", "Placement", "Capacity", "Constraint", "Preemption",
 	"Enforcement",

@@ -37,11 +37,14 @@ func Text(findings []Finding, nodes int) string {
 	return text(findings, root, nodes, MaxMessage/2)
 }
 
+// text returns the code of the root cause and a summary, in at most room bytes.
 func text(findings []Finding, root Obstacle, nodes, room int) string {
 	head := root.Code.String() + ": "
 	return head + summary(findings, root, nodes, room-len(head))
 }
 
+// summary counts nodes by reason, most first, as kube-scheduler's message does, and ends with what came of preemption.
+// A root cause about the pod as such is its only text. Reasons that exceed room are counted and not named.
 func summary(findings []Finding, root Obstacle, nodes, room int) string {
 	if root.Nodes == 0 {
 		return clip(oneLine(root.Phrase()), room-1) + "."
@@ -99,10 +102,12 @@ func join(clauses []string, room int) string {
 	return clip(clauses[0], room-len(rest)) + rest
 }
 
+// joinFirst joins the first clauses and says how many more there are.
 func joinFirst(clauses []string, shown int) string {
 	return strings.Join(clauses[:shown], ", ") + more(len(clauses)-shown)
 }
 
+// more says how many reasons are not named.
 func more(n int) string {
 	switch n {
 	case 0:

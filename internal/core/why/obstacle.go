@@ -168,6 +168,7 @@ func minimal(nodes map[string][]Finding) []Set {
 	})
 }
 
+// compareNames orders lists of codes by the codes' names.
 func compareNames(a, b []Code) int {
 	return slices.CompareFunc(a, b, func(x, y Code) int { return cmp.Compare(x.String(), y.String()) })
 }

@@ -94,6 +94,7 @@ func withTexts(entries [numCodes]Entry) ([numCodes]Entry, [numCodes][]string) {
 	return entries, variants
 }
 
+// decodeTexts reads the texts of all codes, which are built into the program. Unknown fields are a broken build.
 func decodeTexts() (texts map[string]codeTexts) {
 	d := json.NewDecoder(bytes.NewReader(textsJSON))
 	d.DisallowUnknownFields()

@@ -71,6 +71,7 @@ func RootFirst(findings []Finding) []Obstacle {
 	return obstacles
 }
 
+// without returns the nodes of which no finding refuses.
 func without(nodes map[string][]Finding, refuses func(Finding) bool) map[string][]Finding {
 	out := maps.Clone(nodes)
 	maps.DeleteFunc(out, func(_ string, list []Finding) bool { return slices.ContainsFunc(list, refuses) })
@@ -86,10 +87,12 @@ func (r Reason) LacksAll() bool {
 // once: a pod may bind on some nodes alone.
 func (c Code) askedOnce(p Phase) bool { return c.Class().OncePerPod() && p != Filter }
 
+// keep returns the obstacles that are wanted. It does not change its argument.
 func keep(obstacles []Obstacle, wanted func(Obstacle) bool) []Obstacle {
 	return slices.DeleteFunc(slices.Clone(obstacles), func(o Obstacle) bool { return !wanted(o) })
 }
 
+// first returns the least obstacle in an order; the zero value for an empty list.
 func first(obstacles []Obstacle, order func(a, b Obstacle) int) Obstacle {
 	if len(obstacles) == 0 {
 		return Obstacle{}
@@ -97,6 +100,7 @@ func first(obstacles []Obstacle, order func(a, b Obstacle) int) Obstacle {
 	return slices.MinFunc(obstacles, order)
 }
 
+// byRank orders by class, then codes that waiting cannot resolve before those that it can, then by name.
 func byRank(a, b Obstacle) int {
 	resolvable := func(o Obstacle) int {
 		if o.Code.Resolvable() {
@@ -119,6 +123,7 @@ func byLack(a, b Obstacle) int {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), byRank(a, b))
 }
 
+// byNodes orders by the number of nodes, most first, then by name.
 func byNodes(a, b Obstacle) int {
 	return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Code.String(), b.Code.String()))
 }

@@ -6,11 +6,13 @@ import (
 	"strings"
 )
 
+// unitNames has the name of each Unit, by its number.
 var unitNames = [...]string{"", "milliCPU", "CPUs", "cores", "bytes", "percent", "count"}
 
 // String returns the unit's name in JSON; "" for none.
 func (u Unit) String() string { return unitNames[u] }
 
+// scopeNames has the name of each Scope, by its number.
 var scopeNames = [...]string{"", "numa", "socket", "core"}
 
 // String returns "numa 1", "socket 0" or "core 3"; "" for the whole machine.
@@ -84,6 +86,7 @@ const (
 	ByPercentile
 )
 
+// policyNames has the kubelet's name of each topology policy, by its number.
 var policyNames = [...]string{"none", "best-effort", "restricted", "single-numa-node"}
 
 // Policies is Extra of TopologyPolicyDiffers: the topology policies of a pod and of a node, each 0 to 3 from the
@@ -127,6 +130,7 @@ func (r Reason) HaveNeed() string {
 	return text
 }
 
+// milli writes thousandths as a decimal number.
 func milli(m int64) string { return strconv.FormatFloat(float64(m)/1000, 'f', -1, 64) }
 
 // bytesPair writes two amounts in the largest binary unit in which they still differ, with at most one digit after the
@@ -143,6 +147,7 @@ func bytesPair(a, b int64) (have, need, unit string) {
 	return strconv.FormatInt(a, 10), strconv.FormatInt(b, 10), units[0]
 }
 
+// tenths writes v in units of size with at most one decimal.
 func tenths(v, size int64) string {
 	text := strconv.FormatFloat(float64(v)/float64(size), 'f', 1, 64)
 	return strings.TrimSuffix(text, ".0")

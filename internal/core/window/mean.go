@@ -51,4 +51,5 @@ func (m *Mean) At(now time.Time) (int64, bool) {
 	return sum / n, true
 }
 
+// part returns the number of the part of the span that a time falls in.
 func (m *Mean) part(at time.Time) int64 { return at.UnixNano() / max(1, int64(m.span)/slots) }

@@ -146,12 +146,14 @@ func (s *Series) dropOldest() {
 	s.first, s.n = (s.first+1)%len(s.samples), s.n-1
 }
 
+// remove takes a sample out of the counts.
 func (w *window) remove(old *sample) {
 	w.n--
 	w.sum -= old.value
 	w.counts[old.bucket]--
 }
 
+// forget drops all samples.
 func (s *Series) forget() {
 	s.first, s.n = 0, 0
 	for i := range s.windows {
