@@ -85,7 +85,7 @@ type Revoker struct {
 	evicted []eviction // ascending time
 }
 
-// eviction is one pod that was evicted. donor is the name of the quota at whose expense it ran.
+// eviction is one pod that was evicted. donor is the name of the quota that gave it up, as the quota used too much.
 type eviction struct {
 	at    time.Time
 	donor string
