@@ -2,8 +2,13 @@ package app
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
+
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/api/config/strict"
 	"github.com/tenon-project/tenon/internal/testkit"
@@ -68,9 +73,19 @@ func TestTheSampleIsCheckedAtStart(t *testing.T) {
 	testkit.Check(t, err)
 	all, err := strict.Parse("s.yaml", text)
 	testkit.Check(t, err)
+	var sample configv1.KubeSchedulerConfiguration
 	for _, d := range all {
-		if err := CheckConfig(d); err != nil {
-			t.Error(err)
+		testkit.Check(t, CheckConfig(d))
+		testkit.Check(t, yaml.Unmarshal(text, &sample))
+	}
+	for _, args := range sample.Profiles[0].PluginConfig {
+		if _, theirs := plugins.NewInTreeRegistry()[args.Name]; theirs { // enabled by default
+			continue
+		}
+		if !slices.ContainsFunc(sample.Profiles[0].Plugins.MultiPoint.Enabled, func(e configv1.Plugin) bool {
+			return e.Name == args.Name
+		}) {
+			t.Errorf("the sample has arguments of %s and does not enable it", args.Name)
 		}
 	}
 }
