@@ -69,3 +69,20 @@ func extend(p *config.KubeSchedulerProfile) {
 		config.Plugin{Name: deviceshare.Name, Weight: deviceWeight}, config.Plugin{Name: coscheduling.Name},
 		config.Plugin{Name: reserving.Name, Weight: roomWeight})
 }
+
+// bindFirst lets our plugins bind before DefaultBinder in a profile that enables them without naming plugins for Bind:
+// those of a file come after the default ones. DefaultBinder would fail to bind Reservations, which are not pods, and
+// leave the allocations of pods to a second write.
+func bindFirst(profiles []config.KubeSchedulerProfile) {
+	for i := range profiles {
+		p := profiles[i].Plugins
+		if p == nil || len(p.Bind.Enabled)+len(p.Bind.Disabled) > 0 {
+			continue
+		}
+		for _, name := range []string{nodenumaresource.Name, deviceshare.Name, reserving.Name} {
+			if enables(&p.MultiPoint, name) {
+				p.Bind.Enabled = append(p.Bind.Enabled, config.Plugin{Name: name})
+			}
+		}
+	}
+}

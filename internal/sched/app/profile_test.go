@@ -1,6 +1,7 @@
 package app
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -105,6 +106,25 @@ func TestDefaultProfileIsUpstreamsWithOurPluginsInTheirPlaces(t *testing.T) {
 	inOrder := []string{nodenumaresource.Name, deviceshare.Name, reserving.Name, names.DefaultBinder}
 	if diff := cmp.Diff(inOrder, namesOf(binders)); diff != "" {
 		t.Errorf("binders (-want +got):\n%s", diff)
+	}
+}
+
+// TestOurPluginsBindFirst in a profile of a file, where they come after those of the default profile.
+func TestOurPluginsBindFirst(t *testing.T) {
+	cfg, err := DefaultConfig([]string{SchedulerName})
+	testkit.Check(t, err)
+	multi := &cfg.Profiles[0].Plugins.MultiPoint
+	at := slices.IndexFunc(multi.Enabled, func(e config.Plugin) bool { return e.Name == names.DefaultBinder })
+	multi.Enabled = slices.Insert(slices.Delete(multi.Enabled, at, at+1), 0, config.Plugin{Name: names.DefaultBinder})
+	bindFirst(cfg.Profiles)
+	got := namesOf(newFramework(t, cfg).ListPlugins().Bind.Enabled)
+	want := []string{nodenumaresource.Name, deviceshare.Name, reserving.Name, names.DefaultBinder}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("binders (-want +got):\n%s", diff)
+	}
+	cfg.Profiles[0].Plugins.Bind.Enabled = []config.Plugin{{Name: names.DefaultBinder}}
+	if bindFirst(cfg.Profiles); len(cfg.Profiles[0].Plugins.Bind.Enabled) != 1 {
+		t.Errorf("the order that a file names has changed to %v", cfg.Profiles[0].Plugins.Bind.Enabled)
 	}
 }
 

@@ -215,6 +215,7 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 		return nil, o.inFile(err)
 	}
 	coscheduling.SortQueue(c.ComponentConfig.Profiles)
+	bindFirst(c.ComponentConfig.Profiles)
 	c.KubeConfig.Wrap(hooks.LimitBindings)
 	if c.Client, err = kubernetes.NewForConfig(rest.AddUserAgent(c.KubeConfig, "scheduler")); err != nil {
 		return nil, fmt.Errorf("client for Bindings: %w", err)
