@@ -20,6 +20,7 @@ func OrderVictims(p *defaultpreemption.DefaultPreemption, rank func(node string)
 	p.Evaluator.Interface = victims{p.Evaluator.Interface, rank, all}
 }
 
+// moreImportant reports whether a is spared before b: a higher priority, an earlier start, then the name.
 func moreImportant(a, b *corev1.Pod) bool {
 	return cmp.Or(
 		cmp.Compare(corev1helpers.PodPriority(b), corev1helpers.PodPriority(a)), started(a).Compare(started(b)),

@@ -106,6 +106,7 @@ func (h *Held) Run(ctx context.Context) {
 	}
 }
 
+// order makes a change of the gangs' state, through Order if something has to know of it.
 func (h *Held) order(kind kube.OwnChange, change func(now time.Time) bool) {
 	if h.Order != nil {
 		h.Order(kind, change)

@@ -47,12 +47,14 @@ func NewGauges(store *kube.Store, p *Plugin) metrics.StableCollector {
 	return g
 }
 
+// DescribeWithStability describes all gauges.
 func (g *gauges) DescribeWithStability(ch chan<- *metrics.Desc) {
 	for _, d := range []*metrics.Desc{g.total, g.free, g.used, g.fit, g.fragmented, g.idle} {
 		ch <- d
 	}
 }
 
+// CollectWithStability reads the accounts of all nodes at this scrape.
 func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 	send := func(d *metrics.Desc, n int64, labels ...string) {
 		ch <- metrics.NewLazyConstMetric(d, metrics.GaugeValue, float64(n), labels...)

@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/placement"
 )
 
+// stateKey is where PreScore leaves the input of the scores.
 const stateKey fwk.StateKey = "PreScore" + Name
 
 // unfit is the gain, for each GPU, of a choice that needs more thousandths than are free. It is worse than any other,
@@ -33,6 +34,7 @@ type scoring struct {
 // Clone returns s, which is never changed.
 func (s *scoring) Clone() fwk.StateData { return s }
 
+// read returns the input of the cycle's scores; nil for a pod that is not scored.
 func read(cs fwk.CycleState) *scoring { return placement.State[*scoring](cs, stateKey) }
 
 // scoring returns the input of the scores, without values.

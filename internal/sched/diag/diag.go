@@ -293,6 +293,7 @@ func writeError(w http.ResponseWriter, status int, format string, args ...any) {
 	writeRaw(w, status, jsonType, text)
 }
 
+// jsonType is the content type of all answers but those about flags.
 const jsonType = "application/json; charset=utf-8"
 
 // writeRaw writes an answer. Browsers must not guess another content type than the given one.

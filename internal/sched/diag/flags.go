@@ -98,6 +98,7 @@ func (fl flag) put(audit func(r *http.Request, value string)) http.HandlerFunc {
 	}
 }
 
+// flagIndex is the page of all flags.
 var flagIndex = template.Must(template.New("flags").Parse(`<!doctype html>
 <html><head><title>/debug/flags</title></head><body>
 <h1>/debug/flags</h1>

@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
+// copyKey is where a cycle has its Copy.
 const copyKey fwk.StateKey = Name + "Copy"
 
 // Copy is an account of quotas apart from the cluster's: questions change it freely. It is safe for concurrent use.

@@ -50,6 +50,7 @@ type question struct {
 	exact *quota.Shares
 }
 
+// newQuestion reads the query of a request.
 func newQuestion(r *http.Request, mayRead func(namespace string) bool) *question {
 	query := r.URL.Query()
 	return &question{query.Get("rounds") != "false", query.Get("includePods") == "true", anywhere(mayRead), nil}

@@ -48,8 +48,10 @@ func NewResources(quotas *kube.Quotas) metrics.StableCollector {
 		[]string{"tree", "quota", "resource", "kind"}, nil, metrics.ALPHA, "")}
 }
 
+// DescribeWithStability describes the one metric.
 func (c *resources) DescribeWithStability(ch chan<- *metrics.Desc) { ch <- c.desc }
 
+// CollectWithStability reads the quotas at this scrape. CPUs are exported as cores.
 func (c *resources) CollectWithStability(ch chan<- metrics.Metric) {
 	type labels struct{ tree, quota, resource, kind string }
 	values := map[labels]float64{}

@@ -136,6 +136,7 @@ func (p *Plugin) PreEnqueue(ctx context.Context, pod *corev1.Pod) *fwk.Status {
 	return p.Preemption.PreEnqueue(ctx, pod)
 }
 
+// stateKey is where a cycle has its state.
 const stateKey fwk.StateKey = Name
 
 // cycle is the state of a scheduling cycle whose pod the quotas refuse. It is absent if they do not.
@@ -164,6 +165,7 @@ func read(cs fwk.CycleState) *cycle {
 	return nil
 }
 
+// admittedKey is where Admitted leaves its mark.
 const admittedKey fwk.StateKey = Name + "Admitted"
 
 // admitted marks a cycle whose quotas are not checked.

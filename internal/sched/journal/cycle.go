@@ -136,11 +136,13 @@ func (c *Cycle) Fail(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerF
 // Queue returns the queue that notes which pods are taken out of it beside the first.
 func (c *Cycle) Queue(q queue.SchedulingQueue) queue.SchedulingQueue { return &pulls{q, c} }
 
+// pulls is a queue that notes which pods are taken out of it by name.
 type pulls struct {
 	queue.SchedulingQueue
 	cycle *Cycle
 }
 
+// PopSpecificPod notes a pod that was in the queue.
 func (p *pulls) PopSpecificPod(logger klog.Logger, pod *corev1.Pod) *framework.QueuedPodInfo {
 	info := p.SchedulingQueue.PopSpecificPod(logger, pod)
 	if info != nil {

@@ -189,6 +189,7 @@ func keep(o Object) Object {
 	return o
 }
 
+// keepMeta returns the metadata that scheduling reads. Managed fields and annotations of others are left out.
 func keepMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, Labels: m.Labels, Generation: m.Generation,
@@ -198,6 +199,7 @@ func keepMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	}
 }
 
+// keepPod returns a pod with what scheduling reads of spec and status.
 func keepPod(p *corev1.Pod) *corev1.Pod {
 	out := &corev1.Pod{ObjectMeta: keepMeta(&p.ObjectMeta), Spec: keepSpec(&p.Spec)}
 	s := &p.Status
@@ -252,6 +254,7 @@ func keepSpec(s *corev1.PodSpec) corev1.PodSpec {
 	return out
 }
 
+// keepContainers returns containers with what they ask for, and without what runs in them.
 func keepContainers(all []corev1.Container) (out []corev1.Container) {
 	for i := range all {
 		c := &all[i]

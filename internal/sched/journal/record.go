@@ -140,6 +140,7 @@ func (r *Record) check() error {
 // chain is the checksum of the lines of a file.
 type chain uint32
 
+// table is that of the checksum.
 var table = crc32.MakeTable(crc32.Castagnoli)
 
 // seal returns the line of a record, whose JSON text is given, and adds it to the chain.
@@ -179,6 +180,7 @@ func (b *BadLine) Unwrap() error { return b.Err }
 
 // Reader reads the records of a file.
 type Reader struct {
+	// chain is the checksum of the lines so far, line the number of the last one, gen that of its record.
 	lines *bufio.Reader
 	chain chain
 	line  int
@@ -228,6 +230,7 @@ func (r *Reader) Next() (*Record, error) {
 	return record, nil
 }
 
+// oneOf returns the cause of a bad line: a wrong checksum explains bad JSON, and not the other way round.
 func oneOf(sealed, wrong error) error {
 	if sealed != nil {
 		return sealed

@@ -38,6 +38,7 @@ const flushAfter = time.Second
 type Recorder struct {
 	Cycle
 
+	// header is the snapshot without objects. records has those that wait for the writer.
 	folder  string
 	header  Snapshot
 	records chan entry
@@ -49,8 +50,9 @@ type Recorder struct {
 
 	// order is held while an event is applied, and from when a pod leaves the queue until the next one is waited for:
 	// throughout the cycles of a gang. It guards everything below.
-	order    sync.Mutex
-	gen      uint64
+	order sync.Mutex
+	gen   uint64
+	// objects has all that the scheduler knows, by KeyOf, for the next snapshot.
 	objects  map[string]Object
 	reserved map[types.UID]Decision // pods that are reserved and not bound
 	cycles   uint32
@@ -128,16 +130,19 @@ func (r *Recorder) Watch(i cache.SharedIndexInformer) cache.SharedIndexInformer 
 	return &watched{SharedIndexInformer: i, recorder: r}
 }
 
+// watched is an informer whose events are recorded by its first handler. taken is true once it has one.
 type watched struct {
 	cache.SharedIndexInformer
 	recorder *Recorder
 	taken    bool
 }
 
+// AddEventHandler adds a handler without options.
 func (w *watched) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	return w.AddEventHandlerWithOptions(h, cache.HandlerOptions{})
 }
 
+// AddEventHandlerWithOptions adds a handler. The first one records each event before it gets it.
 func (w *watched) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions,
 ) (cache.ResourceEventHandlerRegistration, error) {
 	if !w.taken {
@@ -307,11 +312,13 @@ func (r *Recorder) Fail(inner scheduler.FailureHandlerFn) scheduler.FailureHandl
 // Cache returns the cache that records which pods are not bound after all.
 func (r *Recorder) Cache(c schedulercache.Cache) schedulercache.Cache { return &releases{c, r} }
 
+// releases is the scheduler's cache, which records the pods that it forgets.
 type releases struct {
 	schedulercache.Cache
 	recorder *Recorder
 }
 
+// ForgetPod records that a pod is not bound, unless Unreserving has done so, and lets events be applied again.
 func (c *releases) ForgetPod(logger klog.Logger, pod *corev1.Pod) error {
 	r := c.recorder
 	switch { // the caller holds order
@@ -355,6 +362,7 @@ type writer struct {
 	broken   bool
 }
 
+// write writes a record, or drops it after an error. The next snapshot begins a new file.
 func (w *writer) write(e *entry) {
 	if err := w.record(e); err != nil {
 		if !w.broken {
@@ -373,6 +381,7 @@ func (w *writer) write(e *entry) {
 	}
 }
 
+// record writes a record to the current file; a snapshot begins another one.
 func (w *writer) record(e *entry) (err error) {
 	if w.ring == nil {
 		if w.ring, err = openRing(w.recorder.folder, ringSize, fileSize); err != nil {
@@ -435,6 +444,7 @@ func loadOrder(o Object) string {
 	return "2" + KeyOf(o)
 }
 
+// line writes one record as a line.
 func (w *writer) line(r *Record) error {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -443,6 +453,7 @@ func (w *writer) line(r *Record) error {
 	return w.ring.write(text)
 }
 
+// flush writes what is in memory.
 func (w *writer) flush() {
 	if w.ring != nil && !w.broken {
 		if err := w.ring.flush(); err != nil {
@@ -452,6 +463,7 @@ func (w *writer) flush() {
 	}
 }
 
+// end closes the file.
 func (w *writer) end() {
 	if w.ring != nil {
 		if err := w.ring.end(); err != nil {

@@ -34,6 +34,7 @@ type ring struct {
 	chain       chain
 }
 
+// sized is a file of the ring with its length in bytes.
 type sized struct {
 	path string
 	size int64
@@ -122,6 +123,7 @@ func (r *ring) write(text []byte) error {
 // isLong reports whether the file has its size, beside a snapshot of a length.
 func (r *ring) isLong(snapshot int64) bool { return r.written > max(r.part, 2*snapshot) }
 
+// flush writes what is in memory, if a file is open.
 func (r *ring) flush() error {
 	if r.file == nil {
 		return nil

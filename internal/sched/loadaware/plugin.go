@@ -131,6 +131,7 @@ func percents[K ~string](all map[K]int64) (out load.Percents) {
 // Name returns Name.
 func (*Plugin) Name() string { return Name }
 
+// stateKey is where a cycle has its state.
 const stateKey fwk.StateKey = Name
 
 // cycle is the state of one scheduling cycle.

@@ -8,6 +8,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
+// stateKey is where a scheduling cycle has its Cycle.
 const stateKey fwk.StateKey = "Placement"
 
 // Cycle is what one scheduling cycle knows of its pod. A cycle without it does not concern us.

@@ -8,6 +8,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/place"
 )
 
+// jointKey is where an attempt has the GPUs of its gang.
 const jointKey fwk.StateKey = "PlacementJoint"
 
 // joint is a set of GPUs on one node from which the members of a gang get theirs. Attempts on the members carry it in

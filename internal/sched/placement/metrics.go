@@ -70,4 +70,5 @@ func (m *Metrics) granted(v *device.View, grants []device.Grant) {
 	}
 }
 
+// commit counts an offer that was brought to an account.
 func (m *Metrics) commit(result string) { m.commits.WithLabelValues(result).Inc() }

@@ -9,6 +9,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
+// trialKey is where an attempt has its Trial.
 const trialKey fwk.StateKey = "PlacementTrial"
 
 // Trial is the accounts of nodes as they would be with other pods. It reads the store and never writes to it, so that

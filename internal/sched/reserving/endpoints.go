@@ -21,10 +21,12 @@ func (p *Plugin) Diagnostics() diag.Service {
 
 // The types below are the JSON of Koordinator's endpoint: field names are contract.
 
+// nodeReservations are the Reservations on a node.
 type nodeReservations struct {
 	Items []nodeReservation `json:"items"`
 }
 
+// nodeReservation is one of them with the pods that use it.
 type nodeReservation struct {
 	Name         string                             `json:"name"`
 	UID          string                             `json:"uid"`

@@ -75,6 +75,7 @@ func Factory(r *kube.Reservations, q *kube.Quotas) frameworkruntime.PluginFactor
 // Name returns Name.
 func (*Plugin) Name() string { return Name }
 
+// stateKey is where a cycle has its state.
 const stateKey fwk.StateKey = Name
 
 // cycle is what one scheduling cycle knows of a pod that may use Reservations, or must. Dry runs share it.
@@ -93,6 +94,7 @@ type cycle struct {
 // Clone returns c.
 func (c *cycle) Clone() fwk.StateData { return c }
 
+// read returns the state of a cycle; nil for a pod that no Reservation concerns.
 func read(cs fwk.CycleState) *cycle { return placement.State[*cycle](cs, stateKey) }
 
 // choose records the Reservation for a node; nil for none. Filter decides, and Score and Reserve read it.
@@ -124,6 +126,7 @@ func (r *refusal) Finding() why.Finding { return why.Finding{Reason: r.Reason} }
 // status returns the reason as a status that another node, or time, can resolve.
 func (r *refusal) status() *fwk.Status { return fwk.NewStatus(fwk.Unschedulable).WithError(r) }
 
+// excludedKey is where Exclude leaves the Reservations that a cycle must not use.
 const excludedKey fwk.StateKey = Name + "Excluded"
 
 // excluded has the UIDs of Reservations that a cycle must not use. Questions set it.
@@ -248,6 +251,7 @@ type inside struct {
 	rooms *Rooms
 }
 
+// RunFilterPluginsWithNominatedPods runs the filters inside Reservations.
 func (i *inside) RunFilterPluginsWithNominatedPods(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod,
 	node fwk.NodeInfo,
 ) *fwk.Status {

@@ -352,6 +352,7 @@ func backoff(c *config.KubeSchedulerConfiguration, attempts int) time.Duration {
 // cause, and reading every refusal costs ten times as much. 0: the attempt failed for another reason.
 type causes uint64
 
+// causeSeed makes hashes of causes comparable within the process.
 var causeSeed = maphash.MakeSeed()
 
 // causesOf returns the hash for a failed attempt. A profile with a summary of its nodes saves the pass over all of

@@ -44,6 +44,7 @@ type recorder struct {
 	reporting *reporting
 }
 
+// WithLogger returns a recorder with the same report.
 func (r *recorder) WithLogger(logger klog.Logger) events.EventRecorderLogger {
 	return &recorder{EventRecorderLogger: r.EventRecorderLogger.WithLogger(logger), reporting: r.reporting}
 }
@@ -111,8 +112,10 @@ func (r *Reporter) Unschedulable() metrics.StableCollector {
 		"Pods whose last attempt was refused, by root cause.", []string{"code"}, nil, metrics.ALPHA, "")}
 }
 
+// DescribeWithStability describes the one metric.
 func (u *unschedulable) DescribeWithStability(ch chan<- *metrics.Desc) { ch <- u.desc }
 
+// CollectWithStability counts the pods at this scrape.
 func (u *unschedulable) CollectWithStability(ch chan<- metrics.Metric) {
 	for code, n := range u.count() {
 		ch <- metrics.NewLazyConstMetric(u.desc, metrics.GaugeValue, float64(n), code.String())

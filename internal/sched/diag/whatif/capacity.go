@@ -36,16 +36,18 @@ var nodeByNode = sets.New(names.NodeUnschedulable, names.NodeName, names.NodeAff
 // count is a count of pods that fit. Each node has its own entry in what follows all.
 type count struct {
 	*session
-	f       framework.Framework
-	pod     *corev1.Pod
-	cs      fwk.CycleState // after PreFilter
-	with    fwk.PodInfo    // of the pod
-	all     []fwk.NodeInfo
+	f    framework.Framework
+	pod  *corev1.Pod
+	cs   fwk.CycleState // after PreFilter
+	with fwk.PodInfo    // of the pod
+	all  []fwk.NodeInfo
+	// allowed reports whether a node is counted: the question names it, and PreFilter does not exclude it.
 	allowed func(node string) bool
 	// fit is the number of pods on each node, refused why one more is not there; nil where the count ended before.
 	fit     []int
 	refused []*fwk.Status
-	failed  []error
+	// failed has the error of each node's count. Goroutines write elements of their own.
+	failed []error
 }
 
 // capacity answers how many more pods fit. Pods about which each node decides by itself are counted on all nodes side
@@ -56,6 +58,7 @@ func (s *session) capacity(q *view.WhatIf, out *view.WhatIfAnswer) error {
 		return err
 	}
 	c := &count{session: s, pod: pod}
+	// Quotas are asked once at the end, and not by each pod.
 	c.admitted = true
 	if c.f, err = s.profile(pod); err != nil {
 		return err
@@ -149,6 +152,7 @@ func (c *count) notes() (notes []string) {
 	return notes
 }
 
+// hasFilter reports whether the profile has a filter of a name.
 func (c *count) hasFilter(name string) bool {
 	return slices.ContainsFunc(c.f.ListPlugins().Filter.Enabled, func(p config.Plugin) bool { return p.Name == name })
 }
@@ -206,6 +210,7 @@ func (c *count) run(narrowed *fwk.PreFilterResult) error {
 			return status.AsError()
 		}
 	}
+	// After repeat, most is 0: each node is asked only why it refuses one more pod.
 	c.f.Parallelizer().Until(c.ctx, len(c.all), func(i int) { c.failed[i] = c.fill(i, most) }, "Capacity")
 	for _, err := range c.failed {
 		if err != nil {
@@ -263,6 +268,7 @@ func (c *count) fill(i, most int) error {
 		info.AddPodInfo(c.with)
 		c.all[i] = info
 		cs = c.cs.Clone()
+		// The next pod differs in its UID alone, so that it need not be parsed again.
 		c.trial.Next(cs, fmt.Sprintf("%s-%d", c.pod.UID, c.fit[i]))
 	}
 }
@@ -273,6 +279,7 @@ func (c *count) repeat() error {
 	for i, n := range c.all {
 		index[n.Node().Name] = i
 	}
+	// The nodes of the session are other copies now.
 	defer func() {
 		for name, i := range index {
 			if info, err := c.nodes.Get(name); err == nil {
@@ -334,6 +341,7 @@ func (c *count) describe(out *view.Capacity) {
 		return cmp.Or(cmp.Compare(b.Fit*len(b.Nodes), a.Fit*len(a.Nodes)), cmp.Compare(b.Fit, a.Fit),
 			strings.Compare(a.Nodes[0], b.Nodes[0]))
 	})
+	// Nodes on which pods fit say what limits the number; the others are out of the question anyway.
 	if len(having) > 0 {
 		all = having
 	}
@@ -346,6 +354,7 @@ type group struct {
 	findings []why.Finding
 }
 
+// limits returns what findings come to, the root cause first.
 func limits(findings []why.Finding) []view.Refusal {
 	out := []view.Refusal{}
 	for _, o := range why.RootFirst(findings) {
@@ -356,6 +365,7 @@ func limits(findings []why.Finding) []view.Refusal {
 
 // askQuotas lowers the answer to what the quotas of the pods allow.
 func (c *count) askQuotas(out *view.Capacity) {
+	// Without the plugin no quota limits pods.
 	if !slices.ContainsFunc(c.f.ListPlugins().PreFilter.Enabled, func(p config.Plugin) bool {
 		return p.Name == "ElasticQuota"
 	}) {

@@ -26,6 +26,7 @@ const mostNodes = 100
 
 // apply makes one change. It returns a pod that the change placed, nil for none.
 func (s *session) apply(c *view.Change) (*placed, error) {
+	// A change has exactly one kind.
 	set := 0
 	for _, present := range []bool{
 		c.RemovePod != "", c.AddPod != nil, c.PatchPod != nil, c.PatchNode != nil, c.Cordon != "", c.AddNode != nil,
@@ -69,6 +70,7 @@ func (s *session) ownQuotas() error {
 	return nil
 }
 
+// setQuota changes min and max of a quota in the session's copy.
 func (s *session) setQuota(raw json.RawMessage) error {
 	var q struct {
 		Name string              `json:"name"`
@@ -106,6 +108,7 @@ func (s *session) scaleGang(raw json.RawMessage) error {
 	switch n := len(members); {
 	case n == 0:
 		return bad("scaleGang: gang %q has no pod: want namespace/name of one that has", g.Gang)
+	// A gang can only grow.
 	case g.To <= n || g.To > n+mostNodes:
 		return bad("scaleGang.to is %d, want %d to %d: the gang has %d pods", g.To, n+1, n+mostNodes, n)
 	}
@@ -136,6 +139,7 @@ func strictly(raw json.RawMessage, into any) error {
 	return decoder.Decode(into)
 }
 
+// removeNamed removes a bound pod. Its successor can then be asked about under the same name.
 func (s *session) removeNamed(key string) error {
 	pod, err := s.named(key)
 	if err != nil {
@@ -194,6 +198,7 @@ func (s *session) patchNode(p *view.Patch) error {
 	if !equality.Semantic.DeepEqual(same, next) {
 		return bad("patchNode: only metadata.labels, spec.taints and spec.unschedulable can change")
 	}
+	// Labels that the account of the node was read from cannot change: the account would not follow.
 	for key := range next.Labels {
 		if next.Labels[key] != node.Labels[key] && ofAccount(key) {
 			return bad("patchNode: label %s cannot change: the node's account depends on it", key)
@@ -302,6 +307,7 @@ func (s *session) addPod(raw json.RawMessage) (*placed, error) {
 	return p, err
 }
 
+// cordon makes a node unschedulable.
 func (s *session) cordon(name string) error {
 	info, err := s.nodes.change(name)
 	if err != nil {
@@ -313,6 +319,7 @@ func (s *session) cordon(name string) error {
 	return nil
 }
 
+// addNodes adds nodes that are equal to one of the cluster, or to a described machine, without pods.
 func (s *session) addNodes(a *view.AddNode) error {
 	like, account, err := s.nodeModel(a)
 	if err != nil {
@@ -324,6 +331,7 @@ func (s *session) addNodes(a *view.AddNode) error {
 	for i := range max(a.Count, 1) {
 		node := like.DeepCopy()
 		node.Name = fmt.Sprintf("%s-whatif-%d", a.Like, i+1)
+		// A pod may select a node by its host name, which two nodes never share.
 		if node.Labels[corev1.LabelHostname] != "" {
 			node.Labels[corev1.LabelHostname] = node.Name
 		}

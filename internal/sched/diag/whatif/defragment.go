@@ -17,6 +17,7 @@ const targetsCompared = 3
 // lowering is a search for moves that lower the fragmentation. It is the defrag.Fragments of the search.
 type lowering struct {
 	*room
+	// lost returns what of a node's free room is of no use, see Cluster.Lost.
 	lost func(Trial, *corev1.Node, int64) int64
 }
 
@@ -36,6 +37,7 @@ func (s *session) defragment(q *view.WhatIf, out *view.WhatIfAnswer) error {
 	if err != nil {
 		return err
 	}
+	// The question names the pods that may move, with what moving each of them costs.
 	cost := map[string]int64{}
 	for _, m := range q.Ask.Movable {
 		cost[m.UID] = m.Cost
@@ -109,6 +111,7 @@ func (l *lowering) Try(made []defrag.Move, m defrag.Move) (fall int64, works boo
 	for _, done := range append(slices.Clone(made), m) {
 		uids = append(uids, done.UID)
 	}
+	// Reservation and pod exist side by side during a move, so the quotas must have room for both.
 	if !l.AdmitAgain(uids...) {
 		return 0, false, l.ctx.Err()
 	}

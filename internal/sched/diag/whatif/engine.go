@@ -56,6 +56,7 @@ type Quotas interface {
 
 // Cluster is what an Engine reads of the scheduler. All functions are required and change nothing.
 type Cluster struct {
+	// Cache is the scheduler's. The engine takes snapshots of it.
 	Cache cache.Cache
 	// Profiles makes the profiles of the scheduler on other nodes, by scheduler name. They share no plugin with it.
 	Profiles func(fwk.SharedLister) (map[string]framework.Framework, error)
@@ -97,6 +98,7 @@ type Engine struct {
 	turn   chan struct{} // holds a value for each question that is answered or waits
 	alone  chan struct{} // holds a value while a question is answered; whoever put it there owns what follows
 
+	// nodes is the snapshot with the changes of the session under way.
 	nodes    *nodes
 	profiles map[string]framework.Framework // nil before the first question: most processes are never asked
 	round    int64                          // times that the snapshot was taken
@@ -118,6 +120,7 @@ type BadQuestion struct{ Text string }
 // Error returns the text.
 func (b *BadQuestion) Error() string { return b.Text }
 
+// bad returns a BadQuestion.
 func bad(format string, args ...any) error { return &BadQuestion{fmt.Sprintf(format, args...)} }
 
 // Busy is the error of a question that comes while as many as are allowed are answered.
@@ -156,12 +159,14 @@ func (e *Engine) session(ctx context.Context, f func(*session) error) error {
 		return err
 	}
 	defer e.nodes.reset()
+	// An error after the deadline is most often the end of the context.
 	if err = f(s); ctx.Err() != nil {
 		return e.late()
 	}
 	return err
 }
 
+// late is the error of a question that took longer than the deadline.
 func (e *Engine) late() error {
 	return fmt.Errorf("not answered within %s: ask about fewer pods", e.Deadline)
 }
@@ -188,6 +193,7 @@ func (e *Engine) begin(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
+// profile returns the profile for a pod; a BadQuestion for a pod of another scheduler.
 func (e *Engine) profile(pod *corev1.Pod) (framework.Framework, error) {
 	f := e.profiles[pod.Spec.SchedulerName]
 	if f == nil {

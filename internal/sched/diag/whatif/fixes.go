@@ -36,9 +36,10 @@ const (
 // fixing looks for single changes after which a pod that waits is placed. Each is tried by a session of its own.
 type fixing struct {
 	*session
-	key   string // of the pod
-	pod   *corev1.Pod
-	said  *view.Pod // why it waits
+	key  string // of the pod
+	pod  *corev1.Pod
+	said *view.Pod // why it waits
+	// found are the fixes so far. runs says how many changes were tried.
 	found []view.Fix
 	runs  view.FixSearch
 }
@@ -77,6 +78,7 @@ func (e *Engine) Fixes(ctx context.Context, pod *corev1.Pod, said *view.Pod) ([]
 	return x.found[:min(len(x.found), fixesShown)], &x.runs, nil
 }
 
+// rank orders kinds of fixes: what the pod's owner can change comes first, a new node last.
 func rank(kind string) int {
 	return slices.Index([]string{view.FixRequest, view.FixPolicy, view.FixQuota, view.FixNode, view.FixAddNode}, kind)
 }
@@ -135,6 +137,7 @@ func (x *fixing) offer(kind, message string, change view.Change) (works bool, er
 	return true, nil
 }
 
+// keep records a fix that was tried.
 func (x *fixing) keep(kind, message, node string, change view.Change) {
 	now := time.Now()
 	x.found = append(x.found, view.Fix{
@@ -157,6 +160,7 @@ func (x *fixing) quota() error {
 		if err := errors.Join(badUsed, badRequest); err != nil {
 			return fmt.Errorf("%s of quota %s: %w", s.Dimension, q.Quota, err)
 		}
+		// The quota must have room for what is used and for the pod.
 		used.Add(request)
 		most[corev1.ResourceName(s.Dimension)] = used
 		texts = append(texts, fmt.Sprintf("%s %s (from %s)", s.Dimension, used.String(), s.Limit))
@@ -313,6 +317,7 @@ func (x *fixing) requests() error {
 		if high < low {
 			continue
 		}
+		// If even the smallest amount does not fit, this resource is not the reason.
 		on, err := fits(low)
 		if err != nil || x.runs.Exhausted {
 			return err
@@ -350,6 +355,7 @@ type amount struct {
 	milli     bool
 }
 
+// quantity returns n as a quantity in the format that the container uses.
 func (a amount) quantity(n int64) resource.Quantity {
 	format := a.container.Resources.Requests[a.names[0]].Format
 	if a.milli {
@@ -358,6 +364,7 @@ func (a amount) quantity(n int64) resource.Quantity {
 	return *resource.NewQuantity(n, format)
 }
 
+// text writes n for people.
 func (a amount) text(n int64) string {
 	q := a.quantity(n)
 	return q.String()
@@ -448,6 +455,7 @@ func (x *fixing) request(a amount, n int64) view.Change {
 	}}})
 }
 
+// patch is the change of the pod by a merge patch.
 func (x *fixing) patch(patch map[string]any) view.Change {
 	return view.Change{PatchPod: &view.Patch{Name: x.key, Patch: encode(patch)}}
 }

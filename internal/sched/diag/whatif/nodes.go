@@ -64,6 +64,7 @@ func (n *nodes) HavePodsWithRequiredAntiAffinityList() ([]fwk.NodeInfo, error) {
 	return n.having(fwk.NodeInfo.GetPodsWithRequiredAntiAffinity)
 }
 
+// having returns the nodes with any of the pods that a function selects.
 func (n *nodes) having(pods func(fwk.NodeInfo) []fwk.PodInfo) (out []fwk.NodeInfo, err error) {
 	all, err := n.List()
 	for _, info := range all {

@@ -19,6 +19,7 @@ import (
 )
 
 const (
+	// defaultMoves is how many moves are tried if the question does not say; mostMoves is the most that it may ask for.
 	defaultMoves = 2
 	mostMoves    = 8
 	// setsLooked and targetsTried bound a search for sets of more than two moves.
@@ -29,6 +30,7 @@ const (
 // room is a search for moves that make room for pods. It is the defrag.Cluster of the search.
 type room struct {
 	*session
+	// demand are the pods that need room. All ask for the same.
 	demand []*corev1.Pod
 	f      framework.Framework
 	// cs is the state of a cycle of the first pod after its PreFilter. Each evaluation of a node copies it.
@@ -116,6 +118,7 @@ func (s *session) makeRoom(q *view.WhatIf, demand []*corev1.Pod, out *view.WhatI
 
 // within runs a search within its time, and reports whether that ended it.
 func (s *session) within(limit time.Duration, search func() error) (late bool, err error) {
+	// The deadline of the answer is later than that of the search, so that the answer can say what was found.
 	whole := s.ctx
 	ctx, cancel := context.WithTimeout(whole, limit)
 	s.ctx = ctx
@@ -139,6 +142,7 @@ func (r *room) hopeless(out *view.WhatIfAnswer) error {
 	return err
 }
 
+// check refuses questions that this mode cannot answer, and returns how many moves are allowed.
 func (r *room) check(q *view.WhatIf) (moves int, err error) {
 	moves = q.Ask.MaxMoves
 	if moves == 0 {
@@ -192,6 +196,7 @@ func (r *room) Capacity(node string, gone []string, want int) (n int, err error)
 	}
 	info, cs, first := info.Snapshot(), r.cs.Clone(), r.demand[0]
 	for _, uid := range gone {
+		// The filters learn of each pod that is gone, as in preemption.
 		leaving, err := framework.NewPodInfo(r.movable[uid])
 		if err == nil {
 			err = info.RemovePod(klog.FromContext(r.ctx), leaving.Pod)

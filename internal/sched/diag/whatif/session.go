@@ -23,7 +23,9 @@ import (
 // session is one question. It ends with the engine's next one.
 type session struct {
 	*Engine
-	ctx   context.Context
+	// ctx ends with the deadline of the answer, during a search with that of the search.
+	ctx context.Context
+	// trial has the accounts of nodes with all changes of the session.
 	trial Trial
 	// quotas are those of the session; nil while they are the cluster's.
 	quotas Quotas
@@ -39,6 +41,7 @@ type session struct {
 
 // placed is a pod with its node.
 type placed struct {
+	// pod has the node in its spec. record has the annotations that its Binding would write.
 	pod    *corev1.Pod
 	node   string
 	record map[string]string
@@ -51,6 +54,7 @@ func (s *session) restart() {
 	s.pods, s.successors = map[string]*corev1.Pod{}, map[string]string{}
 }
 
+// answer makes the changes in their order, and then answers what is asked. A change that cannot be made ends it.
 func (s *session) answer(q *view.WhatIf) (*view.WhatIfAnswer, error) {
 	switch q.Ask.Mode {
 	case "", view.Schedule, view.Preempt, view.MakeRoom, view.Defragment, view.CountPods:
@@ -145,6 +149,7 @@ func (s *session) ask(pod *corev1.Pod, preempt bool, allowed func(node string) b
 	return err
 }
 
+// explain returns why a pod fits on no node of the session.
 func (s *session) explain(pod *corev1.Pod) (view.Pod, error) {
 	f, err := s.profile(pod)
 	if err != nil {
@@ -158,6 +163,7 @@ func (s *session) explain(pod *corev1.Pod) (view.Pod, error) {
 	return view.Explain(describe.Pod(pod), verdict, nil), nil
 }
 
+// describe returns the placement for the answer.
 func (p *placed) describe() view.WhatIfPlacement {
 	return view.WhatIfPlacement{
 		Pod: p.pod.Namespace + "/" + p.pod.Name, Node: p.node,
@@ -177,6 +183,7 @@ func (s *session) state(pod *corev1.Pod) fwk.CycleState {
 		s.Admit(cs)
 	case s.quotas != nil:
 		s.quotas.Mark(cs)
+	// Its predecessor is counted in the quotas already.
 	case s.successors[string(pod.UID)] != "":
 		s.Admit(cs)
 	}
@@ -288,6 +295,7 @@ func (s *session) reserve(f framework.Framework, cs fwk.CycleState, pod *corev1.
 	if err != nil {
 		return nil, err
 	}
+	// The pod takes the room of the Reservation's reserve pod.
 	if within != "" {
 		s.used[within] = true
 		for _, held := range info.GetPods() {

@@ -48,11 +48,13 @@ func LimitBindings(next http.RoundTripper) http.RoundTripper {
 	return limited{next, make(chan struct{}, BindingsInFlight)}
 }
 
+// limited is a transport on which few Bindings are under way at a time. slots has a token for each.
 type limited struct {
 	http.RoundTripper
 	slots chan struct{}
 }
 
+// RoundTrip sends a request. A Binding waits for a slot, at most until its context ends.
 func (l limited) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.Method != http.MethodPost || !strings.HasSuffix(request.URL.Path, "/binding") {
 		return l.RoundTripper.RoundTrip(request)

@@ -19,7 +19,8 @@ const changesKept = 1 << 13
 // Changes is the log of nodes whose NodeInfo, account or nominated pods changed. All methods may be called from any
 // goroutine.
 type Changes struct {
-	mu   sync.Mutex // guards everything below
+	mu sync.Mutex // guards everything below
+	// log is a ring of node names.
 	log  [changesKept]string
 	next uint64 // entries ever written; entry i is log[i%changesKept]
 	sets uint64 // how often a node came or went
@@ -60,6 +61,7 @@ func (c *Changes) nodeSet(name string) {
 	c.sets++
 }
 
+// snapshot records that all changes so far are in the snapshot that is taken next.
 func (c *Changes) snapshot() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,11 +136,13 @@ func (w *watched) changeNode(old, node *corev1.Node) {
 	}
 }
 
+// AssumePod logs the node after the cache has the pod.
 func (w *watched) AssumePod(logger klog.Logger, pod *corev1.Pod) error {
 	defer w.change(pod.Spec.NodeName, false)
 	return w.Cache.AssumePod(logger, pod)
 }
 
+// ForgetPod logs the node after the cache has forgotten the pod.
 func (w *watched) ForgetPod(logger klog.Logger, pod *corev1.Pod) error {
 	defer w.change(pod.Spec.NodeName, false)
 	return w.Cache.ForgetPod(logger, pod)
@@ -156,6 +160,7 @@ func (w *watched) AddPod(logger klog.Logger, pod *corev1.Pod) error {
 	return err
 }
 
+// UpdatePod logs the node, unless the pod weighs as before.
 func (w *watched) UpdatePod(logger klog.Logger, old, pod *corev1.Pod) error {
 	w.store.PutPod(pod)
 	err := w.Cache.UpdatePod(logger, old, pod)
@@ -163,12 +168,14 @@ func (w *watched) UpdatePod(logger klog.Logger, old, pod *corev1.Pod) error {
 	return err
 }
 
+// RemovePod logs the node after accounts and cache have forgotten the pod.
 func (w *watched) RemovePod(logger klog.Logger, pod *corev1.Pod) error {
 	w.store.RemovePod(pod)
 	defer w.change(pod.Spec.NodeName, false)
 	return w.Cache.RemovePod(logger, pod)
 }
 
+// AddNode logs that the set of nodes is another one.
 func (w *watched) AddNode(logger klog.Logger, node *corev1.Node) *framework.NodeInfo {
 	w.store.PutNode(node)
 	w.changeNode(nil, node)
@@ -176,6 +183,7 @@ func (w *watched) AddNode(logger klog.Logger, node *corev1.Node) *framework.Node
 	return w.Cache.AddNode(logger, node)
 }
 
+// UpdateNode logs the node after accounts and cache have its new state.
 func (w *watched) UpdateNode(logger klog.Logger, old, node *corev1.Node) *framework.NodeInfo {
 	w.store.PutNode(node)
 	w.changeNode(old, node)
@@ -183,6 +191,7 @@ func (w *watched) UpdateNode(logger klog.Logger, old, node *corev1.Node) *framew
 	return w.Cache.UpdateNode(logger, old, node)
 }
 
+// RemoveNode logs that the set of nodes is another one.
 func (w *watched) RemoveNode(logger klog.Logger, node *corev1.Node) error {
 	w.store.RemoveNode(node.Name)
 	w.changeNode(node, nil)
@@ -190,6 +199,8 @@ func (w *watched) RemoveNode(logger klog.Logger, node *corev1.Node) error {
 	return w.Cache.RemoveNode(logger, node)
 }
 
+// UpdateSnapshot logs nodes whose scores for images a new snapshot changes, and marks what the snapshot contains. A
+// change that comes meanwhile may be in the snapshot and counts as if it were not: its node is only looked at twice.
 func (w *watched) UpdateSnapshot(logger klog.Logger, snapshot *schedulercache.Snapshot) error {
 	w.mu.Lock()
 	for name := range w.touched {

@@ -36,6 +36,7 @@ func (e *Events) Watch(q queue.SchedulingQueue, c *Changes) queue.SchedulingQueu
 	}
 }
 
+// eventQueue is the scheduling queue that counts events and logs nominations. Each call goes to the queue first.
 type eventQueue struct {
 	queue.SchedulingQueue
 	events  *Events
@@ -89,22 +90,26 @@ func (q *eventQueue) nodeOf(uid types.UID, nodes []string) string {
 	return ""
 }
 
+// Add logs a pod that comes with a nomination.
 func (q *eventQueue) Add(ctx context.Context, pod *corev1.Pod) {
 	q.SchedulingQueue.Add(ctx, pod)
 	q.logNomination(pod.UID, pod.Status.NominatedNodeName)
 }
 
+// Update logs a pod whose nomination or requests may have changed.
 func (q *eventQueue) Update(ctx context.Context, old, pod *corev1.Pod) {
 	q.SchedulingQueue.Update(ctx, old, pod)
 	q.logNomination(pod.UID, pod.Status.NominatedNodeName)
 }
 
+// Delete forgets what is known of the pod.
 func (q *eventQueue) Delete(pod *corev1.Pod) {
 	q.SchedulingQueue.Delete(pod)
 	q.setRefusedForSiblings(pod.UID, false)
 	q.logNomination(pod.UID)
 }
 
+// Pop logs the node that the pod is nominated to.
 func (q *eventQueue) Pop(logger klog.Logger) (*framework.QueuedPodInfo, error) {
 	pod, err := q.SchedulingQueue.Pop(logger)
 	if pod != nil {
@@ -113,11 +118,13 @@ func (q *eventQueue) Pop(logger klog.Logger) (*framework.QueuedPodInfo, error) {
 	return pod, err
 }
 
+// PopSpecificPod logs the node that the pod is nominated to.
 func (q *eventQueue) PopSpecificPod(logger klog.Logger, pod *corev1.Pod) *framework.QueuedPodInfo {
 	defer q.logNomination(pod.UID)
 	return q.SchedulingQueue.PopSpecificPod(logger, pod)
 }
 
+// AddUnschedulableIfNotPresent records whether the gang alone refused the pod.
 func (q *eventQueue) AddUnschedulableIfNotPresent(logger klog.Logger, pod *framework.QueuedPodInfo, cycle int64) error {
 	q.setRefusedForSiblings(pod.Pod.UID,
 		pod.PendingPlugins.Len() == 0 && pod.UnschedulablePlugins.Equal(sets.New(q.events.SiblingPlugin)))
@@ -125,6 +132,7 @@ func (q *eventQueue) AddUnschedulableIfNotPresent(logger klog.Logger, pod *frame
 	return q.SchedulingQueue.AddUnschedulableIfNotPresent(logger, pod, cycle)
 }
 
+// AddNominatedPod logs the node of the nomination.
 func (q *eventQueue) AddNominatedPod(logger klog.Logger, pod fwk.PodInfo, to *fwk.NominatingInfo) {
 	q.SchedulingQueue.AddNominatedPod(logger, pod, to)
 	node := pod.GetPod().Status.NominatedNodeName
@@ -134,16 +142,20 @@ func (q *eventQueue) AddNominatedPod(logger klog.Logger, pod fwk.PodInfo, to *fw
 	q.logNomination(pod.GetPod().UID, node)
 }
 
+// DeleteNominatedPodIfExists logs the node that the pod was nominated to.
 func (q *eventQueue) DeleteNominatedPodIfExists(pod *corev1.Pod) {
 	q.SchedulingQueue.DeleteNominatedPodIfExists(pod)
 	q.logNomination(pod.UID)
 }
 
+// UpdateNominatedPod logs both nodes.
 func (q *eventQueue) UpdateNominatedPod(logger klog.Logger, old *corev1.Pod, pod fwk.PodInfo) {
 	q.SchedulingQueue.UpdateNominatedPod(logger, old, pod)
 	q.logNomination(pod.GetPod().UID, pod.GetPod().Status.NominatedNodeName)
 }
 
+// MoveAllToActiveOrBackoffQueue counts the event, unless it only takes room. Pods that wait for siblings are not asked
+// about a pod that was bound.
 func (q *eventQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.ClusterEvent, old, obj any,
 	check queue.PreEnqueueCheck,
 ) {
@@ -166,11 +178,13 @@ func (q *eventQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk
 // seconds of a scheduler's start with a thousand members of gangs. These pods are asked about once, when it runs.
 func Hold(q queue.SchedulingQueue) queue.SchedulingQueue { return &heldQueue{SchedulingQueue: q} }
 
+// heldQueue is the queue of Hold. runs is set when the queue runs.
 type heldQueue struct {
 	queue.SchedulingQueue
 	runs atomic.Bool
 }
 
+// Run asks about each pod that waits once, and then runs the queue.
 func (q *heldQueue) Run(logger klog.Logger) {
 	q.runs.Store(true) // from here on events count; what they follow from is known to who is asked now
 	pending, _ := q.PendingPods()
@@ -182,6 +196,7 @@ func (q *heldQueue) Run(logger klog.Logger) {
 	q.SchedulingQueue.Run(logger)
 }
 
+// MoveAllToActiveOrBackoffQueue drops events before the queue runs.
 func (q *heldQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.ClusterEvent, old, obj any,
 	check queue.PreEnqueueCheck,
 ) {

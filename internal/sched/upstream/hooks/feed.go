@@ -87,6 +87,7 @@ func Resources(upstream dynamicinformer.DynamicSharedInformerFactory, store *kub
 	return r
 }
 
+// ForResource returns the informer of one of our objects, and marks it as needed; upstream's for any other.
 func (r *resources) ForResource(gvr schema.GroupVersionResource) informers.GenericInformer {
 	if i, ok := r.ours[gvr]; ok {
 		r.asked[gvr] = i
@@ -95,6 +96,7 @@ func (r *resources) ForResource(gvr schema.GroupVersionResource) informers.Gener
 	return r.DynamicSharedInformerFactory.ForResource(gvr)
 }
 
+// Start runs the informers that are needed.
 func (r *resources) Start(stop <-chan struct{}) {
 	r.DynamicSharedInformerFactory.Start(stop)
 	for _, i := range r.asked {
@@ -102,6 +104,7 @@ func (r *resources) Start(stop <-chan struct{}) {
 	}
 }
 
+// WaitForCacheSync waits until the informers that are needed have all objects.
 func (r *resources) WaitForCacheSync(stop <-chan struct{}) map[schema.GroupVersionResource]bool {
 	synced := r.DynamicSharedInformerFactory.WaitForCacheSync(stop)
 	if synced == nil {
@@ -113,18 +116,22 @@ func (r *resources) WaitForCacheSync(stop <-chan struct{}) map[schema.GroupVersi
 	return synced
 }
 
+// Shutdown waits until all informers have ended.
 func (r *resources) Shutdown() {
 	r.DynamicSharedInformerFactory.Shutdown()
 	r.running.Wait()
 }
 
+// trimmedInformer is an informer in the form of a generic one.
 type trimmedInformer struct {
 	informer cache.SharedIndexInformer
 	resource schema.GroupResource
 }
 
+// Informer returns the informer.
 func (t trimmedInformer) Informer() cache.SharedIndexInformer { return t.informer }
 
+// Lister lists the objects of the informer.
 func (t trimmedInformer) Lister() cache.GenericLister {
 	return cache.NewGenericLister(t.informer.GetIndexer(), t.resource)
 }

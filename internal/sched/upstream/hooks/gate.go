@@ -30,6 +30,7 @@ type Gate struct {
 // Wrap returns next behind the gate, until ctx ends.
 func (g *Gate) Wrap(ctx context.Context, next NextPod) NextPod {
 	return func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
+		// The cycle before has ended. Waiting at the gate is not part of any cycle.
 		g.cycle.Store(0)
 		g.Leading()
 		select {

@@ -40,6 +40,7 @@ func (p *Profile) bind(ctx context.Context, state fwk.CycleState, pod *corev1.Po
 		return status
 	}
 	for pause := firstBindPause; !status.IsSuccess() && pause <= lastBindPause; pause *= bindPauseFactor {
+		// The Binding may have been carried out although its answer was lost.
 		current, err := p.ClientSet().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err), err == nil && current.UID != pod.UID:

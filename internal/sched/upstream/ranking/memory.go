@@ -8,8 +8,11 @@ import (
 // entry is a ranking or a spread, and how many bytes of the profile's memory it counts for.
 type entry interface{ size() *int }
 
+// size returns the bytes that the ranking counts for.
 func (r *ranking) size() *int { return &r.bytes }
-func (s *spread) size() *int  { return &s.bytes }
+
+// size returns the bytes that the spread counts for.
+func (s *spread) size() *int { return &s.bytes }
 
 // Bytes of an entry: of what does not depend on the number of nodes besides its key, and of what a map takes for an
 // element.
@@ -39,6 +42,7 @@ type column[T uint8 | int64] struct {
 	array []T // nil while all members have the same
 }
 
+// at returns the number of a member.
 func (c *column[T]) at(member int) T {
 	if c.array == nil {
 		return c.all

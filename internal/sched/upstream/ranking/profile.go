@@ -86,6 +86,7 @@ type Rooms interface {
 		findings []why.Finding) []why.Finding
 }
 
+// scorer is a plugin that scores a node by what is on the node alone, with its weight.
 type scorer struct {
 	fwk.ScorePlugin
 	pre    fwk.PreScorePlugin // nil without
@@ -179,6 +180,7 @@ func NewProfile(
 	plugins := f.ListPlugins()
 	for _, enabled := range plugins.Filter.Enabled {
 		if !isLocal(enabled.Name) {
+			// Its answer about one node may depend on others.
 			p.across = append(p.across, enabled.Name)
 		}
 	}
@@ -288,6 +290,7 @@ func (p *Profile) filterKey(pod *corev1.Pod, signature fwk.PodSignature, state f
 		len(p.Rejections.reasons(pod.UID)) > 0 {
 		return nil
 	}
+	// Each of these plugins must have said in PreFilter that the pod does not concern it.
 	silent := state.GetSkipFilterPlugins()
 	for _, name := range p.across {
 		if !silent.Has(name) {
@@ -370,6 +373,7 @@ func (p *Profile) RunPostFilterPlugins(
 // withoutVictims says that no node has victims.
 type withoutVictims struct{ fwk.NodeToStatusReader }
 
+// NodesForStatusCode returns none.
 func (withoutVictims) NodesForStatusCode(fwk.NodeInfoLister, fwk.Code) ([]fwk.NodeInfo, error) {
 	return nil, nil
 }
@@ -515,12 +519,14 @@ func (p *Profile) begin() *ranking {
 	return r
 }
 
+// drop forgets the ranking of the cycle, and counts why.
 func (p *Profile) drop(reason string) {
 	metrics.BatchCacheFlushed.WithLabelValues(p.ProfileName(), reason).Inc()
 	p.rankings.Remove(p.key)
 	p.used, p.spread = nil, nil
 }
 
+// attempted counts whether a ranking served.
 func (p *Profile) attempted(result string) {
 	metrics.BatchAttemptStats.WithLabelValues(p.ProfileName(), result).Inc()
 }

@@ -90,6 +90,7 @@ func (r *ranking) best(ctx context.Context, p *Profile, state fwk.CycleState, po
 			return "", metrics.BatchFlushPodIncompatible
 		}
 	}
+	// Another epoch changes the scores of nodes that have not changed themselves.
 	was := r.epoch
 	if p.valuer != nil {
 		r.epoch = p.valuer.Epoch()

@@ -53,8 +53,10 @@ type attempt struct {
 	key       string // what refusals are known by; "" for a pod that asks all nodes
 }
 
+// reasonSeed makes hashes of reasons comparable within the process.
 var reasonSeed = maphash.MakeSeed()
 
+// newRefusal returns the refusal of the pods that all nodes refuse with these statuses.
 func newRefusal(seen uint64, statuses *framework.NodeToStatus) *refusal {
 	r := &refusal{
 		seen: seen, statuses: make(map[string]*fwk.Status, statuses.Len()), counts: map[verdict]int{},
@@ -72,6 +74,7 @@ func (r *refusal) set(node string, status *fwk.Status) {
 	r.count(status, 1)
 }
 
+// remove forgets a node.
 func (r *refusal) remove(node string) {
 	if was, known := r.statuses[node]; known {
 		r.count(was, -1)
@@ -162,6 +165,7 @@ func (p *Profile) recall(ctx context.Context, state fwk.CycleState, pod *corev1.
 	if key == nil {
 		return false
 	}
+	// Preemption reads it, and filters do not.
 	if policy := pod.Spec.PreemptionPolicy; policy != nil {
 		key = append(append(key, ' '), *policy...)
 	}

@@ -50,6 +50,7 @@ func (r *Rejections) note(pod types.UID, node string, status *fwk.Status) {
 	}
 }
 
+// reasons returns the nodes to which a pod was refused to be bound, with the causes. The map must not be changed.
 func (r *Rejections) reasons(pod types.UID) map[string]string {
 	if r == nil {
 		return nil
@@ -91,5 +92,6 @@ func (r *Rejections) Schedule(schedule schedulePod) schedulePod {
 	}
 }
 
+// schedulePod is the step of the cycle that chooses a node.
 type schedulePod = func(context.Context, framework.Framework, fwk.CycleState,
 	*framework.QueuedPodInfo) (scheduler.ScheduleResult, error)

@@ -65,6 +65,7 @@ type topology struct {
 	values map[string]int32 // the indices. Values that no node has any more remain
 }
 
+// set sets the value of a node. By host name each node is its own topology, and has no index.
 func (t *topology) set(i int32, labels map[string]string) {
 	value, has := labels[t.key]
 	if t.has[i] = has; t.key == corev1.LabelHostname {
