@@ -236,7 +236,8 @@ func TestEachComponentHasOneRole(t *testing.T) {
 			}
 		}
 		for name, p := range pods(t, docs) {
-			if account := p.Spec.Template.Spec.ServiceAccountName; account != name || len(roles[name]) == 0 {
+			account, none := p.Spec.Template.Spec.ServiceAccountName, len(roles[name]) == 0
+			if account != name || none != (name == withoutRights) {
 				t.Errorf("%s runs as %s, which has roles %v", name, account, roles[name])
 			}
 			delete(roles, name)
@@ -285,6 +286,9 @@ func TestPeopleHaveRolesForEveryKind(t *testing.T) {
 	}
 }
 
+// withoutRights is the pod that reads with the tokens of its users.
+const withoutRights = "tenon-console"
+
 func TestPodsAreRestricted(t *testing.T) {
 	t.Parallel()
 	standard, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
@@ -294,8 +298,9 @@ func TestPodsAreRestricted(t *testing.T) {
 	inEverySet(t, func(t *testing.T, docs []document) {
 		for name, p := range pods(t, docs) {
 			spec := p.Spec.Template.Spec
-			if account := spec.AutomountServiceAccountToken; account == nil || !*account {
-				t.Errorf("%s gets no token: its account mounts none by itself", name)
+			// Its account mounts no token by itself.
+			if token := spec.AutomountServiceAccountToken; token == nil || *token == (name == withoutRights) {
+				t.Errorf("%s gets a token that it does not use, or none that it needs", name)
 			}
 			pod, own := spec.SecurityContext, spec.Containers[0].SecurityContext
 			if pod == nil {
@@ -372,6 +377,9 @@ func TestPodsSurviveAndAreSeen(t *testing.T) {
 	inEverySet(t, func(t *testing.T, docs []document) {
 		for name, p := range pods(t, docs) {
 			spec, replicas := p.Spec.Template.Spec, p.Spec.Replicas
+			if name == withoutRights { // no pod needs it
+				continue
+			}
 			c := spec.Containers[0]
 			for probe, got := range map[string]*corev1.Probe{
 				"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe,
@@ -516,6 +524,7 @@ func TestImagesAreThoseOfTheValues(t *testing.T) {
 			"tenon-agent":     "registry.example.com/tenon/tenon-agent@sha256:" + strings.Repeat("c", 64),
 
 			"tenon-descheduler": "registry.example.com/tenon/tenon-descheduler@sha256:" + strings.Repeat("d", 64),
+			"tenon-console":     "registry.example.com/tenon/kubectl-tenon@sha256:" + strings.Repeat("e", 64),
 		},
 		"off": {},
 	} {
@@ -629,6 +638,51 @@ func TestComponentsAreSwitches(t *testing.T) {
 		}
 		if len(pods(t, docs)) != 3 {
 			t.Errorf("%s off: %v", component, slices.Collect(maps.Keys(pods(t, docs))))
+		}
+	}
+}
+
+// TestTheConsoleHasNoRights: it reads with the tokens of its users, so it has neither a token nor a role.
+func TestTheConsoleHasNoRights(t *testing.T) {
+	t.Parallel()
+	docs := render(t, home, "--set", "console.enabled=true")
+	for _, d := range docs {
+		kind, text := d.object.GetKind(), fmt.Sprint(d.object.Object["subjects"])
+		if strings.HasSuffix(kind, "RoleBinding") && strings.Contains(text, "tenon-console") {
+			t.Errorf("%s gives it rights", d.name())
+		}
+	}
+	pod := pods(t, docs)["tenon-console"].Spec.Template.Spec
+	mounts := pod.AutomountServiceAccountToken
+	if pod.ServiceAccountName != "tenon-console" || mounts == nil || *mounts {
+		t.Errorf("account %q, its token is mounted", pod.ServiceAccountName)
+	}
+	var own []string
+	for _, v := range pod.Volumes {
+		if v.Secret != nil {
+			for _, item := range v.Secret.Items {
+				own = append(own, v.Secret.SecretName+" "+item.Key)
+			}
+		} else if v.ConfigMap == nil {
+			t.Errorf("volume %+v is neither a certificate nor the authority of the API server", v)
+		}
+	}
+	if want := []string{"tenon-certificates console.crt", "tenon-certificates console.key"}; !slices.Equal(own, want) {
+		t.Errorf("it has %q of Secrets, want %q", own, want)
+	}
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no certificate": {[]string{"manager.enabled=false"}, "console.tlsSecret is empty"},
+		"an unknown key": {[]string{"console.writes=true"}, "writes"},
+	} {
+		args := []string{"--set", "console.enabled=true"}
+		for _, a := range c.args {
+			args = append(args, "--set", a)
+		}
+		if _, err := rendered(home, args...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
 	}
 }

@@ -16,6 +16,9 @@ type Values struct {
 	Descheduler Descheduler `json:"descheduler"`
 	// tenon-agent, on every node.
 	Agent Agent `json:"agent"`
+	// The console for browsers of other machines. It has no rights: each of its users signs in with a bearer token, and
+	// sees what the API server lets its bearer read.
+	Console Console `json:"console"`
 	// The reporter of NVIDIA's cards: it gives the agent of a node what the driver's nvidia-smi says of memory, links,
 	// MIG devices and health. Its container is privileged, and has no rights in the API.
 	NVIDIA NVIDIA `json:"nvidia"`
@@ -196,6 +199,24 @@ type NVIDIA struct {
 	Resources Resources `json:"resources" requests:"{cpu: 20m, memory: 32Mi}" limits:"{memory: 256Mi}"`
 	// Time between two runs of nvidia-smi.
 	Every string `json:"every" default:"15s" pattern:"^[0-9]+(s|m)$"`
+}
+
+// Console is the settings of the console in the cluster.
+type Console struct {
+	// Install it.
+	Enabled bool `json:"enabled" default:"false"`
+	// The image.
+	Image Image `json:"image" repository:"kubectl-tenon"`
+	// Names by which browsers reach it, beside its Service and kubectl port-forward.
+	Hosts []string `json:"hosts" default:"[]"`
+	// Secret with the certificate for those names (tls.crt, tls.key); empty for one of the manager, which browsers do
+	// not know, and which names the Service alone.
+	TLSSecret string `json:"tlsSecret" default:"\"\"" pattern:"^[a-z0-9.-]*$"`
+	// PriorityClass of the pod.
+	PriorityClassName string `json:"priorityClassName" default:"\"\""`
+	// Taints that it tolerates.
+	Tolerations []map[string]any `json:"tolerations" default:"[]"`
+	Pods        `json:",inline" requests:"{cpu: 20m, memory: 64Mi}" limits:"{memory: 1Gi}"`
 }
 
 // NetworkPolicy is the settings of network policies.

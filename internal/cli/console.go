@@ -8,11 +8,17 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/internal/console"
@@ -21,6 +27,8 @@ import (
 
 func newConsole(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var address string
+	var certificate console.Certificate
+	var hosts []string
 	c := &cobra.Command{
 		Use:   "console",
 		Short: "Serve pages that show the cluster in a browser",
@@ -28,7 +36,11 @@ func newConsole(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 and the GPU, quotas, gangs, and what would happen if the cluster were another one.
 
 The pages show what you may read with your kubeconfig, and change nothing. The address is printed with a token, and is
-valid for 12 hours, for browsers on this machine. Ctrl-C ends it.`,
+valid for 12 hours, for browsers on this machine. Ctrl-C ends it.
+
+With a certificate, other machines may ask too, and nothing is read with your kubeconfig: who opens a page signs in with
+a bearer token, and sees what the API server lets its bearer read. The chart installs such a console with
+console.enabled.`,
 		Example: `  # on any free port
   tenon console
 
@@ -40,13 +52,7 @@ valid for 12 hours, for browsers on this machine. Ctrl-C ends it.`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := console.CheckAddress(address); err != nil {
-				return usagef("--listen %w", err)
-			}
-			if _, err := connect(flags); err != nil {
-				return err
-			}
-			started, err := console.Start(c.Context(), address, consoleSource{flags})
+			started, err := startConsole(c.Context(), flags, address, certificate, hosts)
 			if err != nil {
 				return err
 			}
@@ -54,8 +60,72 @@ valid for 12 hours, for browsers on this machine. Ctrl-C ends it.`,
 			return started.Wait()
 		},
 	}
-	c.Flags().StringVar(&address, "listen", "127.0.0.1:0", "loopback `address` to serve on")
+	f := c.Flags()
+	f.StringVar(&address, "listen", "127.0.0.1:0", "`address` to serve on, of loopback unless there is a certificate")
+	f.StringVar(&certificate.Cert, "tls-cert-file", "", "`file` with the certificate")
+	f.StringVar(&certificate.Key, "tls-private-key-file", "", "`file` with the key of the certificate")
+	f.StringSliceVar(&hosts, "allowed-hosts", nil, "`names` by which other machines reach the console")
 	return c
+}
+
+// anonymous is who has shown no token.
+const anonymous = "system:anonymous"
+
+func startConsole(ctx context.Context, flags *genericclioptions.ConfigFlags, address string, c console.Certificate,
+	hosts []string,
+) (*console.Console, error) {
+	if (c.Cert == "") != (c.Key == "") {
+		return nil, usagef("--tls-cert-file and --tls-private-key-file belong together: set both or none")
+	}
+	if c.Cert == "" && len(hosts) > 0 {
+		return nil, usagef("--allowed-hosts %s is not allowed without --tls-cert-file", strings.Join(hosts, ","))
+	}
+	if err := console.CheckAddress(address); err != nil && c.Cert == "" {
+		return nil, usagef("--listen %w", err)
+	}
+	found, err := connect(flags)
+	if err != nil {
+		return nil, err
+	}
+	if c.Cert == "" {
+		return console.Start(ctx, address, consoleSource{flags})
+	}
+	return console.StartTLS(ctx, address, c, hosts, visitors{found.config}.signIn)
+}
+
+// visitors sign in at the API server of a configuration, of which nothing else is used.
+type visitors struct {
+	config *rest.Config
+}
+
+// signIn returns the source of a token's bearer. It reads with that token alone: neither the credentials nor the
+// extensions of a kubeconfig count. The API server vouches for the token.
+func (v visitors) signIn(ctx context.Context, token string) (console.Source, error) {
+	const text = "the token is missing, wrong or expired: sign in with a bearer token, such as one that kubectl " +
+		"create token prints"
+	if token == "" {
+		return nil, &console.Refusal{Status: http.StatusUnauthorized, Text: text}
+	}
+	flags := genericclioptions.NewConfigFlags(false)
+	flags.KubeConfig, flags.APIServer = ptr.To(os.DevNull), &v.config.Host
+	flags.WrapConfigFn = func(*rest.Config) *rest.Config {
+		config := rest.AnonymousClientConfig(v.config)
+		config.BearerToken = token
+		return config
+	}
+	c, err := connect(flags)
+	if err != nil {
+		return nil, err
+	}
+	self, err := c.core.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{})
+	if apierrors.IsUnauthorized(err) || err == nil && self.Status.UserInfo.Username == anonymous {
+		return nil, &console.Refusal{Status: http.StatusUnauthorized, Text: text}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask the API server whose token it is: %w", err)
+	}
+	return consoleSource{flags}, nil
 }
 
 // StartConsole serves the console of the cluster of a kubeconfig until ctx ends, and returns its address.

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -20,7 +21,7 @@ const interval = 2 * time.Second
 
 // Console is a server that has started.
 type Console struct {
-	// Address is what the user opens. It contains the token.
+	// Address is what the user opens. On loopback it contains the token.
 	Address string
 	ended   chan error
 }
@@ -46,17 +47,48 @@ func Start(ctx context.Context, address string, source Source) (*Console, error)
 		return nil, fmt.Errorf("serve the console: %w", err)
 	}
 	port, token := listener.Addr().(*net.TCPAddr).Port, rand.Text()
+	c := serve(ctx, listener, Options{SignIn: OneToken(source, token, time.Now().Add(Lifetime)), Port: port})
+	c.Address = fmt.Sprintf("http://%s/#t=%s", listener.Addr(), token)
+	return c, nil
+}
+
+// Certificate is where the certificate of a server and its key are, as PEM. The files are read for each connection,
+// so that they can be replaced.
+type Certificate struct {
+	Cert, Key string
+}
+
+// StartTLS serves a console that other machines reach under the names hosts, until ctx ends. Whoever asks signs in.
+func StartTLS(ctx context.Context, address string, c Certificate, hosts []string,
+	signIn func(context.Context, string) (Source, error),
+) (*Console, error) {
+	load := func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+		return &pair, err
+	}
+	if _, err := load(nil); err != nil {
+		return nil, fmt.Errorf("read the certificate of the console: %w", err)
+	}
+	config := &tls.Config{GetCertificate: load, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("serve the console: %w", err)
+	}
+	served := serve(ctx, tls.NewListener(listener, config), Options{SignIn: signIn, Hosts: hosts})
+	served.Address = fmt.Sprintf("https://%s/", listener.Addr())
+	return served, nil
+}
+
+func serve(ctx context.Context, listener net.Listener, o Options) *Console {
+	o.Files, o.Every = web.Files(), interval
 	s := &http.Server{
-		Handler: New(Options{
-			Source: source, Files: web.Files(), Port: port, Token: token, Expires: time.Now().Add(Lifetime),
-			Every: interval,
-		}),
+		Handler:           New(o),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ReadHeaderTimeout: writeTimeout,
 		ReadTimeout:       writeTimeout,
 		IdleTimeout:       readTimeout,
 	}
-	c := &Console{Address: fmt.Sprintf("http://%s/#t=%s", listener.Addr(), token), ended: make(chan error, 1)}
+	c := &Console{ended: make(chan error, 1)}
 	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
 	go func() {
 		defer stop()
@@ -66,7 +98,7 @@ func Start(ctx context.Context, address string, source Source) (*Console, error)
 		}
 		c.ended <- err
 	}()
-	return c, nil
+	return c
 }
 
 // Wait returns once the server has ended, with its error.

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -43,18 +44,22 @@ func (r *Refusal) Error() string { return r.Text }
 
 // Options are the settings of a server.
 type Options struct {
-	Source Source
+	// SignIn returns what the bearer of a token may ask. Where the token is not valid, or no longer, the error is a
+	// *Refusal. It is asked again before each round of a stream.
+	SignIn func(ctx context.Context, token string) (Source, error)
 	Files  fs.FS // of the pages, with index.html
-	Port   int   // of the listener
-	Token  string
-	// Expires is when the token ends, and with it each stream.
-	Expires time.Time
+	// Port is that of a listener on loopback, over HTTP. It is 0 for one that other machines reach, over HTTPS.
+	Port int
+	// Hosts are the names and addresses, besides loopback, under which other machines reach the server.
+	Hosts []string
 	// Every is how often the topics of a stream are read. A round that takes long is followed by a longer pause.
 	Every time.Duration
 }
 
 const (
-	maxStreams  = 8
+	// A console on loopback is for one person.
+	maxTabs     = 8
+	maxStreams  = 64
 	maxTopics   = 8
 	maxQuestion = 1 << 20
 	// Of the time, reads of a stream may take one part in paceFactor+1.
@@ -67,17 +72,36 @@ const (
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
+// OneToken signs in who shows a token, until it expires.
+func OneToken(source Source, token string, expires time.Time) func(context.Context, string) (Source, error) {
+	return func(_ context.Context, shown string) (Source, error) {
+		switch {
+		case subtle.ConstantTimeCompare([]byte(shown), []byte(token)) != 1:
+			const text = "the token is missing or wrong: open the address that tenon console prints"
+			return nil, &Refusal{http.StatusUnauthorized, text}
+		case !time.Now().Before(expires):
+			const text = "the token has expired: run tenon console for a new address"
+			return nil, &Refusal{http.StatusUnauthorized, text}
+		}
+		return source, nil
+	}
+}
+
 type server struct {
 	Options
+	scheme  string
 	mux     *http.ServeMux
 	streams chan struct{} // holds an element for each open stream
 }
 
 // New returns the handler of a console.
 func New(o Options) http.Handler {
-	s := &server{Options: o, mux: http.NewServeMux(), streams: make(chan struct{}, maxStreams)}
-	s.mux.HandleFunc("GET /api/v1/stream", s.withToken(s.stream))
-	s.mux.HandleFunc("POST /api/v1/whatif", s.withToken(s.whatIf))
+	s := &server{Options: o, scheme: "http://", mux: http.NewServeMux(), streams: make(chan struct{}, maxTabs)}
+	if o.Port == 0 {
+		s.scheme, s.streams = "https://", make(chan struct{}, maxStreams)
+	}
+	s.mux.HandleFunc("GET /api/v1/stream", s.signedIn(s.stream))
+	s.mux.HandleFunc("POST /api/v1/whatif", s.signedIn(s.whatIf))
 	s.mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusNotFound, "%s %s does not exist", r.Method, r.URL.Path)
 	})
@@ -95,10 +119,13 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	origin := r.Header.Get("Origin")
 	switch {
-	case !isLoopback(r.Host, s.Port):
+	case s.Port != 0 && !isLoopback(r.Host, s.Port):
 		const text = "host %q is not allowed: use 127.0.0.1:%d or localhost:%[2]d"
 		writeError(w, http.StatusForbidden, text, r.Host, s.Port)
-	case origin != "" && origin != "http://"+r.Host, origin == "" && r.Method == http.MethodPost:
+	case s.Port == 0 && !s.isNamed(r.Host):
+		const text = "host %q is not allowed: use localhost or one of %s"
+		writeError(w, http.StatusForbidden, text, r.Host, strings.Join(s.Hosts, ", "))
+	case origin != "" && origin != s.scheme+r.Host, origin == "" && r.Method == http.MethodPost:
 		writeError(w, http.StatusForbidden, "origin %q is not allowed: only pages of the console may ask", origin)
 	default:
 		s.mux.ServeHTTP(w, r)
@@ -115,18 +142,35 @@ func isLoopback(host string, port int) bool {
 	return name == "localhost" || err == nil && address.IsLoopback()
 }
 
-func (s *server) withToken(h http.HandlerFunc) http.HandlerFunc {
+// isNamed reports whether a Host header names the server, whatever the port: a Service or kubectl port-forward may
+// give it another one.
+func (s *server) isNamed(host string) bool {
+	name := host
+	if n, _, err := net.SplitHostPort(host); err == nil {
+		name = n
+	}
+	return slices.Contains(s.Hosts, name) || isLoopback(net.JoinHostPort(name, "0"), 0)
+}
+
+// signIn returns what the sender of a request may ask.
+func (s *server) signIn(r *http.Request) (Source, error) {
+	token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !found {
+		token = ""
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
+	defer cancel()
+	return s.SignIn(ctx, token)
+}
+
+func (s *server) signedIn(h func(http.ResponseWriter, *http.Request, Source)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		switch {
-		case !ok || subtle.ConstantTimeCompare([]byte(token), []byte(s.Token)) != 1:
-			const text = "the token is missing or wrong: open the address that tenon console prints"
-			writeError(w, http.StatusUnauthorized, text)
-		case !time.Now().Before(s.Expires):
-			writeError(w, http.StatusUnauthorized, "the token has expired: run tenon console for a new address")
-		default:
-			h(w, r)
+		source, err := s.signIn(r)
+		if err != nil {
+			refuse(w, err)
+			return
 		}
+		h(w, r, source)
 	}
 }
 
@@ -141,7 +185,7 @@ type update struct {
 
 // stream sends the answers to topics, and again those that have changed. After each round, read says that all others
 // are as they were.
-func (s *server) stream(w http.ResponseWriter, r *http.Request) {
+func (s *server) stream(w http.ResponseWriter, r *http.Request, source Source) {
 	topics := r.URL.Query()["topic"]
 	if len(topics) == 0 || len(topics) > maxTopics {
 		const text = "%d topics are not allowed: use 1 to %d times topic=TOPIC"
@@ -152,18 +196,17 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request) {
 	case s.streams <- struct{}{}:
 		defer func() { <-s.streams }()
 	default:
-		writeError(w, http.StatusTooManyRequests, "%d tabs are open: close one", maxStreams)
+		writeError(w, http.StatusTooManyRequests, "%d tabs are open: close one", cap(s.streams))
 		return
 	}
-	ctx, cancel := context.WithDeadline(r.Context(), s.Expires)
-	defer cancel()
+	ctx := r.Context()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
 	sent := map[string]string{}
 	for ctx.Err() == nil {
 		begun := time.Now()
 		for _, topic := range topics {
-			message, content := s.read(ctx, topic)
+			message, content := read(ctx, source, topic)
 			if ctx.Err() != nil {
 				return
 			}
@@ -182,15 +225,20 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request) {
 		case <-ctx.Done():
 		case <-time.After(max(s.Every, paceFactor*time.Since(begun))):
 		}
+		// The token may have expired or been revoked.
+		var err error
+		if source, err = s.signIn(r); err != nil {
+			return
+		}
 	}
 }
 
 // read returns the message about a topic, and what of it counts as a change.
-func (s *server) read(ctx context.Context, topic string) (message update, content string) {
+func read(ctx context.Context, source Source, topic string) (message update, content string) {
 	message = update{Topic: topic, Read: time.Now()}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	answer, err := s.Source.Read(ctx, topic)
+	answer, err := source.Read(ctx, topic)
 	if err != nil {
 		message.Error = err.Error()
 		return message, "error " + message.Error
@@ -215,19 +263,15 @@ func send(w http.ResponseWriter, event string, data any) error {
 	return out.Flush()
 }
 
-func (s *server) whatIf(w http.ResponseWriter, r *http.Request) {
+func (s *server) whatIf(w http.ResponseWriter, r *http.Request, source Source) {
 	question, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxQuestion))
 	if err != nil {
 		writeError(w, http.StatusRequestEntityTooLarge, "read the question: %v", err)
 		return
 	}
-	answer, err := s.Source.WhatIf(r.Context(), question)
-	if refused := (*Refusal)(nil); errors.As(err, &refused) {
-		writeError(w, refused.Status, "%s", refused.Text)
-		return
-	}
+	answer, err := source.WhatIf(r.Context(), question)
 	if err != nil {
-		writeError(w, http.StatusBadGateway, "%v", err)
+		refuse(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -257,6 +301,15 @@ func (s *server) file(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", contentTypes[path.Ext(name)])
 	_, _ = w.Write(text) // the browser may have left
+}
+
+// refuse answers with an error, which is of the cluster unless it is a *Refusal.
+func refuse(w http.ResponseWriter, err error) {
+	status := http.StatusBadGateway
+	if refused := (*Refusal)(nil); errors.As(err, &refused) {
+		status = refused.Status
+	}
+	writeError(w, status, "%v", err)
 }
 
 func writeError(w http.ResponseWriter, status int, format string, arguments ...any) {

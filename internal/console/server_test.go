@@ -53,7 +53,7 @@ func serve(t *testing.T, s console.Source, valid time.Duration) string {
 	number, err := strconv.Atoi(port)
 	testkit.Check(t, err)
 	server.Config.Handler = console.New(console.Options{
-		Source: s, Files: web.Files(), Port: number, Token: token, Expires: time.Now().Add(valid),
+		SignIn: console.OneToken(s, token, time.Now().Add(valid)), Files: web.Files(), Port: number,
 		Every: time.Millisecond,
 	})
 	server.Start()
@@ -426,5 +426,96 @@ func TestThePagesAreSmallAndWhole(t *testing.T) {
 	testkit.Check(t, compressed.Close())
 	if sent.Len() > maxSize {
 		t.Errorf("script and style sheet are %d bytes compressed, at most %d are allowed", sent.Len(), maxSize)
+	}
+}
+
+// A console that other machines reach is asked by its names, over TLS, by who has signed in.
+func TestAConsoleForOtherMachines(t *testing.T) {
+	t.Parallel()
+	signIn := func(_ context.Context, shown string) (console.Source, error) {
+		if shown != token {
+			return nil, &console.Refusal{Status: http.StatusUnauthorized, Text: "sign in"}
+		}
+		return fixed, nil
+	}
+	s := httptest.NewTLSServer(console.New(console.Options{
+		SignIn: signIn, Files: web.Files(), Hosts: []string{"tenon.example", "2001:db8::1"}, Every: time.Millisecond,
+	}))
+	t.Cleanup(s.Close)
+	const here, https, post = "tenon.example", "https://", http.MethodPost
+	const stream, whatIf = "/api/v1/stream?topic=a", "/api/v1/whatif"
+	for name, test := range map[string]struct {
+		method, path, host, origin, token string
+		status                            int
+	}{
+		"a page under its name":                {path: "/", host: here, status: 200},
+		"on another port":                      {path: "/", host: here + ":8443", status: 200},
+		"through kubectl port-forward":         {path: "/", host: "localhost:1234", status: 200},
+		"an address as its name":               {path: "/", host: "[2001:db8::1]:443", status: 200},
+		"a name that another site points here": {path: "/", host: "evil.example", status: 403},
+		"a name that begins the same":          {path: "/", host: here + ".evil.example", status: 403},
+		"an address that no one named":         {path: "/", host: "192.0.2.1", status: 403},
+		"no token":                             {path: stream, host: here, status: 401},
+		"another token":                        {path: stream, host: here, token: "x", status: 401},
+		"a question without an origin":         {method: post, path: whatIf, host: here, token: token, status: 403},
+		"another method":                       {method: "PUT", path: whatIf, host: here, token: token, status: 404},
+		"a question of its page": {
+			method: post, path: whatIf, host: here, origin: https + here, token: token, status: 200,
+		},
+		"a question of its page without TLS": {
+			method: post, path: whatIf, host: here, origin: "http://" + here, token: token, status: 403,
+		},
+		"a question of a page of another origin": {
+			method: post, path: whatIf, host: here, origin: https + "evil.example", token: token, status: 403,
+		},
+	} {
+		method := or.Or(test.method, http.MethodGet)
+		r, err := http.NewRequestWithContext(t.Context(), method, s.URL+test.path, strings.NewReader("{}"))
+		testkit.Check(t, err)
+		r.Host = test.host
+		for key, value := range map[string]string{"Origin": test.origin, "Authorization": test.token} {
+			if key == "Authorization" && value != "" {
+				value = "Bearer " + value
+			}
+			if value != "" {
+				r.Header.Set(key, value)
+			}
+		}
+		response, err := s.Client().Do(r)
+		testkit.Check(t, err)
+		_ = response.Body.Close()
+		if response.StatusCode != test.status {
+			t.Errorf("%s: got %s, want %d", name, response.Status, test.status)
+		}
+	}
+}
+
+// A token that expires while a page is open ends its stream.
+func TestAStreamAsksAgainWhoseTokenItIs(t *testing.T) {
+	t.Parallel()
+	asked := 0 // by the stream's goroutine alone
+	s := httptest.NewServer(console.New(console.Options{
+		SignIn: func(context.Context, string) (console.Source, error) {
+			if asked++; asked > 3 {
+				return nil, &console.Refusal{Status: http.StatusUnauthorized, Text: "expired"}
+			}
+			return fixed, nil
+		},
+		Files: web.Files(), Every: time.Millisecond,
+	}))
+	t.Cleanup(s.Close)
+	next := events(t, s.URL, "a")
+	rounds := 0
+	for {
+		e, err := next()
+		if err != nil {
+			break
+		}
+		if e.name == "read" {
+			rounds++
+		}
+	}
+	if rounds != 3 {
+		t.Errorf("got %d rounds, want 3: one for each time that the token was taken", rounds)
 	}
 }

@@ -1,7 +1,7 @@
 import "./style.css";
 import { type ComponentChild, render } from "preact";
 import { effect } from "@preact/signals";
-import { language, link, read, theme, topics } from "./store";
+import { language, link, read, signIn, theme, topics } from "./store";
 import { type Key, t } from "./text";
 import { A, clock, parts } from "./ui";
 import { Overview, overviewTopics } from "./page/overview";
@@ -60,6 +60,21 @@ function Status() {
   );
 }
 
+// SignIn asks for a token. Nothing keeps it but this tab.
+function SignIn() {
+  const enter = (e: SubmitEvent) => {
+    e.preventDefault();
+    signIn(String(new FormData(e.currentTarget as HTMLFormElement).get("token")).trim());
+  };
+  return (
+    <form class="figure form" onSubmit={enter}>
+      <label>{t("token")} <input type="password" name="token" size={48} required autocomplete="off" /></label>
+      <button type="submit" class="primary">{t("signIn")}</button>
+      <span class="quiet">{t("tokenIs")}</span>
+    </form>
+  );
+}
+
 const themes = ["auto", "light", "dark"] as const;
 
 function App() {
@@ -85,6 +100,7 @@ function App() {
       </header>
       <Status />
       <main id="content" tabIndex={-1} class={link.value.state === "lost" ? "stale" : ""}>
+        {link.value.state === "denied" && <SignIn />}
         {found ? found.draw() : <p>{t("notFound")}</p>}
       </main>
     </>

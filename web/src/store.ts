@@ -43,6 +43,14 @@ addEventListener("hashchange", () => {
   connect(topics.peek());
 });
 
+// signIn takes a token that the user entered.
+export function signIn(entered: string) {
+  token = entered;
+  sessionStorage.setItem(tokenKey, token);
+  link.value = { state: "connecting" };
+  connect(topics.peek());
+}
+
 export function go(to: string, replace = false) {
   history[replace ? "replaceState" : "pushState"](null, "", to);
   const before = place.peek().pathname;

@@ -41,7 +41,7 @@ const manager = "manager"
 func hosts(namespace string) map[string]string {
 	return map[string]string{
 		manager: "tenon-manager." + namespace + ".svc", "scheduler": "tenon-scheduler." + namespace + ".svc",
-		"descheduler": "tenon-descheduler." + namespace + ".svc",
+		"descheduler": "tenon-descheduler." + namespace + ".svc", "console": "tenon-console." + namespace + ".svc",
 	}
 }
 
