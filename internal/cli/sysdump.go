@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
+	"path"
 	"strings"
 	"time"
 
@@ -20,6 +22,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
+
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 func newSysdump(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
@@ -29,7 +33,8 @@ func newSysdump(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 		Short: "Collect logs, objects and status for a bug report",
 		Long: `Collect logs, objects and status for a bug report: the components' logs, objects of Tenon's kinds, ` +
 			`Nodes, the
-workloads and Events of the installation, the answer of status and the versions.
+workloads and Events of the installation, the answer of status, the versions, and the last file of the scheduler's
+journal if it writes one.
 
 The archive has no Secrets, and environment variables have no values: neither in objects nor, from 4 characters on, in
 logs. What you may not read is left out and listed in problems.txt.`,
@@ -114,6 +119,26 @@ func (d *dump) collect(ctx context.Context, flags *genericclioptions.ConfigFlags
 	d.failed("status", err)
 	d.add("status.json", status)
 	d.add("version.json", builtFrom())
+	d.addJournal(ctx, flags)
+}
+
+// addJournal adds the newest file of the scheduler's journal, where one is written.
+func (d *dump) addJournal(ctx context.Context, flags *genericclioptions.ConfigFlags) {
+	var last view.Journal
+	var text []byte
+	scheduler, err := findDiagnostics(flags, "")
+	if err == nil {
+		err = scheduler.get(ctx, &last, "/apis/v1/journal", "")
+	}
+	if refused := (*refusedError)(nil); errors.As(err, &refused) && refused.code == http.StatusNotFound {
+		return // it runs without
+	}
+	if err == nil && last.Name != "" {
+		text, err = last.Text()
+	}
+	if !d.failed("journal", err) && text != nil {
+		d.files = append(d.files, dumped{"journal/" + path.Base(last.Name), text})
+	}
 }
 
 func (d *dump) failed(what string, err error) bool {
@@ -181,6 +206,9 @@ func (d *dump) write(name string) (err error) {
 	problems := dumped{"problems.txt", []byte(strings.Join(d.problems, "\n") + "\n")}
 	for _, file := range append(d.files, problems) {
 		for _, value := range d.values {
+			if strings.HasPrefix(file.name, "journal/") {
+				break // it has no variables, and a checksum in each line
+			}
 			file.text = bytes.ReplaceAll(file.text, []byte(value), []byte(redacted))
 		}
 		h := &tar.Header{

@@ -3,6 +3,7 @@ package cli
 import (
 	"archive/tar"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // unpack returns the files of an archive by name.
@@ -56,6 +58,13 @@ func TestNoSecretReachesTheArchive(t *testing.T) {
 			`"data":{"manager.key":"UFJJVkFURQ==","manager.crt":"UFJJVkFURQ=="}}`,
 		"/api/v1/namespaces/tenon-system/pods/tenon-scheduler-0/log": "starts\nlogs in with " + secret + "\nends\n",
 	}
+	// The lines of a journal have checksums: they are as they were, also where a value of a variable is a word of them.
+	const line = `{"t":"event","event":{"kind":"Pod"},"token":"correct horse","sum":"0"}` + "\n"
+	last, err := view.JournalOf("../journal-1.jsonl", []byte(line))
+	testkit.Check(t, err)
+	text, err := json.Marshal(last)
+	testkit.Check(t, err)
+	served["/apis/v1/journal"] = string(text)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, ok := served[r.URL.Path]
 		if !ok {
@@ -67,11 +76,15 @@ func TestNoSecretReachesTheArchive(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	file := filepath.Join(t.TempDir(), "dump.tar.gz")
-	code, out, errOut := run(t, "tenon", "sysdump", "-o", file, "--kubeconfig", kubeconfig(t, s.URL))
+	code, out, errOut := run(t, "tenon", "sysdump", "-o", file, "--kubeconfig", kubeconfig(t, s.URL, s.URL))
 	if code != ExitOK || !strings.Contains(out, file) {
 		t.Fatalf("exit code %d: %s%s", code, out, errOut)
 	}
 	files := unpack(t, file)
+	if got := files["journal/journal-1.jsonl"]; got != line {
+		t.Errorf("the journal is %q, want %q", got, line)
+	}
+	delete(files, "journal/journal-1.jsonl")
 	for name, text := range files {
 		if strings.Contains(text, secret) || strings.Contains(text, key) || strings.Contains(text, "UFJJVkFURQ") {
 			t.Errorf("%s has a secret:\n%s", name, text)

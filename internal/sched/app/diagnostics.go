@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/sched/diag/ginroute"
 	"github.com/tenon-project/tenon/internal/sched/follow"
+	"github.com/tenon-project/tenon/internal/sched/journal"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -24,7 +25,12 @@ func (s *Scheduler) diagnostics(ctx context.Context, may authorizer.Authorizer) 
 	if err != nil {
 		return nil, fmt.Errorf("diagnostics: %w", err)
 	}
+	var last func() (string, []byte, error)
+	if s.journal != nil {
+		last = func() (string, []byte, error) { return journal.Last(s.options.Journal) }
+	}
 	h, err := diag.New(diag.Config{
+		Journal:  last,
 		Leading:  s.tracker.Leading.Load,
 		Ready:    s.known,
 		View:     s.store.Known,

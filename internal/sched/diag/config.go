@@ -38,6 +38,9 @@ type Config struct {
 	// Audit is called for every accepted change.
 	Audit func(r *http.Request, value string)
 
+	// Journal returns the newest file of the journal; nil where none is written.
+	Journal func() (name string, text []byte, err error)
+
 	// Decisions has the last decisions of the scheduler, Flags the switches that callers may change. Both are shared
 	// with the scheduling loop.
 	Decisions *Ring

@@ -33,6 +33,9 @@ func New(c Config) (http.Handler, error) {
 	s.handleGet("/apis/v1/explain/pods/{namespace}/{name}", s.ofPod(s.explain))
 	s.handleGet("/apis/v1/explain/pods/{namespace}/{name}/hints/{nodeName}", s.requireNodeAccess(s.ofPod(s.hints)))
 	s.handleGet("/apis/v1/decisions", s.decisions)
+	if c.Journal != nil {
+		s.handleGet("/apis/v1/journal", s.journal)
+	}
 	s.handlePost(whatIfPath, s.whatIf)
 	for _, p := range c.Plugins {
 		if provider, ok := p.(Provider); ok {
@@ -230,6 +233,27 @@ func (s *server) decisions(w http.ResponseWriter, r *http.Request) {
 		namespace, _ := namespaceOf(d.Pod)
 		return !mayRead(namespace)
 	}))
+}
+
+// journal answers with the newest file of the journal, compressed, where the caller may read all that it is about.
+func (s *server) journal(w http.ResponseWriter, r *http.Request) {
+	for _, resource := range []string{"pods", "nodes"} {
+		if !s.mayGet(r, authorizer.AttributesRecord{Resource: resource}) {
+			writeError(w, http.StatusForbidden, "the journal cannot be read: get on %s of all namespaces is missing",
+				resource)
+			return
+		}
+	}
+	var answer view.Journal
+	name, text, err := s.Journal()
+	if err == nil {
+		answer, err = view.JournalOf(name, text)
+	}
+	if err != nil {
+		writeError(w, http.StatusInternalServerError, "read the journal: %v", err)
+		return
+	}
+	writeJSON(w, answer)
 }
 
 // reader returns a function that reports whether the caller of a request may read the pods of a namespace. It asks the

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -402,6 +403,36 @@ func TestEveryListedPathAnswers(t *testing.T) {
 				t.Errorf("%s %s: status %d: %s", method, path, status, answer)
 			}
 		}
+	}
+}
+
+// TestTheJournalIsForThoseWhoMayReadAllPodsAndNodes: it names all of them.
+func TestTheJournalIsForThoseWhoMayReadAllPodsAndNodes(t *testing.T) {
+	t.Parallel()
+	for name, q := range map[string]struct {
+		may    []string // "namespace/resource"
+		err    error
+		status int
+		want   string
+	}{
+		"all":               {[]string{"/pods", "/nodes"}, nil, 200, `{"name":"journal-1.jsonl","gzip":"`},
+		"no nodes":          {[]string{"/pods"}, nil, 403, "get on nodes of all namespaces is missing"},
+		"pods of one":       {[]string{"default/pods", "/nodes"}, nil, 403, "get on pods of all namespaces is missing"},
+		"it cannot be read": {[]string{"/pods", "/nodes"}, errors.New("disk"), 500, "read the journal: disk"},
+		"nothing":           {nil, nil, 403, "is missing"},
+	} {
+		c := config(t)
+		c.Authorizer = allow(func(a authorizer.Attributes) bool {
+			return slices.Contains(q.may, a.GetNamespace()+"/"+a.GetResource())
+		})
+		c.Journal = func() (string, []byte, error) { return "journal-1.jsonl", []byte("{}\n"), q.err }
+		status, answer, _ := ask(serve(t, c), "GET", "/apis/v1/journal", "")
+		if status != q.status || !strings.Contains(answer, q.want) {
+			t.Errorf("%s: got %d %s, want %d %s", name, status, answer, q.status, q.want)
+		}
+	}
+	if status, _, _ := ask(serve(t, config(t)), "GET", "/apis/v1/journal", ""); status != http.StatusNotFound {
+		t.Errorf("without a journal: status %d", status)
 	}
 }
 

@@ -222,6 +222,42 @@ func TestAPodIsRecordedWithoutWhatRunsInIt(t *testing.T) {
 	}
 }
 
+// TestOnlyAnnotationsOfSchedulingAreRecorded for every kind that has some.
+func TestOnlyAnnotationsOfSchedulingAreRecorded(t *testing.T) {
+	t.Parallel()
+	for kind, empty := range kinds() {
+		o := empty()
+		o.SetName("a")
+		o.SetAnnotations(map[string]string{
+			corev1.LastAppliedConfigAnnotation: "secret", "example.com/token": "secret",
+			"scheduling.koordinator.sh/a": "kept",
+		})
+		e, err := Encode(Put, o)
+		testkit.Check(t, err)
+		if text := string(e.Object); strings.Contains(text, "secret") || !strings.Contains(text, "kept") {
+			t.Errorf("%s: %s", kind, text)
+		}
+		if len(o.GetAnnotations()) != 3 {
+			t.Errorf("%s: the scheduler's object has changed", kind)
+		}
+	}
+}
+
+// TestTheLastFileIsReadInWholeLines while it is written.
+func TestTheLastFileIsReadInWholeLines(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	if name, text, err := Last(folder); name != "" || text != nil || err != nil {
+		t.Errorf("an empty folder: got %q, %q, %v", name, text, err)
+	}
+	for name, text := range map[string]string{"journal-1.jsonl": "old\n", "journal-2.jsonl": "a\nb\ncut"} {
+		testkit.Check(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
+	}
+	if name, text, err := Last(folder); name != "journal-2.jsonl" || string(text) != "a\nb\n" || err != nil {
+		t.Errorf("got %q, %q, %v", name, text, err)
+	}
+}
+
 func TestARingKeepsItsSizeAndTheNewestFiles(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

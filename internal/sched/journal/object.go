@@ -156,7 +156,7 @@ func keep(o Object) Object {
 	case *corev1.Node:
 		out := *o
 		out.ObjectMeta = keepMeta(&o.ObjectMeta)
-		out.Spec.PodCIDR, out.Spec.PodCIDRs, out.Spec.ConfigSource = "", nil, nil
+		out.Spec = corev1.NodeSpec{Unschedulable: o.Spec.Unschedulable, Taints: o.Spec.Taints}
 		out.Status.Addresses, out.Status.NodeInfo, out.Status.VolumesInUse = nil, corev1.NodeSystemInfo{}, nil
 		out.Status.VolumesAttached, out.Status.Config = nil, nil
 		return &out
@@ -185,6 +185,10 @@ func keep(o Object) Object {
 			out.Spec.Template = &template
 		}
 		return &out
+	}
+	if kept := readAnnotations(o.GetAnnotations()); len(kept) < len(o.GetAnnotations()) {
+		o = o.DeepCopyObject().(Object)
+		o.SetAnnotations(kept)
 	}
 	return o
 }

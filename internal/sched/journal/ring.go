@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -45,6 +46,17 @@ func Files(folder string) ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(folder, filePattern))
 	slices.Sort(files)
 	return files, err
+}
+
+// Last returns the name and the whole lines of the newest file in a folder, "" where there is none.
+func Last(folder string) (name string, text []byte, err error) {
+	files, err := Files(folder)
+	if err != nil || len(files) == 0 {
+		return "", nil, err
+	}
+	path := files[len(files)-1]
+	text, err = os.ReadFile(path)
+	return filepath.Base(path), text[:bytes.LastIndexByte(text, '\n')+1], err
 }
 
 // openRing makes a ring in a folder. What is in it counts.
