@@ -5,7 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -197,8 +201,8 @@ func mixed(i int) *corev1.Pod {
 func TestPodsAndDevicesHoldWhileSchedulersDie(t *testing.T) {
 	t.Parallel()
 	repeated := size(2, 5) // the list of seven machines, of which four have GPUs
-	l := up(t, 2, "--nodes", fmt.Sprint(7*repeated), "--machine", "epyc-2s", "--machine", "epyc-256",
-		"--machine", "arm64-1s", "--machine", "hgx-h100=2", "--machine", "t4-2=2")
+	l := up(t, 2, "--journal="+strconv.FormatBool(*soak), "--nodes", strconv.Itoa(7*repeated), "--machine", "epyc-2s",
+		"--machine", "epyc-256", "--machine", "arm64-1s", "--machine", "hgx-h100=2", "--machine", "t4-2=2")
 	gpus := &gpuLoad{gangLoad: watchGangs(t, l), nodes: 4 * repeated}
 	owners := newRaces(t, l)
 	ctx := t.Context()
@@ -303,6 +307,9 @@ func TestPodsAndDevicesHoldWhileSchedulersDie(t *testing.T) {
 	gpus.end(t)
 	owners.check(t)
 	compareEnd(t, l, forest)
+	if *soak {
+		l.replay(t)
+	}
 	stop()
 	observers.Wait()
 
@@ -321,6 +328,29 @@ func TestPodsAndDevicesHoldWhileSchedulersDie(t *testing.T) {
 		t.Errorf("only %d instants were observed: the test has not looked", instants.Load())
 	}
 	t.Logf("%d instants of node trees observed, %d pods at the end", instants.Load(), len(seen.live))
+}
+
+// replay makes the decisions of all schedulers again, those of the killed ones too.
+func (l *local) replay(t *testing.T) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(l.dir, "journal", "*", "*.jsonl"))
+	testkit.Check(t, err)
+	all := 0
+	for _, file := range files {
+		out, err := exec.Command(binary(t), "replay", file, "-o", "json").CombinedOutput()
+		if err != nil {
+			testkit.Check(t, os.Link(file, filepath.Join(l.dir, "log", filepath.Base(file)))) // kept with the logs
+			t.Errorf("replay %s: %v\n%s", file, err, out)
+			continue
+		}
+		var replayed struct{ Decisions int }
+		testkit.Check(t, json.Unmarshal(out, &replayed))
+		all += replayed.Decisions
+	}
+	if len(files) < kills() || all == 0 {
+		t.Errorf("%d decisions in %d files, want those of a scheduler for each of %d kills", all, len(files), kills())
+	}
+	t.Logf("%d decisions of %d schedulers made again", all, len(files))
 }
 
 // compareEnd holds every pod's annotation against its containers' groups once all is quiet.
