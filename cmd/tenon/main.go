@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/cli"
 	"github.com/tenon-project/tenon/internal/sim"
+	"github.com/tenon-project/tenon/internal/sim/shadow"
 )
 
 func main() {
@@ -24,7 +25,7 @@ func main() {
 	}
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
 	verbs := append(localVerbs(streams), sim.NewCommand(streams, machines()), sim.NewReplayCommand(streams),
-		cli.NewCheck(streams, checks()))
+		shadow.NewCommand(streams), cli.NewCheck(streams, checks()))
 	name, args := cli.Invocation(os.Args)
 	os.Exit(cli.Run(ctx, cli.NewRoot(name, streams, doctors, verbs...), args, os.Stderr))
 }

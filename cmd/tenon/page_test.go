@@ -26,6 +26,7 @@ import (
 	manager "github.com/tenon-project/tenon/internal/control/app"
 	descheduler "github.com/tenon-project/tenon/internal/desched/app"
 	"github.com/tenon-project/tenon/internal/sim"
+	"github.com/tenon-project/tenon/internal/sim/shadow"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/page"
 )
@@ -210,7 +211,7 @@ func programsOfThePages() map[string]func() *cobra.Command {
 	}
 	tenon := func() *cobra.Command {
 		return cli.NewRoot("tenon", streams, doctors, append(localVerbs(streams), sim.NewCommand(streams, machines()),
-			sim.NewReplayCommand(streams), cli.NewCheck(streams, checks()))...)
+			sim.NewReplayCommand(streams), shadow.NewCommand(streams), cli.NewCheck(streams, checks()))...)
 	}
 	return map[string]func() *cobra.Command{
 		"kubectl": kubectl, "tenon": tenon, "bin/tenon": tenon, "tenon-agent": agent.New,

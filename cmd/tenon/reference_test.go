@@ -26,6 +26,7 @@ import (
 	descheduler "github.com/tenon-project/tenon/internal/desched/app"
 	scheduler "github.com/tenon-project/tenon/internal/sched/app"
 	"github.com/tenon-project/tenon/internal/sim"
+	"github.com/tenon-project/tenon/internal/sim/shadow"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
@@ -80,7 +81,7 @@ func TestTheReferenceHasAllFlags(t *testing.T) {
 	}
 	streams := genericiooptions.IOStreams{}
 	walk(cli.NewRoot("tenon", streams, doctors, append(localVerbs(streams), sim.NewCommand(streams, machines()),
-		sim.NewReplayCommand(streams), cli.NewCheck(streams, checks()))...))
+		sim.NewReplayCommand(streams), shadow.NewCommand(streams), cli.NewCheck(streams, checks()))...))
 	section("tenon-scheduler", flagRows(scheduler.NewOptions().Flags.FlagSet("tenon")))
 	for _, c := range []*cobra.Command{
 		agent.New(), manager.NewCommand(), descheduler.NewCommand(), proxy.NewCommand(),

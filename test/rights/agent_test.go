@@ -113,7 +113,7 @@ func (c *cluster) node(t *testing.T, name string) {
 	testkit.Check(t, err)
 	n.Status = corev1.NodeStatus{
 		Capacity:        testobject.List("cpu", "96", "x/gpu", "8"),
-		Allocatable:     testobject.List("cpu", "94"),
+		Allocatable:     testobject.List("cpu", "94", "pods", "110"),
 		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
 		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: 10250}},
 		NodeInfo:        corev1.NodeSystemInfo{KubeletVersion: "v1.36.3", BootID: "boot"},

@@ -217,6 +217,12 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	coscheduling.SortQueue(c.ComponentConfig.Profiles)
 	bindFirst(c.ComponentConfig.Profiles)
 	c.KubeConfig.Wrap(hooks.LimitBindings)
+	return assemble(ctx, o, c)
+}
+
+// assemble builds the scheduler from a configuration, whose client and informers of our objects are made here.
+func assemble(ctx context.Context, o *Options, c *config.Config) (*Scheduler, error) {
+	var err error
 	if c.Client, err = kubernetes.NewForConfig(rest.AddUserAgent(c.KubeConfig, "scheduler")); err != nil {
 		return nil, fmt.Errorf("client for Bindings: %w", err)
 	}

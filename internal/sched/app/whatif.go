@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/diag/whatif"
@@ -24,6 +25,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/reserving"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // accountant is a plugin that reserves CPUs and devices, on trial if its cycle is.
@@ -86,6 +88,16 @@ func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
 				}
 			}
 			return placement.Read(cs).Record, within, nil
+		},
+		Describe: func(cs fwk.CycleState, t whatif.Trial, pod *corev1.Pod) *view.Placement {
+			v := t.(*placement.Trial).Account(pod.Spec.NodeName)
+			out := describe.Placement(pod, v)
+			if cycle := placement.Read(cs); cycle != nil && len(out.Devices) > 0 {
+				held, _ := v.Entry(string(pod.UID))
+				without := v.Without(string(pod.UID))
+				out.Choice = view.DeviceChoiceOf(without, cycle.Request.On(without.Facts()), held.Devices)
+			}
+			return out
 		},
 		Exclude: reserving.Exclude,
 		Preemption: func(f framework.Framework) *preemption.Evaluator {

@@ -122,6 +122,10 @@ func Steps() []Step {
 			Blocks: "docs/reference/release.md ", Scene: Unrun,
 			Why: "make: the tests of hack/tools/release and of level 6 build images and archives",
 		},
+		{
+			Blocks: "docs/guide/shadow.md ", Scene: Unrun,
+			Why: "it waits for another scheduler: test/rights binds the role and runs the verb",
+		},
 		{Blocks: "docs/reference/placement.md ", Scene: Unrun, Why: "a benchmark: minutes"},
 		{Blocks: "docs/reference/performance.md ", Scene: Unrun, Why: "benchmarks: minutes to hours"},
 		{

@@ -82,6 +82,8 @@ type Cluster struct {
 	// and the Reservation whose room it uses, "" for none.
 	Reserve func(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, node string,
 	) (record func() map[string]string, within string, status *fwk.Status)
+	// Describe returns what a pod of a cycle has on its node, where it was reserved on trial.
+	Describe func(cs fwk.CycleState, t Trial, pod *corev1.Pod) *view.Placement
 	// Exclude leaves Reservations out of a cycle, by UID.
 	Exclude func(cs fwk.CycleState, reservations map[string]bool)
 	// Preemption returns what chooses victims for a profile, nil for one that does not preempt.

@@ -266,12 +266,9 @@ func (s *session) rank(f framework.Framework, cs fwk.CycleState, pod *corev1.Pod
 	} else if i == 0 || len(names) == 1 {
 		return names, nil
 	}
-	if status := f.RunPreScorePlugins(s.ctx, cs, pod, fit); !status.IsSuccess() {
-		return nil, fmt.Errorf("prepare the scores of pod %s/%s: %w", pod.Namespace, pod.Name, status.AsError())
-	}
-	scores, status := f.RunScorePlugins(s.ctx, cs, pod, fit)
-	if !status.IsSuccess() {
-		return nil, fmt.Errorf("score nodes for pod %s/%s: %w", pod.Namespace, pod.Name, status.AsError())
+	scores, err := s.score(f, cs, pod, fit)
+	if err != nil {
+		return nil, err
 	}
 	slices.SortFunc(scores, func(a, b fwk.NodePluginScores) int {
 		return cmp.Or(cmp.Compare(b.TotalScore, a.TotalScore), cmp.Compare(a.Name, b.Name))
@@ -280,6 +277,19 @@ func (s *session) rank(f framework.Framework, cs fwk.CycleState, pod *corev1.Pod
 		names[i] = scores[i].Name
 	}
 	return names, nil
+}
+
+// score returns the scores of feasible nodes.
+func (s *session) score(f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, fit []fwk.NodeInfo,
+) ([]fwk.NodePluginScores, error) {
+	if status := f.RunPreScorePlugins(s.ctx, cs, pod, fit); !status.IsSuccess() {
+		return nil, fmt.Errorf("prepare the scores of pod %s/%s: %w", pod.Namespace, pod.Name, status.AsError())
+	}
+	scores, status := f.RunScorePlugins(s.ctx, cs, pod, fit)
+	if !status.IsSuccess() {
+		return nil, fmt.Errorf("score nodes for pod %s/%s: %w", pod.Namespace, pod.Name, status.AsError())
+	}
+	return scores, nil
 }
 
 // reserve puts a pod on a node of the session. It returns nil where the exact answer refuses what a filter allowed.

@@ -1,0 +1,307 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/config"
+	"k8s.io/kubernetes/pkg/scheduler"
+
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+const (
+	// readLimit bounds the time until all objects were read, deltaLimit that until a pod is in the accounts of which
+	// the API server says that it is bound, and compareLimit a comparison.
+	readLimit    = 10 * time.Minute
+	deltaLimit   = 10 * time.Second
+	compareLimit = 20 * time.Second
+	// mostQueued bounds the pods that wait for their comparison, and mostReasons the reasons why others are skipped.
+	mostQueued  = 1000
+	mostReasons = 20
+)
+
+// Shadow is a scheduler that decides about no pod. It follows a cluster that other schedulers serve, and says of each
+// pod that they bind what it would have decided. It only reads.
+type Shadow struct {
+	*Scheduler
+	denied <-chan error // a right that is missing
+
+	mu sync.Mutex // guards the fields below
+	// settled are the pods that were bound before the one that is compared, by UID.
+	settled map[string]bool
+	queue   []boundPod
+	// wake holds a value if queue has changed.
+	wake     chan struct{}
+	rejected map[string]string // reasons of kubelets, by the UIDs of pods
+	skipped  map[string]int
+}
+
+// boundPod is a pod that has got a node. compare is false if no scheduler chose the node, or too many pods wait.
+type boundPod struct {
+	*corev1.Pod
+	compare bool
+}
+
+// NewShadow returns a Shadow of the cluster of a configuration. Clients are made that cannot write.
+func NewShadow(ctx context.Context, cluster *rest.Config) (*Shadow, error) {
+	denied := make(chan error, 1)
+	o := NewOptions()
+	o.SchedulerNames = []string{SchedulerName}
+	if err := o.applyGates(); err != nil {
+		return nil, err
+	}
+	if err := o.ComponentGlobalsRegistry.Set(); err != nil {
+		return nil, fmt.Errorf("set feature gates: %w", err)
+	}
+	settings, err := DefaultConfig(o.SchedulerNames)
+	if err != nil {
+		return nil, err
+	}
+	o.ComponentConfig = settings
+	c := &config.Config{
+		ComponentConfig: *settings, KubeConfig: ReadOnly(cluster, func(err error) {
+			select {
+			case denied <- err:
+			default: // the first one is reported
+			}
+		}),
+		ComponentGlobalsRegistry:          o.ComponentGlobalsRegistry,
+		PodMaxInUnschedulablePodsDuration: o.Deprecated.PodMaxInUnschedulablePodsDuration,
+	}
+	c.KubeConfig.QPS, c.KubeConfig.Burst = 50, 100
+	client, err := kubernetes.NewForConfig(c.KubeConfig)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	if _, err := client.Discovery().ServerVersion(); err != nil {
+		return nil, fmt.Errorf("ask the API server: %w", err)
+	}
+	objects, err := dynamic.NewForConfig(c.KubeConfig)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	c.EventBroadcaster = events.NewEventBroadcasterAdapterWithContext(ctx, client) // never started: no Event is sent
+	c.InformerFactory = scheduler.NewInformerFactory(client, 0)
+	c.DynInformerFactory = dynamicinformer.NewFilteredDynamicSharedInformerFactory(objects, 0, corev1.NamespaceAll, nil)
+	s, err := assemble(ctx, o, c)
+	if err != nil {
+		return nil, err
+	}
+	s.whatIf.Deadline = compareLimit
+	return &Shadow{
+		Scheduler: s, denied: denied, settled: map[string]bool{}, wake: make(chan struct{}, 1),
+		rejected: map[string]string{}, skipped: map[string]int{},
+	}, nil
+}
+
+// Run reads the cluster, calls ready, and compares each pod that is bound from then on, until compared returns false or
+// ctx ends, which is not an error. A right that is missing is one.
+func (s *Shadow) Run(ctx context.Context, ready func(), compared func(view.ShadowPod) (more bool)) error {
+	outer := ctx
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case err := <-s.denied:
+			cancel(err)
+		case <-ctx.Done():
+		}
+	}()
+	pods := s.config.InformerFactory.Core().V1().Pods().Informer()
+	known, err := pods.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(o any, initial bool) { s.see(nil, o, initial) },
+		UpdateFunc: func(old, o any) {
+			was, _ := old.(*corev1.Pod)
+			s.see(was, o, false)
+		},
+		DeleteFunc: kube.Handler(func(*corev1.Pod) {}, s.forget).OnDelete,
+	})
+	if err != nil {
+		return fmt.Errorf("follow pods: %w", err)
+	}
+	if _, err := s.failed.AddEventHandler(kube.Handler(s.reject, func(*corev1.Pod) {})); err != nil {
+		return fmt.Errorf("follow failed pods: %w", err)
+	}
+	go s.failed.RunWithContext(ctx)
+	s.config.InformerFactory.Start(ctx.Done())
+	s.config.DynInformerFactory.Start(ctx.Done())
+	reading, stop := context.WithTimeoutCause(ctx, readLimit,
+		fmt.Errorf("not all objects of the cluster were read within %s", readLimit))
+	defer stop()
+	s.config.InformerFactory.WaitForCacheSync(reading.Done())
+	s.config.DynInformerFactory.WaitForCacheSync(reading.Done())
+	cache.WaitForCacheSync(reading.Done(), known.HasSynced, s.failed.HasSynced)
+	if err := s.core.WaitForHandlersSync(reading); err != nil {
+		return ended(outer, reading)
+	}
+	s.store.MarkSynced()
+	ready()
+	for {
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			return ended(outer, ctx)
+		}
+		for pod, has := s.next(); has; pod, has = s.next() {
+			if pod.compare {
+				got, ok := s.compare(ctx, pod.Pod)
+				if ctx.Err() != nil {
+					return ended(outer, ctx)
+				}
+				if ok && !compared(got) {
+					return nil
+				}
+			}
+			s.mu.Lock()
+			s.settled[string(pod.UID)] = true
+			s.mu.Unlock()
+		}
+	}
+}
+
+// ended is why a context has ended, nil where the outer one has.
+func ended(outer, ctx context.Context) error {
+	if outer.Err() != nil {
+		return nil
+	}
+	return context.Cause(ctx)
+}
+
+// see takes a pod that has a node and had none before; was is nil for a new one.
+func (s *Shadow) see(was *corev1.Pod, o any, initial bool) {
+	pod, ok := o.(*corev1.Pod)
+	if !ok || pod.Spec.NodeName == "" || was != nil && was.Spec.NodeName != "" || convert.IsReservePod(pod) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if initial {
+		s.settled[string(pod.UID)] = true
+		return
+	}
+	compare := was != nil || boundAt(pod) != nil // else it was created with its node
+	if compare && len(s.queue) >= mostQueued {
+		compare = false
+		s.skipped["too many pods at once"]++
+	}
+	s.queue = append(s.queue, boundPod{pod, compare})
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Shadow) forget(pod *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.settled, string(pod.UID))
+}
+
+func (s *Shadow) reject(pod *corev1.Pod) {
+	if reason, rejected := convert.Rejected(pod); rejected {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.rejected[string(pod.UID)] = reason
+	}
+}
+
+func (s *Shadow) next() (pod boundPod, has bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) == 0 {
+		return pod, false
+	}
+	pod, s.queue = s.queue[0], s.queue[1:]
+	return pod, true
+}
+
+// compare compares one pod; false where that is not possible.
+func (s *Shadow) compare(ctx context.Context, pod *corev1.Pod) (view.ShadowPod, bool) {
+	skip := func(why string) (view.ShadowPod, bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.skipped[why] == 0 && len(s.skipped) >= mostReasons {
+			why = "other errors"
+		}
+		s.skipped[why]++
+		return view.ShadowPod{}, false
+	}
+	if !s.awaitAccount(ctx, pod) {
+		return skip("the pod did not appear in the accounts")
+	}
+	got, err := s.whatIf.Compare(ctx, pod, SchedulerName, func(uid string) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.settled[uid]
+	})
+	if err != nil {
+		return skip(err.Error())
+	}
+	if at := boundAt(pod); at != nil {
+		got.BoundAt, got.LagSeconds = at.UTC(), time.Since(*at).Seconds()
+	}
+	return got, true
+}
+
+// awaitAccount waits until the accounts, which follow pods by themselves, have a bound pod.
+func (s *Shadow) awaitAccount(ctx context.Context, pod *corev1.Pod) bool {
+	limit, stop := context.WithTimeout(ctx, deltaLimit)
+	defer stop()
+	return cache.WaitForCacheSync(limit.Done(), func() bool {
+		if _, err := s.nodes.GetPod(pod); err == nil {
+			return true
+		}
+		now, err := s.pods().Pods(pod.Namespace).Get(pod.Name)
+		return err != nil || now.UID != pod.UID // it has ended
+	})
+}
+
+// Report returns the report about compared pods.
+func (s *Shadow) Report(pods []view.ShadowPod, since time.Time) view.ShadowReport {
+	r := view.ShadowReport{
+		Since: since.UTC(), Until: time.Now().UTC(), Pods: append([]view.ShadowPod{}, pods...),
+		Skipped: map[string]int{},
+	}
+	for _, name := range s.store.Nodes() {
+		r.Nodes++
+		if v := s.store.View(name); v.Machine() != nil {
+			r.Topologies++
+		}
+		if s.store.View(name).Devices() != nil {
+			r.Inventories++
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range r.Pods {
+		r.Pods[i].Rejected = s.rejected[r.Pods[i].UID]
+	}
+	for why, n := range s.skipped {
+		r.Skipped[why] = n
+	}
+	r.Sum()
+	return r
+}
+
+// boundAt is when the API server bound a pod; nil for one that no scheduler has bound.
+func boundAt(pod *corev1.Pod) *time.Time {
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			return &c.LastTransitionTime.Time
+		}
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package shadow
+
+import (
+	"context"
+	_ "embed" // for Role
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/internal/sched/app"
+	"github.com/tenon-project/tenon/internal/sim"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+// Role is the ClusterRole that the verb needs.
+//
+//go:embed role.yaml
+var Role string
+
+// NewCommand returns the verb shadow.
+func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	var format string
+	var count int
+	var rbac bool
+	flags := genericclioptions.NewConfigFlags(true)
+	c := &cobra.Command{
+		Use:   "shadow [--count N]",
+		Short: "Compare another scheduler's decisions with Tenon's, read-only",
+		Long: `Compare the decisions of another scheduler with those of Tenon, without a change to the cluster.
+
+For each pod that gets a node while the verb runs: the node that Tenon would have chosen in the cluster as it was, and
+what the difference is worth: the score, the NUMA nodes of the pod's CPUs, the links between its GPUs, how much of the
+free GPUs and CPUs becomes of no use for others, and whether the node or its kubelet would refuse the pod. It ends after
+N pods, or when it is interrupted, with a report.
+
+It only reads: its client refuses every other request. The role that --rbac prints has the rights that it needs.`,
+		Example: `  # the rights, for an account that can do nothing else
+  tenon shadow --rbac | kubectl apply -f -
+
+  # the next 20 pods of the cluster
+  tenon shadow --count 20
+
+  # with the rights of a service account
+  tenon shadow --as system:serviceaccount:default:tenon-shadow
+
+  # for programs
+  tenon shadow --count 500 -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			switch {
+			case rbac:
+				_, err := io.WriteString(streams.Out, Role)
+				return err
+			case count < 0:
+				return bad("--count %d is not allowed: use a number of pods, or 0 to go on until it is interrupted",
+					count)
+			case !slices.Contains([]string{"text", "json"}, format):
+				return bad("-o %s is not allowed: use text, json", format)
+			}
+			return run(c.Context(), flags, streams, count, format)
+		},
+	}
+	c.Flags().IntVar(&count, "count", 100, "end after this many pods; 0: when it is interrupted")
+	c.Flags().BoolVar(&rbac, "rbac", false, "print the ClusterRole that the verb needs, and end")
+	c.Flags().StringVarP(&format, "output", "o", "text", "text or json")
+	c.Flags().StringVar(flags.KubeConfig, "kubeconfig", "", "path of the kubeconfig")
+	c.Flags().StringVar(flags.Context, "context", "", "context of the kubeconfig")
+	c.Flags().StringVar(flags.Impersonate, "as", "", "account whose rights are used")
+	return c
+}
+
+func bad(format string, args ...any) error {
+	return &sim.InputError{Problems: []string{fmt.Sprintf(format, args...)}}
+}
+
+func run(ctx context.Context, flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams, count int,
+	format string,
+) error {
+	klog.SetLogger(logr.Discard()) // what goes wrong is in the error or in the report
+	config, err := flags.ToRESTConfig()
+	if err != nil {
+		return bad("find the cluster: %v (set KUBECONFIG or --kubeconfig)", err)
+	}
+	config.UserAgent = "tenon-shadow"
+	s, err := app.NewShadow(ctx, config)
+	if err != nil {
+		return err
+	}
+	var pods []view.ShadowPod
+	text, since := format == "text", time.Now()
+	row := func(cells ...any) {
+		if text {
+			_, _ = fmt.Fprintf(streams.Out, "%-40s %-20s %-20s %-8s %s\n", cells...) // as the report, below
+		}
+	}
+	err = s.Run(ctx, func() {
+		since = time.Now()
+		_, _ = fmt.Fprintf(streams.ErrOut, "Waits for pods that get a node; ends after %s, or with Ctrl-C.\n",
+			limit(count))
+		row("POD", "NODE", "TENON", "OUTCOME", "WORTH")
+	}, func(p view.ShadowPod) bool {
+		pods = append(pods, p)
+		node := "-"
+		if p.Tenon != nil {
+			node = p.Tenon.Node
+		}
+		row(p.Pod, p.Bound.Node, node, p.Outcome, p.Worth())
+		return count == 0 || len(pods) < count
+	})
+	switch {
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%w (tenon shadow --rbac prints the role with all rights that it needs)", err)
+	case err != nil:
+		return err
+	}
+	report := s.Report(pods, since)
+	if text {
+		_, err = fmt.Fprintf(streams.Out, "\n%s", report.Text())
+		return err
+	}
+	encoder := json.NewEncoder(streams.Out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(report)
+}
+
+func limit(count int) string {
+	if count == 0 {
+		return "no number of them"
+	}
+	return view.Count(count, "pod")
+}
