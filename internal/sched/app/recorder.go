@@ -17,6 +17,7 @@ import (
 // recorder sends Events. What is about a reserve pod, which no API server has, it sends about the Reservation.
 type recorder struct {
 	events.EventRecorderLogger
+	// reserved finds the Reservation of a reserve pod by the UID that both have.
 	reserved *kube.Reservations
 }
 

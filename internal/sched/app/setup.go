@@ -50,12 +50,14 @@ import (
 
 // Scheduler is everything that one process runs. Setup makes it, Run runs it once.
 type Scheduler struct {
+	// options are those of the command line, config what kube-scheduler makes of them and of the file.
 	options *Options
 	config  *config.CompletedConfig
 	// core is kube-scheduler's. wire puts the other parts around its queue, cache, profiles and handlers.
 	core *scheduler.Scheduler
 	// nodes is the core's cache for snapshots beside the core's: those of core.Cache count as the core's own.
-	nodes    schedulercache.Cache
+	nodes schedulercache.Cache
+	// registry has our plugins and those of WithPlugin. Profiles for questions are made from it too.
 	registry frameworkruntime.Registry
 	plugins  diag.Plugins // of the profiles, for their endpoints
 
@@ -67,13 +69,15 @@ type Scheduler struct {
 	gangs    *kube.Gangs
 	reserved *kube.Reservations
 
+	// rounds places gangs. It wraps the queue, the cycle and the failure handler of the core.
 	rounds   *coscheduling.Rounds
 	rebuild  *metrics.Histogram // how long the start took until all accounts were known
 	reporter *refusals.Reporter // writes why pods were refused
 	live     *refusals.Live     // evaluates a pod again, for explanations
-	whatIf   *whatif.Engine
-	tracker  *follow.Tracker           // of bound pods on nodes whose kubelet chooses
-	failed   cache.SharedIndexInformer // of kube.NewRejectionInformer; the tracker runs it
+	// whatIf answers questions about other clusters, on profiles of its own.
+	whatIf  *whatif.Engine
+	tracker *follow.Tracker           // of bound pods on nodes whose kubelet chooses
+	failed  cache.SharedIndexInformer // of kube.NewRejectionInformer; the tracker runs it
 
 	decisions *diag.Ring        // the last decisions, for diagnostics
 	flags     *diag.Flags       // what diagnostics record at run time

@@ -45,7 +45,8 @@ type answer struct {
 
 // answers are known by shape. They belong to the scheduling loop.
 type answers struct {
-	at    uint64 // how many events were counted when those of known were learned; another count forgets all
+	at uint64 // how many events were counted when those of known were learned; another count forgets all
+	// known has at most mostAnswers. nil before the first one is learnt.
 	known map[shape]*answer
 }
 

@@ -23,12 +23,14 @@ import (
 type attempt struct {
 	*Rounds
 	*members
+	// ctx is that of the scheduling cycle in which the attempt is made.
 	ctx context.Context
 	// places are the domains in which members are tried that may not be anywhere, by UID.
 	places map[string]*place
 	// planned has the node that is tried first for a member, by UID, and the result once it is placed.
 	planned map[string]scheduler.ScheduleResult
-	trial   Trial
+	// trial is the copy of the nodes' accounts on which members are reserved.
+	trial Trial
 	// admits is set where the caller decides about quotas, and not the cycles of the members.
 	admits bool
 	// placed are the members that are reserved now, by UID.
@@ -43,6 +45,7 @@ type attempt struct {
 
 // placed is a member that is reserved in an attempt.
 type placed struct {
+	// f is the member's profile, and state the state of its cycle, which Unreserve needs again.
 	f     framework.Framework
 	state fwk.CycleState
 	pod   *framework.PodInfo // with its node

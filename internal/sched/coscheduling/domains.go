@@ -24,6 +24,7 @@ import (
 // place is the domain in which the members of a request are tried.
 type place struct {
 	*domain.Request
+	// domain is the domain by its rule and name. Reports name it.
 	domain domain.Domain
 	// many is how many domains keep all rules that must hold.
 	many int
@@ -51,6 +52,7 @@ type domains struct {
 
 // part is nodes of a domain, and how many members they must have; 0 for any number.
 type part struct {
+	// name distinguishes parts with other nodes, also where two domains have one name: rankings are kept by it.
 	name    string
 	nodes   sets.Set[string]
 	members int
@@ -317,7 +319,9 @@ func (d *domains) sitesOf(f framework.Framework, m *members, g *domain.Request, 
 
 // knownSites are sites that remain as they are while their nodes have not changed.
 type knownSites struct {
-	layers      *domain.Layers
+	// layers are the network's. Other layers void all sites.
+	layers *domain.Layers
+	// nodes and generations say of which state of each node its site is.
 	nodes       []fwk.NodeInfo
 	generations []int64
 	sites       []domain.Site

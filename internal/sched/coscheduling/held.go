@@ -56,7 +56,8 @@ type Held struct {
 	// Recorder returns the recorder of a profile, and Leading reports whether this process may write.
 	Recorder func(schedulerName string) events.EventRecorderLogger
 	Leading  func() bool
-	Clock    clock.WithTicker
+	// Clock is the real one but in tests.
+	Clock clock.WithTicker
 	// LookForDeadlocks is called as often as it is to be looked whether gangs keep each other from starting.
 	LookForDeadlocks func(klog.Logger) bool
 	// Order makes a change of the gangs' state that no event and no cycle brings, and that reports whether there was

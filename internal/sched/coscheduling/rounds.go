@@ -51,6 +51,7 @@ type Rounds struct {
 	// cleared in each cycle; candidates are looked at in parallel.
 	mayWhole sync.Map
 
+	// What the scheduling loop keeps between cycles, each with the part of the work that it belongs to.
 	domains      domains
 	reservations reservations
 	deadlocks    deadlocks
@@ -81,6 +82,8 @@ func NewRounds(c Cluster) *Rounds {
 
 // Cluster is what gangs are placed in. It does not change.
 type Cluster struct {
+	// Gangs has the state of all gangs, Core is kube-scheduler's with its queue and profiles, Quotas the account of
+	// quotas.
 	Gangs  *kube.Gangs
 	Core   *scheduler.Scheduler
 	Quotas *kube.Quotas

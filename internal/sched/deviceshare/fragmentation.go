@@ -32,6 +32,8 @@ type fragments struct {
 // survey reads the scheduler's cache beside its cycles, for metrics and endpoints, with a snapshot of its own. It is
 // safe for concurrent use. A nil survey finds no node.
 type survey struct {
+	// cache is the scheduler's, store has the accounts of devices, and learner the demand by which free GPUs are
+	// valued.
 	cache   cache.Cache
 	store   *kube.Store
 	learner *learner
@@ -44,6 +46,7 @@ type survey struct {
 
 // load is the load of a node's GPUs. It is valid while the account and the node's other room are the same.
 type load struct {
+	// account and room are what the load was computed from.
 	account *ledger.View
 	room    view.Room
 	view.GPULoad

@@ -261,12 +261,14 @@ func milli(n, total int64) int64 {
 // gpus are the GPUs of a node that Tenon allocates, as one account has them. ids and free have an element for each. A
 // value is never changed after it is stored.
 type gpus struct {
+	// account is the one that the GPUs were read from. nil for a node whose GPUs Tenon does not allocate.
 	account *device.View
 	ids     []string
 	free    []int64 // milli
 	name    string  // of the model of the first of them
-	model   fragment.Model
-	unit    device.Vector // the first of them
+	// model is the number of the model. A node with GPUs of several models counts as one of the first.
+	model fragment.Model
+	unit  device.Vector // the first of them
 }
 
 // gpusOf returns the GPUs of a node. It reads the account only if it is another one than at the last call.

@@ -12,6 +12,7 @@ import (
 // gauges export the accounts of devices as they are at each scrape. Nothing is counted between scrapes.
 type gauges struct {
 	metrics.BaseStableCollector
+	// store has the accounts, survey what is fragmented; nil without the plugin.
 	store                                    *kube.Store
 	survey                                   *survey
 	total, free, used, fit, fragmented, idle *metrics.Desc

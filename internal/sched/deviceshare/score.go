@@ -24,8 +24,9 @@ const unfit = -1_000_000_000
 
 // scoring is what the scores of one cycle are computed from. PreScore stores it.
 type scoring struct {
-	cycle    *placement.Cycle // nil for a pod without devices that placement treats as any other
-	devices  *device.Request  // nil for none
+	cycle   *placement.Cycle // nil for a pod without devices that placement treats as any other
+	devices *device.Request  // nil for none
+	// milliCPU is what the pod requests of CPU.
 	milliCPU int64
 	// values is the generation in force when the cycle's scores began; nil for Koordinator's strategies.
 	values *generation

@@ -64,6 +64,7 @@ func New(c Config) (http.Handler, error) {
 // server answers the requests of the diagnostics API. Its maps do not change once New has returned.
 type server struct {
 	Config
+	// mux has the handler of each path.
 	mux      *http.ServeMux
 	services map[string][]string // method → paths that are served, sorted
 	owners   map[string]string   // "METHOD path" → the plugin that serves it, "tenon" for paths of no plugin

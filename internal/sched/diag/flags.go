@@ -55,6 +55,7 @@ func (f *Flags) setFilterFailures(text string) (string, error) {
 // flag is one switch as it is served. set changes it and returns the answer; get returns its value, empty for a value
 // that cannot be read back.
 type flag struct {
+	// name is the last part of the path, meaning the text for people.
 	name, meaning string
 	set           func(text string) (string, error)
 	get           func() string

@@ -21,8 +21,10 @@ const copyKey fwk.StateKey = Name + "Copy"
 
 // Copy is an account of quotas apart from the cluster's: questions change it freely. It is safe for concurrent use.
 type Copy struct {
-	quotas  *kube.Quotas
-	mu      sync.Mutex // guards account
+	// quotas reads pods as the cluster's account does. Nothing is written to it.
+	quotas *kube.Quotas
+	mu     sync.Mutex // guards account
+	// account is the copy. It does not follow the cluster's.
 	account *quota.Account
 }
 

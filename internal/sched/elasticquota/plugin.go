@@ -36,6 +36,7 @@ var candidates = config.DefaultPreemptionArgs{MinCandidateNodesPercentage: 10, M
 
 // Plugin is the plugin of one profile. The fields that the application sets do not change after the first pod.
 type Plugin struct {
+	// quotas is the account of all profiles, args are equal in all of them.
 	quotas  *kube.Quotas
 	metrics *Metrics
 	handle  fwk.Handle
@@ -317,6 +318,7 @@ func (p *Plugin) isEligible(_ fwk.NodeInfo, victim fwk.PodInfo, preemptor *corev
 // only restricts preemption to nodes with a possible victim: each node costs a copy of what runs on it.
 type only struct {
 	fwk.NodeToStatusReader
+	// nodes are those with a possible victim.
 	nodes map[string]bool
 }
 

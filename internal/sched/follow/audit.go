@@ -61,6 +61,7 @@ func (t *Tracker) Audit(ctx context.Context, pods corelisters.PodLister, quotas 
 
 // debtAudit finds NUMA nodes of which pods hold more than there is.
 type debtAudit struct {
+	// view returns the account of a node.
 	view func(node string) *ledger.View
 	// found are the debts that the last audit found, by node and text: true once they have been reported.
 	found map[string]map[string]bool
@@ -88,6 +89,7 @@ func (a *debtAudit) fresh(nodes []string) map[string][]string {
 
 // auditor compares one kind of account with the pods. last has the differences of the last comparison.
 type auditor struct {
+	// account is compared with pods, a lister of all pods that have not ended.
 	account account
 	pods    corelisters.PodLister
 	last    []kube.Difference

@@ -6,9 +6,11 @@ import (
 
 // Metrics count what became of pods after they were bound, and repairs of accounts.
 type Metrics struct {
+	// Of pods that were bound, by what their kubelet was predicted to do and did.
 	predictions, mispredictions, rejections *metrics.CounterVec
-	repairs                                 *metrics.CounterVec
-	mismatches                              *metrics.Counter
+	// Of accounts that differed from the pods.
+	repairs    *metrics.CounterVec
+	mismatches *metrics.Counter
 }
 
 // NewMetrics returns the metrics, registered by register.

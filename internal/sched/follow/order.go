@@ -23,7 +23,8 @@ type Order struct {
 	// that does nothing else meanwhile. It must be set before the first pod.
 	NoWait bool
 
-	mu     sync.Mutex // guards byNode
+	mu sync.Mutex // guards byNode
+	// byNode has the queues that are not empty.
 	byNode map[string]*bindQueue
 }
 

@@ -59,6 +59,7 @@ const (
 // Tracker follows what becomes of pods after they were bound: whether the node confirms what was predicted, whether the
 // kubelet rejects them, whether it starts them at all. All profiles of a scheduler share one.
 type Tracker struct {
+	// store has the accounts of nodes and reports to the tracker confirmed and departed pods. now is the clock.
 	store   *kube.Store
 	metrics *Metrics
 	now     func() time.Time
@@ -99,6 +100,7 @@ type Tracker struct {
 
 // departure is a pod that left its node.
 type departure struct {
+	// node is where the pod was, at when it left.
 	node  string
 	entry ledger.Entry // that the pod had on the node
 	// chosen is true if this scheduler bound the pod.

@@ -42,6 +42,7 @@ type Recorder struct {
 	folder  string
 	header  Snapshot
 	records chan entry
+	// counted counts records that were written and dropped.
 	counted *metrics.CounterVec
 	// due is set where the next record must be a snapshot: the file is long, or a record was dropped.
 	due atomic.Bool
@@ -55,7 +56,8 @@ type Recorder struct {
 	// objects has all that the scheduler knows, by KeyOf, for the next snapshot.
 	objects  map[string]Object
 	reserved map[types.UID]Decision // pods that are reserved and not bound
-	cycles   uint32
+	// cycles counts the cycles. The seed of a cycle is computed from it.
+	cycles uint32
 	// releasing is the pod whose binding failed, from when its reservation is taken back until the cache forgets it:
 	// meanwhile its goroutine holds order. Empty while none is.
 	releasing types.UID
@@ -63,12 +65,16 @@ type Recorder struct {
 
 // entry is a record before it is encoded.
 type entry struct {
-	gen      uint64
-	at       time.Time
-	op       string
-	object   Object
+	// gen numbers the record, at is the time for replays.
+	gen uint64
+	at  time.Time
+	// op and object are an event about an object, which is encoded when it is written.
+	op     string
+	object Object
+	// event is one that needs no encoding, decision the end of a cycle. At most one of all these is set.
 	event    *Event
 	decision *Decision
+	// snapshot begins a file, with objects as the events that follow it.
 	snapshot *Snapshot
 	objects  []Object
 }
@@ -357,9 +363,11 @@ func (r *Recorder) Run(ctx context.Context) {
 type writer struct {
 	recorder *Recorder
 	logger   klog.Logger
+	// ring has the files; nil before the first record.
 	ring     *ring
 	snapshot int64 // length of the last one
-	broken   bool
+	// broken is true after an error, until a snapshot begins another file.
+	broken bool
 }
 
 // write writes a record, or drops it after an error. The next snapshot begins a new file.

@@ -25,14 +25,17 @@ var ErrFull = errors.New("the journal has no room for the objects of the cluster
 
 // ring is files in a folder, of which the oldest are removed. Not safe for concurrent use.
 type ring struct {
+	// folder has the files, limit is the most bytes of all files together, and part the size at which a file is long.
 	folder      string
 	limit, part int64
 	closed      []sized // oldest first
 	size        int64   // of the closed ones
-	file        *os.File
-	out         *bufio.Writer
-	written     int64 // in file
-	chain       chain
+	// file is the current one; nil before the first. out buffers what is written to it.
+	file    *os.File
+	out     *bufio.Writer
+	written int64 // in file
+	// chain is the checksum of the lines of the current file.
+	chain chain
 }
 
 // sized is a file of the ring with its length in bytes.

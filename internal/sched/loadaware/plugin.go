@@ -34,6 +34,7 @@ type Plugin struct {
 	// loads is the account that all profiles share. now is the clock of the account.
 	loads *kube.Loads
 	now   func() time.Time
+	// nodes are read by hints and by the endpoint, which have no snapshot.
 	nodes corelisters.NodeLister
 	// rules are the thresholds without a node's own, expiry says which reports are too old, scoring how nodes compare.
 	rules   load.Rules
@@ -44,7 +45,8 @@ type Plugin struct {
 	// of the annotation. Many nodes have equal texts.
 	overrides *memo.Table[string, override]     // by the text of the annotation
 	raw       *memo.Table[string, load.Amounts] // by the text of the annotation
-	seed      maphash.Seed
+	// seed is that of the hashes by which both remember.
+	seed maphash.Seed
 }
 
 // override is the parsed annotation of a node with its own thresholds.
@@ -156,6 +158,7 @@ func (c *cycle) Clone() fwk.StateData {
 // refusal is a reason with its text, which users of Koordinator search for.
 type refusal struct {
 	why.Reason
+	// detail says what is wrong with an annotation; empty for other reasons.
 	detail string
 }
 

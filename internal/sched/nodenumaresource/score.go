@@ -16,6 +16,7 @@ const stateKey fwk.StateKey = "PreScore" + Name
 // scoring is what the scores of one cycle are made of: the cycle, and the pod's requests (memory in bytes).
 type scoring struct {
 	*placement.Cycle
+	// What the pod requests, added to what the node's pods request already.
 	milliCPU, memory int64
 }
 

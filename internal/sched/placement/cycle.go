@@ -13,6 +13,7 @@ const stateKey fwk.StateKey = "Placement"
 
 // Cycle is what one scheduling cycle knows of its pod. A cycle without it does not concern us.
 type Cycle struct {
+	// store has the live accounts.
 	store *kube.Store
 	// Request is what the pod asks for. Requests are shared by all cycles of a pod, so it must not be changed.
 	Request *place.Request

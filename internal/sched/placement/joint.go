@@ -14,6 +14,7 @@ const jointKey fwk.StateKey = "PlacementJoint"
 // joint is a set of GPUs on one node from which the members of a gang get theirs. Attempts on the members carry it in
 // their cycle's state.
 type joint struct {
+	// node is the one that has the GPUs. On any other node the set says nothing.
 	node   string
 	within map[string]bool // by ID
 }

@@ -10,12 +10,15 @@ import (
 
 // Metrics of the decisions, shared by all profiles.
 type Metrics struct {
-	hit, miss  metrics.CounterMetric // of questions to a node's account
+	hit, miss metrics.CounterMetric // of questions to a node's account
+	// mismatches counts nodes that Filter accepted and Reserve refused on the same account, which must not happen.
 	mismatches *metrics.Counter
-	commits    *metrics.CounterVec
-	place      *metrics.HistogramVec
-	decisions  *metrics.CounterVec
-	regret     *metrics.HistogramVec
+	// commits counts offers by their end, place the time that an exact allocation takes.
+	commits *metrics.CounterVec
+	place   *metrics.HistogramVec
+	// decisions counts attempts by plugin and result, regret what GPUs miss to the best links.
+	decisions *metrics.CounterVec
+	regret    *metrics.HistogramVec
 }
 
 // NewMetrics returns the metrics, registered by register.

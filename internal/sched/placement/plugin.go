@@ -22,6 +22,7 @@ const DeviceShare = "DeviceShare"
 
 // Decisions creates the decision of each profile. All profiles decide on the accounts of one store.
 type Decisions struct {
+	// store has the accounts of all nodes, and tracker follows the pods that are bound.
 	store   *kube.Store
 	metrics *Metrics
 	tracker *follow.Tracker
@@ -31,7 +32,8 @@ type Decisions struct {
 	// it reserves comes from it alone. nil knows none.
 	Within func(cs fwk.CycleState, node string) (uid string, restricted bool)
 
-	mu        sync.Mutex // guards byProfile
+	mu sync.Mutex // guards byProfile
+	// byProfile has the decision of each profile, by the handle that its plugins share.
 	byProfile map[fwk.Handle]*decision
 }
 
@@ -82,6 +84,7 @@ func (p *Plugin) ByDevices(c *Cycle) bool {
 
 // decision is what all names of one profile have in common: a pod is parsed, filtered and reserved once per profile.
 type decision struct {
+	// handle is that of the profile, for its client, extenders and nominated pods.
 	handle  fwk.Handle
 	store   *kube.Store
 	metrics *Metrics
@@ -97,7 +100,8 @@ type decision struct {
 	names map[string]bool
 	// bindsFirst reports whether the profile asks this decision before all other binders.
 	bindsFirst func() bool
-	sharing    Sharing
+	// sharing is what DeviceShare adds; empty in a profile without it.
+	sharing Sharing
 }
 
 // Sharing is what DeviceShare adds to the decision of a profile.
@@ -118,6 +122,7 @@ type Sharing struct {
 // Plugin is a decision under one name.
 type Plugin struct {
 	*decision
+	// name is the one under which the framework knows this plugin.
 	name string
 }
 

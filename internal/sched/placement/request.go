@@ -14,7 +14,9 @@ const requestsKept = 1 << 14
 // parsed is a request with all that it was computed from. It is valid while the pod has this version, and kinds of
 // devices and templates are these very ones.
 type parsed struct {
+	// version is the resource version of the pod.
 	version string
+	// kinds and parts are compared by identity: they are replaced when they change.
 	kinds   *device.Kinds
 	parts   *[]device.Template
 	request *place.Request

@@ -16,6 +16,7 @@ const trialKey fwk.StateKey = "PlacementTrial"
 // dropping it undoes all. Accounts of nodes may be read and changed by several goroutines, each on nodes of its own;
 // the rest is not safe for concurrent use, apart from readers.
 type Trial struct {
+	// store has the accounts of all nodes that are not in views.
 	store *kube.Store
 	mu    sync.RWMutex // guards views
 	// views are the accounts that differ, by node. They do not follow the store: a trial lives within one cycle.

@@ -34,9 +34,11 @@ const Name = "Reservation"
 
 // Plugin places pods into the room of Reservations, and Reservations as reserve pods. Each profile has one.
 type Plugin struct {
+	// reservations is the account of all profiles. quotas is nil in processes that count none.
 	reservations *kube.Reservations
 	quotas       *kube.Quotas
-	nodes        corelisters.NodeLister
+	// nodes distinguishes an unknown node from one without Reservations.
+	nodes corelisters.NodeLister
 	// snapshot is the scheduling cycle's. A trial exchanges reserve pods in it.
 	snapshot fwk.SharedLister
 }
@@ -80,6 +82,8 @@ const stateKey fwk.StateKey = Name
 
 // cycle is what one scheduling cycle knows of a pod that may use Reservations, or must. Dry runs share it.
 type cycle struct {
+	// pod is the pod as Reservations match it, byNode the Reservations that it may use, in the order in which they are
+	// tried.
 	pod    reservation.Pod
 	byNode map[string][]*reservation.Spec
 

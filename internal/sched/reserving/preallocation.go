@@ -15,6 +15,7 @@ import (
 
 // preallocation is the state of a cycle for a Reservation that may be placed on the room of running pods.
 type preallocation struct {
+	// spec is the Reservation that looks for a node.
 	spec *reservation.Spec
 	// required refuses nodes where the Reservation would take over no pod's room. multiple lets it take over several
 	// pods'.

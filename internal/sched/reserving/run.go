@@ -21,9 +21,12 @@ import (
 
 // Writer writes the status of Reservations, and deletes those that have ended, while this process leads.
 type Writer struct {
+	// Reservations is the account, which makes the requests.
 	Reservations *kube.Reservations
-	Nodes        coreinformers.NodeInformer
-	Leading      func() bool
+	// Nodes reports nodes that are deleted: Reservations on them fail.
+	Nodes coreinformers.NodeInformer
+	// Leading reports whether this process writes. Others keep their account warm.
+	Leading func() bool
 	// Synced is closed when every object that existed at start is known.
 	Synced <-chan struct{}
 }

@@ -23,7 +23,8 @@ type Live struct {
 	cache cache.Cache
 	build func(fwk.SharedLister) (map[string]framework.Framework, error)
 
-	mu       sync.Mutex // guards what follows, and every plugin of profiles
+	mu sync.Mutex // guards what follows, and every plugin of profiles
+	// profiles are by scheduler name; nil before the first question.
 	profiles map[string]framework.Framework
 	// snapshot is updated before each evaluation. The profiles read it.
 	snapshot *cache.Snapshot

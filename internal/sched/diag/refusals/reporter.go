@@ -47,8 +47,9 @@ type Reporter struct {
 	refusals, dropped *metrics.CounterVec
 	// decided counts each refused attempt for the plugin of its root cause.
 	decided func(plugin, result string)
-	clock   flowcontrol.Clock
-	budget  flowcontrol.RateLimiter
+	// clock is the real one but in tests. budget bounds the Events.
+	clock  flowcontrol.Clock
+	budget flowcontrol.RateLimiter
 	// filters runs all filters for a pod. It is Of but in tests.
 	filters func(context.Context, framework.Framework, *corev1.Pod) (view.Verdict, error)
 
@@ -74,14 +75,17 @@ type attempt struct {
 
 // analysis is what a refusal comes down to: its root cause, the message for people, and the codes to count.
 type analysis struct {
+	// root is the cause that people read first, message the text of Event and condition.
 	root    why.Obstacle
 	message string
+	// counted are the pairs of plugin and code that the metric counts.
 	counted []pluginCode
 	whole   bool // all filters were run
 }
 
 // single is the analysis of the last pod that was refused as such, for one reason.
 type single struct {
+	// finding and nodes are what the analysis is of.
 	finding why.Finding
 	nodes   int
 	analysis
@@ -90,6 +94,7 @@ type single struct {
 // filterRun is the last run of all filters for the pods of a signature. Those that are refused for the same causes
 // within a minute share it: of the replicas of a Deployment that do not fit, all filters run for the first one.
 type filterRun struct {
+	// causes and at say for which refusals the run holds, and since when.
 	causes causes
 	at     time.Time
 	analysis

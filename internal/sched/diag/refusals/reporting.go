@@ -102,6 +102,7 @@ func (c *conditions) PatchPodStatus(pod *corev1.Pod, condition *corev1.PodCondit
 // unschedulable exports the pods that are refused, by root cause, as count sees them at each scrape.
 type unschedulable struct {
 	metrics.BaseStableCollector
+	// count returns the number of refused pods by code.
 	count func() map[why.Code]int
 	desc  *metrics.Desc
 }

@@ -36,11 +36,13 @@ var nodeByNode = sets.New(names.NodeUnschedulable, names.NodeName, names.NodeAff
 // count is a count of pods that fit. Each node has its own entry in what follows all.
 type count struct {
 	*session
+	// f is the profile of the pod that is counted.
 	f    framework.Framework
 	pod  *corev1.Pod
 	cs   fwk.CycleState // after PreFilter
 	with fwk.PodInfo    // of the pod
-	all  []fwk.NodeInfo
+	// all are the nodes that are counted. An element is replaced by a copy once a pod is put on the node.
+	all []fwk.NodeInfo
 	// allowed reports whether a node is counted: the question names it, and PreFilter does not exclude it.
 	allowed func(node string) bool
 	// fit is the number of pods on each node, refused why one more is not there; nil where the count ended before.
@@ -351,6 +353,7 @@ func (c *count) describe(out *view.Capacity) {
 // group is nodes that answer alike, with what they refuse one more pod for.
 type group struct {
 	view.CapacityGroup
+	// findings are of all its nodes.
 	findings []why.Finding
 }
 

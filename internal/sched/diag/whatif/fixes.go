@@ -36,7 +36,8 @@ const (
 // fixing looks for single changes after which a pod that waits is placed. Each is tried by a session of its own.
 type fixing struct {
 	*session
-	key  string // of the pod
+	key string // of the pod
+	// pod is the pod as the cluster has it.
 	pod  *corev1.Pod
 	said *view.Pod // why it waits
 	// found are the fixes so far. runs says how many changes were tried.
@@ -348,11 +349,13 @@ func (x *fixing) requests() error {
 
 // amount is what one container requests of a resource, or of resources that must be equal.
 type amount struct {
+	// container is the one that requests the most of the resource.
 	container *corev1.Container
 	names     []corev1.ResourceName
-	asked     int64
-	step      int64 // between the amounts that are tried
-	milli     bool
+	// asked is what it requests, in milli-CPUs if milli is set, else in the resource's own unit.
+	asked int64
+	step  int64 // between the amounts that are tried
+	milli bool
 }
 
 // quantity returns n as a quantity in the format that the container uses.

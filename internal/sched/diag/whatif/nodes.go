@@ -13,7 +13,8 @@ type nodes struct {
 	*cache.Snapshot
 	// changed has copies of the nodes that differ, by name, and the nodes that were added.
 	changed map[string]fwk.NodeInfo
-	added   []string
+	// added are the names of nodes that the cluster does not have.
+	added []string
 	// list is the nodes as they are now; nil after a change.
 	list []fwk.NodeInfo
 }

@@ -32,7 +32,8 @@ type room struct {
 	*session
 	// demand are the pods that need room. All ask for the same.
 	demand []*corev1.Pod
-	f      framework.Framework
+	// f is the profile of the pods that need room.
+	f framework.Framework
 	// cs is the state of a cycle of the first pod after its PreFilter. Each evaluation of a node copies it.
 	cs      fwk.CycleState
 	allowed func(node string) bool // by PreFilter

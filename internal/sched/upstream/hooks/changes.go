@@ -92,6 +92,7 @@ func (c *Changes) Since(from uint64) (names []string, all bool) {
 // accounts first, then the cache and the log, and only then wakes pods.
 type watched struct {
 	schedulercache.Cache
+	// store has the accounts, which get each event first. changes is the log.
 	store   *kube.Store
 	changes *Changes
 

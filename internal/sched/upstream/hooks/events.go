@@ -21,7 +21,8 @@ type Events struct {
 	// SiblingPlugin is the plugin that refuses a pod because of others that start with it. For a pod that no other
 	// plugin refused, no event of another pod is of use.
 	SiblingPlugin string
-	count         atomic.Uint64
+	// count only grows.
+	count atomic.Uint64
 }
 
 // Count returns how many there were. An event is counted after the cache has it, and before it wakes pods.
@@ -39,6 +40,7 @@ func (e *Events) Watch(q queue.SchedulingQueue, c *Changes) queue.SchedulingQueu
 // eventQueue is the scheduling queue that counts events and logs nominations. Each call goes to the queue first.
 type eventQueue struct {
 	queue.SchedulingQueue
+	// events counts, and changes logs nodes whose nominated pods have changed.
 	events  *Events
 	changes *Changes
 

@@ -50,9 +50,11 @@ func Informers(client kubernetes.Interface, upstream informers.SharedInformerFac
 // first.
 type resources struct {
 	dynamicinformer.DynamicSharedInformerFactory
+	// ours are the informers that the accounts follow.
 	ours map[schema.GroupVersionResource]cache.SharedIndexInformer
 	// asked are those of ours that a profile with our plugin has asked for; others are not even read.
-	asked   map[schema.GroupVersionResource]cache.SharedIndexInformer
+	asked map[schema.GroupVersionResource]cache.SharedIndexInformer
+	// running counts the informers that run.
 	running sync.WaitGroup
 }
 

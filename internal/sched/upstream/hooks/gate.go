@@ -18,6 +18,7 @@ type NextPod = func(klog.Logger) (*framework.QueuedPodInfo, error)
 
 // Gate holds pods back in the queue until Open is closed, and while enough Bindings are on their way.
 type Gate struct {
+	// Open is closed when all accounts are complete. Bindings are those that are on their way.
 	Open     <-chan struct{}
 	Bindings *Bindings
 	// Leading is called before each pod: only the leader takes any.

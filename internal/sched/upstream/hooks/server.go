@@ -36,9 +36,12 @@ const Component = "tenon-scheduler"
 
 // Server is what the paths of kube-scheduler's server need. The handler chain of upstream's cannot be extended.
 type Server struct {
-	Config      *config.CompletedConfig
-	Flags       *cliflag.NamedFlagSets
-	Leading     func() bool
+	// Config has authentication, authorization and informers. Flags are shown by flagz.
+	Config *config.CompletedConfig
+	Flags  *cliflag.NamedFlagSets
+	// Leading reports whether this process leads: others serve no metrics of pods.
+	Leading func() bool
+	// Live are the checks of healthz and livez; readyz has those and Ready.
 	Live, Ready []healthz.HealthChecker
 }
 

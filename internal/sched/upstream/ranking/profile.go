@@ -123,6 +123,7 @@ type Profile struct {
 	// Together is asked about pods that start together; nil where there are none.
 	Together Together
 
+	// changes is the log of nodes that have changed since a ranking was last used.
 	changes  *hooks.Changes
 	usable   bool     // every score plugin is known
 	across   []string // plugins that must have nothing to say: what they say of a node depends on others
@@ -130,27 +131,32 @@ type Profile struct {
 	spreader Spreader // nil without
 	spreads  int64    // weight of spreader
 	valuer   Valuer   // nil without
+	// affinity is InterPodAffinity: rankings are used only for pods about which it has nothing to say. nil without.
 	affinity fwk.PreScorePlugin
 	rankings *lru.Cache // what filters read of pods → *ranking; that and what spreading reads → *spread
 	kept     int        // bytes of rankings
 	refusals *lru.Cache // key → *refusal
-	lowest   priorities
-	attempt  attempt
-	refused  atomic.Pointer[refusal] // of the attempt; nil unless all nodes refuse its pod. Binding cycles read it too
+	// lowest is the lowest priority that runs, attempt the last attempt on a pod.
+	lowest  priorities
+	attempt attempt
+	refused atomic.Pointer[refusal] // of the attempt; nil unless all nodes refuse its pod. Binding cycles read it too
 
 	// asked has the score plugins that are known, by name.
 	asked map[string]fwk.ScorePlugin
 
 	// The nodes of the snapshot, by name; they hold while the log's set of nodes is the same.
-	names  []string
-	ids    map[string]int
-	every  []int32 // the indices of names
-	sets   uint64
+	names []string
+	// ids has the index of each name.
+	ids   map[string]int
+	every []int32 // the indices of names
+	sets  uint64
+	// places has the topologies of the nodes, for spreading.
 	places topologies
 
 	// The cycle under way.
 	key      string // "" for a pod that is not ranked
 	feasible []fwk.NodeInfo
+	// rejected counts the nodes that refused the pod. With the feasible ones it says whether all nodes were asked.
 	rejected atomic.Int64
 	refusing atomic.Pointer[rejections] // of the pod; read by binding cycles too, for what they report
 	used     *ranking                   // that chose the node

@@ -25,7 +25,8 @@ type ranking struct {
 	// members are the ranked nodes, as indices into the profile's names. The slices without a comment of their own have
 	// an element for each member.
 	members []int32
-	bytes   int
+	// bytes is what the ranking counts for in the profile's memory.
+	bytes int
 	// complete is set where members are all nodes of the cluster. Else they are a sample, which serves as many pods as
 	// it has nodes; left is how many of these it may still place.
 	complete bool
@@ -61,10 +62,11 @@ type score struct {
 
 // sums are what the ranking and the spread in use say of the members.
 type sums struct {
-	total       []int64 // weighted
-	raw         []int64 // of the spread, before it is normalized
-	normal      []uint8 // of the spread
-	counted     []bool  // the spread gives the member a score
+	total   []int64 // weighted
+	raw     []int64 // of the spread, before it is normalized
+	normal  []uint8 // of the spread
+	counted []bool  // the spread gives the member a score
+	// The rest is memory that each use of a spread writes anew.
 	float, term []float64
 	hosts       []int32
 	seen        []bool

@@ -32,10 +32,11 @@ const refusalsKept = 64
 type refusal struct {
 	seen     uint64                 // position in the log of changes up to which statuses hold
 	statuses map[string]*fwk.Status // by node; the scheduling loop alone changes it
-	nodes    *framework.NodeToStatus
-	counts   map[verdict]int // of nodes
-	reasons  map[string]int  // how many nodes give a reason, as FitError counts them
-	sum      uint64          // of a hash for each node of its plugin and reasons
+	// nodes has statuses in the form of a Diagnosis. Both are the same map.
+	nodes   *framework.NodeToStatus
+	counts  map[verdict]int // of nodes
+	reasons map[string]int  // how many nodes give a reason, as FitError counts them
+	sum     uint64          // of a hash for each node of its plugin and reasons
 }
 
 // verdict is who refuses a node, and whether evicting pods could help.
@@ -46,6 +47,7 @@ type verdict struct {
 
 // attempt is the last attempt on a pod.
 type attempt struct {
+	// pod is the one of the attempt; preemption of another pod does not use what is known.
 	pod       types.UID
 	underWay  bool // its nodes are being chosen
 	signature fwk.PodSignature
@@ -243,7 +245,8 @@ func (p *Profile) hasNoVictims(pod *corev1.Pod) bool {
 type priorities struct {
 	seen   uint64
 	byNode map[string]int32 // nil before the first use
-	nodes  map[int32]int
+	// nodes has how many nodes have each lowest priority.
+	nodes map[int32]int
 }
 
 // update returns the lowest priority of all pods that run. It looks at the pods of the nodes that have changed.

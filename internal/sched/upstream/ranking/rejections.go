@@ -62,7 +62,8 @@ func (r *Rejections) reasons(pod types.UID) map[string]string {
 
 // rejections are those of a pod, by node.
 type rejections struct {
-	pod    types.UID
+	pod types.UID
+	// causes are the API server's messages.
 	causes map[string]string
 }
 

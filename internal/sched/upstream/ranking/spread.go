@@ -25,9 +25,11 @@ import (
 // Invariant: for each constraint, pods of a topology is the sum of place.pods over the nodes whose place is there.
 // count keeps it by subtracting what a node added before.
 type spread struct {
-	bytes       int
-	elements    int    // of the maps and slices of constraints, as they count in bytes
-	seen        uint64 // position in the log of changes up to which the counts hold
+	// bytes is what the spread counts for in the profile's memory.
+	bytes    int
+	elements int    // of the maps and slices of constraints, as they count in bytes
+	seen     uint64 // position in the log of changes up to which the counts hold
+	// namespace, tolerations and required are those of the pod: which pods count, and on which nodes.
 	namespace   string
 	tolerations []corev1.Toleration
 	required    nodeaffinity.RequiredNodeAffinity
