@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/tenon-project/tenon/internal/core/defrag"
 	"github.com/tenon-project/tenon/internal/view"
@@ -37,11 +36,7 @@ func (s *session) defragment(q *view.WhatIf, out *view.WhatIfAnswer) error {
 	if err != nil {
 		return err
 	}
-	// The question names the pods that may move, with what moving each of them costs.
-	cost := map[string]int64{}
-	for _, m := range q.Ask.Movable {
-		cost[m.UID] = m.Cost
-	}
+	cost := costsOf(&q.Ask)
 	var pods []defrag.Pod
 	lost := map[string]int64{}
 	for _, n := range all {
@@ -49,14 +44,8 @@ func (s *session) defragment(q *view.WhatIf, out *view.WhatIfAnswer) error {
 		if lost[name], err = l.lostOn(name); err != nil {
 			return err
 		}
-		for _, info := range n.GetPods() {
-			pod := info.GetPod()
-			if c, may := cost[string(pod.UID)]; may && lost[name] > 0 && s.profiles[pod.Spec.SchedulerName] != nil {
-				l.movable[string(pod.UID)] = pod
-				pods = append(pods, defrag.Pod{
-					UID: string(pod.UID), Node: name, Cost: c, Priority: corev1helpers.PodPriority(pod),
-				})
-			}
+		if lost[name] > 0 {
+			pods = append(pods, l.collectMovable(n, cost)...)
 		}
 	}
 	// The search can end early: nodes that lose most come first.

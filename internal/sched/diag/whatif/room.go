@@ -63,10 +63,7 @@ func (s *session) makeRoom(q *view.WhatIf, demand []*corev1.Pod, out *view.WhatI
 	if err != nil {
 		return err
 	}
-	cost := map[string]int64{}
-	for _, m := range q.Ask.Movable {
-		cost[m.UID] = m.Cost
-	}
+	cost := costsOf(&q.Ask)
 	var names []string
 	var pods []defrag.Pod
 	for _, n := range all {
@@ -75,15 +72,7 @@ func (s *session) makeRoom(q *view.WhatIf, demand []*corev1.Pod, out *view.WhatI
 			continue
 		}
 		names = append(names, name)
-		for _, info := range n.GetPods() {
-			pod := info.GetPod()
-			if c, may := cost[string(pod.UID)]; may && s.profiles[pod.Spec.SchedulerName] != nil {
-				r.movable[string(pod.UID)] = pod
-				pods = append(pods, defrag.Pod{
-					UID: string(pod.UID), Node: name, Cost: c, Priority: corev1helpers.PodPriority(pod),
-				})
-			}
-		}
+		pods = append(pods, r.collectMovable(n, cost)...)
 	}
 	limits := defrag.Limits{Moves: moves, Sets: setsLooked, Targets: targetsTried}
 	var found defrag.Result
@@ -115,6 +104,30 @@ func (s *session) makeRoom(q *view.WhatIf, demand []*corev1.Pod, out *view.WhatI
 		out.Placements = append(out.Placements, p.describe())
 	}
 	return nil
+}
+
+// costsOf returns what moving each pod costs that the question allows to move, by UID.
+func costsOf(ask *view.Ask) map[string]int64 {
+	cost := map[string]int64{}
+	for _, m := range ask.Movable {
+		cost[m.UID] = m.Cost
+	}
+	return cost
+}
+
+// collectMovable returns the pods of a node that may move, with their costs, and keeps them in r.movable. A pod of
+// another scheduler does not move: this one cannot say where its successor would go.
+func (r *room) collectMovable(n fwk.NodeInfo, cost map[string]int64) (pods []defrag.Pod) {
+	for _, info := range n.GetPods() {
+		pod := info.GetPod()
+		if c, may := cost[string(pod.UID)]; may && r.profiles[pod.Spec.SchedulerName] != nil {
+			r.movable[string(pod.UID)] = pod
+			pods = append(pods, defrag.Pod{
+				UID: string(pod.UID), Node: n.Node().Name, Cost: c, Priority: corev1helpers.PodPriority(pod),
+			})
+		}
+	}
+	return pods
 }
 
 // within runs a search within its time, and reports whether that ended it.
