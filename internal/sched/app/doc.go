@@ -8,4 +8,20 @@
 //	sched/diag/refusals     refusals reported by their root cause
 //	sched/follow            what becomes of bound pods
 //	sched/diag              diagnostics beside metrics and health, with the endpoints that plugins mount
+//
+// # The order of the parts
+//
+// Where one part wraps another, the order decides what each of them sees. A pod goes through these on its way:
+//
+//	next pod    queue ─► share of gangs ─► gate ─► siblings of the pod before (coscheduling.Rounds)
+//	cycle       record of decisions ─► Rounds ─► rejections by the API server ─► remembered refusals ─► kube-scheduler
+//	profile     ranking.Profile ─► filters inside Reservations ─► kube-scheduler's framework
+//	failure     Reservations ─► Rounds ─► refusals.Reporter ─► kube-scheduler's handler
+//
+// The events of objects go the other way: each one reaches the accounts first, then the scheduler's cache and the log
+// of changed nodes, and only then the queue. So a hint that is asked about an event finds the accounts as the next
+// attempt of the pod will.
+//
+// Questions (explain, whatif) have profiles of their own on snapshots of their own, made from the same factories when
+// the first question comes. They share the accounts with the running scheduler, read them, and reserve on trial alone.
 package app
