@@ -37,10 +37,13 @@ type answer struct {
 	// first is the rank of the group that was planned; those before it may see room that it does not.
 	first gang.Rank
 	// member is the one that failed, by its index in the order in which members are tried first.
-	member   int
-	failure  gang.Failure        // that of the first group
-	cause    *framework.FitError // why its member does not fit; a copy, as the queue changes what it is given
-	answered map[string]bool     // the groups that have got the answer, by name
+	member int
+	// failure is the failure of the first group, whose UID names a member of that group.
+	failure gang.Failure
+	// cause is why its member does not fit. It is a copy, because the queue changes what it is given.
+	cause *framework.FitError
+	// answered has the names of the groups that got the answer.
+	answered map[string]bool
 }
 
 // answers are known by shape. They belong to the scheduling loop.

@@ -48,7 +48,8 @@ type placed struct {
 	// f is the member's profile, and state the state of its cycle, which Unreserve needs again.
 	f     framework.Framework
 	state fwk.CycleState
-	pod   *framework.PodInfo // with its node
+	// pod is a copy of the member that names its node.
+	pod *framework.PodInfo
 }
 
 // attempt begins an attempt on members in their places, anywhere without. planned has the nodes to try first.

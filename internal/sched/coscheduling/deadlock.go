@@ -26,10 +26,14 @@ const (
 // deadlocks is what is known of NonStrict gangs that keep each other from starting. It belongs to the scheduling loop,
 // apart from requested.
 type deadlocks struct {
-	requested atomic.Bool   // the next cycle of a pod that starts alone looks for deadlocks
-	holders   []gang.Holder // of the last look, if it helped none
-	checked   time.Time     // when that was
-	releases  int           // how often gangs released what they held for the sake of another
+	// requested makes the next cycle of a pod that starts alone look for deadlocks. Any goroutine may set it.
+	requested atomic.Bool
+	// holders are the gangs of the last look, if it helped none of them; else nil.
+	holders []gang.Holder
+	// checked is when the last look was.
+	checked time.Time
+	// releases counts how often gangs released what they held for the sake of another.
+	releases int
 }
 
 // LookForDeadlocks makes the next cycle of a pod that starts without others look whether NonStrict gangs keep each

@@ -181,13 +181,18 @@ func (r *Rounds) widen(f framework.Framework, plan *outcome, uid string) bool {
 // search is where the members of several requests may be tried. The slices have an element for each request.
 type search struct {
 	*domains
-	f        framework.Framework
-	members  *members
-	requests []*domain.Request         // with the members that can be tried
-	sites    [][]domain.Site           // the nodes, as the request sees them
-	choices  []iter.Seq[domain.Domain] // the domains that may have enough room, best first
-	many     []int                     // how many domains keep all rules that must hold
-	skip     int                       // of the combinations of choices, how many earlier plans have tried
+	f       framework.Framework
+	members *members
+	// requests have only the members that can be tried.
+	requests []*domain.Request
+	// sites are the nodes as each request sees them.
+	sites [][]domain.Site
+	// choices are the domains that may have enough room for each request, best first.
+	choices []iter.Seq[domain.Domain]
+	// many is how many domains keep all rules of each request that must hold.
+	many []int
+	// skip is how many of the combinations of choices earlier plans have tried.
+	skip int
 }
 
 // hasChoice reports whether there is a choice.

@@ -67,8 +67,10 @@ type Held struct {
 	Withdraw func(*corev1.Pod)
 
 	// The rest belongs to the goroutine that calls Look, which makes it in its first call.
-	budget flowcontrol.RateLimiter // of all writes together
-	known  map[string]*held        // the pods that wait now, by UID
+	// budget bounds all writes together.
+	budget flowcontrol.RateLimiter
+	// known has the pods that wait now, by UID.
+	known map[string]*held
 	// reported has what the last Event about a group was about, by group, as long as a pod of it waits.
 	reported map[string]why.Code
 	// overruled has the UIDs of the pods that got an Event because another pod decides about their gang, as long as it
@@ -78,11 +80,16 @@ type Held struct {
 
 // held is what is known of a pod that is held back.
 type held struct {
-	refusal gang.Refusal // why it waits now
-	since   time.Time    // when it began to wait for that
-	said    gang.Refusal // what was written last; zero before the first write
-	written time.Time    // when that was
-	group   string       // the gangs that start together, separated by commas
+	// refusal is why the pod waits now.
+	refusal gang.Refusal
+	// since is when it began to wait for that.
+	since time.Time
+	// said is the reason that was written last; zero before the first write.
+	said gang.Refusal
+	// written is when said was written.
+	written time.Time
+	// group names the gangs that start together, separated by commas.
+	group string
 }
 
 // Run writes until ctx ends.

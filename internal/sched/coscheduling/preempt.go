@@ -35,7 +35,8 @@ type preemption struct {
 	// pdbs are all disruption budgets, and budgets the same with what each allows.
 	pdbs    []*policyv1.PodDisruptionBudget
 	budgets *kube.Budgets
-	charges gang.Charges // of the victims in gone
+	// charges are what the victims in gone take of the budgets.
+	charges gang.Charges
 	// classes has where members fit, by what their place depends on.
 	classes map[string]*class
 	// gone has the UIDs of the victims, and taken their units, in the order in which they were taken.
@@ -54,9 +55,12 @@ type preemption struct {
 // Invariant: both maps are right for all nodes but those of attempt.changed[seen:], at which update looks again. A node
 // that is in neither map is not tried for the class.
 type class struct {
-	seen    int                // how many of the attempt's changed nodes were looked at
-	fits    map[string]bool    // nodes that may take a pod as they are
-	options map[string]*option // what to evict for a pod, by node; none where nothing helps
+	// seen is how many of the attempt's changed nodes were looked at.
+	seen int
+	// fits has the nodes that may take a pod as they are.
+	fits map[string]bool
+	// options has what to evict for a pod, by node. A node where nothing helps is absent.
+	options map[string]*option
 }
 
 // preempt looks for pods whose eviction lets a failed plan succeed, and decides about the nominations of the members.

@@ -29,10 +29,14 @@ import (
 // and which CPUs and devices become free is not known. What a nominated member will have is computed for each pod that
 // is tried beside it, see place.Promise.
 type reservation struct {
-	rank    gang.Rank              // of the group when the nodes were kept
-	highest int32                  // of the members' priorities
-	pods    map[string]*corev1.Pod // the members with nodes, by UID, as they were then
-	nodes   map[string]string      // by UID of pods
+	// rank is that of the group when the nodes were kept.
+	rank gang.Rank
+	// highest is the highest priority of the members.
+	highest int32
+	// pods has the members with nodes, by UID, as they were then.
+	pods map[string]*corev1.Pod
+	// nodes has the node of each of them, by UID.
+	nodes map[string]string
 }
 
 // reservations are the nodes that are kept for groups. They belong to the scheduling loop.

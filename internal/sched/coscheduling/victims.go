@@ -19,17 +19,21 @@ import (
 // option is a way to make room on one node: the victims that a dry run names there, and all that goes with them. It
 // holds until a unit is taken or returned, as gangs may have lost or regained members elsewhere.
 type option struct {
-	victims []*corev1.Pod // on the node
+	// victims are those on the node.
+	victims []*corev1.Pod
 	// units have the victims, and the other members of gangs that cannot spare them, on whatever nodes. Pods that go
 	// already are in none.
 	units []*unit
-	loss  gang.Loss // of all units together
+	// loss is that of all units together.
+	loss gang.Loss
 }
 
 // unit is pods that are evicted together or not at all: one pod, or as many members of a gang as it cannot be without.
 type unit struct {
-	pods []fwk.PodInfo // as the snapshot has them
-	loss gang.Loss     // as if no other unit were evicted
+	// pods are as the snapshot has them.
+	pods []fwk.PodInfo
+	// loss is as if no other unit were evicted.
+	loss gang.Loss
 	// violates is set once the unit has exceeded a disruption budget when it was taken. It stays set when the unit is
 	// returned: such units are the first to be spared.
 	violates bool

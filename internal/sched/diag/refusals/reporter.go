@@ -68,9 +68,12 @@ type attempt struct {
 	causes   causes
 	attempts int
 	at       time.Time
-	read     time.Time // when the nodes' refusals were last read one by one
-	said     string    // the message that was reported last
-	reported time.Time // when said, or a message before it with the same code, was reported
+	// read is when the nodes' refusals were last read one by one.
+	read time.Time
+	// said is the message that was reported last.
+	said string
+	// reported is when said was reported, or a message before it with the same code.
+	reported time.Time
 }
 
 // analysis is what a refusal comes down to: its root cause, the message for people, and the codes to count.
@@ -80,7 +83,8 @@ type analysis struct {
 	message string
 	// counted are the pairs of plugin and code that the metric counts.
 	counted []pluginCode
-	whole   bool // all filters were run
+	// whole is true if all filters were run.
+	whole bool
 }
 
 // single is the analysis of the last pod that was refused as such, for one reason.

@@ -38,8 +38,9 @@ type fixing struct {
 	*session
 	key string // of the pod
 	// pod is the pod as the cluster has it.
-	pod  *corev1.Pod
-	said *view.Pod // why it waits
+	pod *corev1.Pod
+	// said explains why the pod waits.
+	said *view.Pod
 	// found are the fixes so far. runs says how many changes were tried.
 	found []view.Fix
 	runs  view.FixSearch

@@ -124,17 +124,22 @@ type Profile struct {
 	Together Together
 
 	// changes is the log of nodes that have changed since a ranking was last used.
-	changes  *hooks.Changes
-	usable   bool     // every score plugin is known
-	across   []string // plugins that must have nothing to say: what they say of a node depends on others
-	scorers  []scorer // that evaluate each node by itself
+	changes *hooks.Changes
+	// usable is true if every score plugin is known. Else no pod is ranked.
+	usable bool
+	// across are the plugins that must have nothing to say about a pod: what they say of a node depends on others.
+	across []string
+	// scorers evaluate each node by itself.
+	scorers  []scorer
 	spreader Spreader // nil without
-	spreads  int64    // weight of spreader
-	valuer   Valuer   // nil without
+	// spreads is the weight of spreader.
+	spreads int64
+	valuer  Valuer // nil without
 	// affinity is InterPodAffinity: rankings are used only for pods about which it has nothing to say. nil without.
 	affinity fwk.PreScorePlugin
 	rankings *lru.Cache // what filters read of pods → *ranking; that and what spreading reads → *spread
-	kept     int        // bytes of rankings
+	// kept is how many bytes rankings and spreads take.
+	kept     int
 	refusals *lru.Cache // key → *refusal
 	// lowest is the lowest priority that runs, attempt the last attempt on a pod.
 	lowest  priorities
@@ -154,14 +159,16 @@ type Profile struct {
 	places topologies
 
 	// The cycle under way.
-	key      string // "" for a pod that is not ranked
+	// key is what the ranking of the pod is known by; empty for a pod that is not ranked.
+	key      string
 	feasible []fwk.NodeInfo
 	// rejected counts the nodes that refused the pod. With the feasible ones it says whether all nodes were asked.
 	rejected atomic.Int64
 	refusing atomic.Pointer[rejections] // of the pod; read by binding cycles too, for what they report
-	used     *ranking                   // that chose the node
-	spread   *spread                    // beside used; nil where no spreading acts
-	sums     sums                       // of used and spread
+	// used is the ranking that chose the node; nil if none did.
+	used   *ranking
+	spread *spread // beside used; nil where no spreading acts
+	sums   sums    // of used and spread
 }
 
 // NewProfile wraps a profile. cfg is what it was made from. localPlugins are plugins outside of kube-scheduler that

@@ -41,12 +41,17 @@ type ranking struct {
 	// makes all slices.
 	member []int32
 
-	scores   []score // in the order of the profile's scorers
-	feasible []bool  // the filters passed the node when it was evaluated last
-	count    int     // of feasible members
+	// scores are in the order of the profile's scorers.
+	scores []score
+	// feasible says whether the filters passed the node when it was evaluated last.
+	feasible []bool
+	// count is the number of feasible members.
+	count int
 
-	last int // the member that was chosen last; -1 for none
-	next int // the best of the others, -1 for none
+	// last is the member that was chosen last; -1 for none.
+	last int
+	// next is the best of the others; -1 for none.
+	next int
 }
 
 // score is what one plugin says of each node.
