@@ -36,7 +36,7 @@ RACED     := agent control desched kube local/simnode sched
 
 .DEFAULT_GOAL := help
 .PHONY: help build images release push up down test unit race system packages clusters times alerts search kills nightly oracle oracle-short mutants soak verify lint bench generate clean \
-        node-tools test-node test-guest test-cluster test-console bench-agent bench-quota bench-gang bench-device bench-reservation ladder
+        node-tools test-node test-guest test-cluster test-compat test-console bench-agent bench-quota bench-gang bench-device bench-reservation ladder
 
 help: ## List these targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n",$$1,$$2}' $(MAKEFILE_LIST)
@@ -125,6 +125,9 @@ test-guest: ## Test the agent in virtual machines with QEMU
 test-cluster: ## Test installation and upgrade on a cluster with a virtual machine (root)
 	@GO="$(GO)" bash hack/node/build.sh guest
 	@$(LEVEL) --need cluster
+
+test-compat: tested-program ## Test on the API servers of Kubernetes 1.33 to 1.37
+	@TENON_BIN=$(CURDIR)/$(BIN)/tenon GO="$(GO)" TAGS=$(TAGS) bash hack/compat.sh 1.33 1.34 1.35 1.36 1.37
 
 test-console: bin/tenon ## Click through the console in Chromium (a minute)
 	@command -v chromium >/dev/null 2>&1 || bash hack/packages.sh chromium fonts-dejavu-core fonts-noto-cjk

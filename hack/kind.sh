@@ -4,7 +4,7 @@
 #   kind.sh            a new cluster "tenon" with two workers
 #   kind.sh NAME       the existing cluster of this name
 #
-# Needed: kind with Docker or Podman, kubectl, helm, Go. IMAGE is the node's image, with Kubernetes 1.36 or newer.
+# Needed: kind with Docker or Podman, kubectl, helm, Go. IMAGE is the node's image, with Kubernetes 1.33 or newer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for program in kind kubectl helm go; do

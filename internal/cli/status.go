@@ -28,6 +28,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -159,6 +160,7 @@ func (r *statusReader) read(ctx context.Context, namespace string) error {
 	if !r.in.Local {
 		r.components(ctx, installedIn())
 	}
+	r.kubernetes()
 	r.nodes(ctx)
 	r.webhooks(ctx)
 	if !r.in.Local {
@@ -168,6 +170,38 @@ func (r *statusReader) read(ctx context.Context, namespace string) error {
 		r.askWebhooks(ctx, namespace)
 	}
 	return r.failed
+}
+
+// newer are resources that Tenon uses where the API server has one of their versions. Kubernetes has them since a
+// release, or behind a feature gate.
+func newer() [][]schema.GroupVersionResource {
+	gangs := v1alpha1.GangKinds()
+	return [][]schema.GroupVersionResource{
+		v1alpha1.PodGroupResources(v1alpha1.NativeGroupName), gangs[len(gangs)-1].At,
+		{{Group: "resource.k8s.io", Version: "v1", Resource: "resourceclaims"}},
+		{{Group: "lifecycle.k8s.io", Version: "v1alpha1", Resource: "evictionrequests"}},
+	}
+}
+
+// kubernetes reads the version of the API server, and what it lacks.
+func (r *statusReader) kubernetes() {
+	const check = "kubernetes"
+	version, err := r.core.Discovery().ServerVersion()
+	if !r.noted(check, "get on /version", err) {
+		return
+	}
+	r.in.Kubernetes = version.GitVersion
+	for _, versions := range newer() {
+		served := slices.ContainsFunc(versions, func(resource schema.GroupVersionResource) bool {
+			group := resource.GroupVersion().String()
+			all, err := r.core.Discovery().ServerResourcesForGroupVersion(group)
+			return r.noted(check, "get on /apis", err) && slices.ContainsFunc(all.APIResources,
+				func(a metav1.APIResource) bool { return a.Name == resource.Resource })
+		})
+		if !served && r.in.Unread[check] == "" {
+			r.in.Lacking = append(r.in.Lacking, versions[0].GroupResource().String())
+		}
+	}
 }
 
 // noted reports whether something was read. A missing right is noted, what does not exist is empty, and any other error

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+	discoveryfake "k8s.io/client-go/discovery/fake"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -248,6 +250,29 @@ func TestCertificatesAreNotValidForTensOfThousandsOfHours(t *testing.T) {
 		if f.Where == "ConfigMap "+authorityConfigMap && f.Found != "valid for 10y" {
 			t.Errorf("got %q, want \"valid for 10y\"", f.Found)
 		}
+	}
+}
+
+func TestStatusNamesWhatTheAPIServerLacks(t *testing.T) {
+	t.Parallel()
+	core := fake.NewClientset()
+	served := core.Discovery().(*discoveryfake.FakeDiscovery)
+	served.FakedServerVersion = &version.Info{GitVersion: "v1.34.2"}
+	served.Resources = []*metav1.APIResourceList{
+		{GroupVersion: "resource.k8s.io/v1", APIResources: []metav1.APIResource{{Name: "resourceclaims"}}},
+		{GroupVersion: "scheduling.k8s.io/v1alpha2", APIResources: []metav1.APIResource{{Name: "podgroups"}}},
+		{GroupVersion: "lifecycle.k8s.io/v1alpha1", APIResources: []metav1.APIResource{{Name: "evictions"}}},
+	}
+	r := newStatusReader(cluster{core: core})
+	r.kubernetes()
+	const want = "v1.34.2: Tenon works without compositepodgroups.scheduling.k8s.io, evictionrequests.lifecycle.k8s.io"
+	for _, f := range view.StatusOf(&r.in).Findings {
+		if f.Check == "kubernetes" && (f.Found != want || f.Status != view.CheckOK) {
+			t.Errorf("%s: %q, want %q", f.Status, f.Found, want)
+		}
+	}
+	if r.in.Kubernetes == "" || r.failed != nil {
+		t.Errorf("version %q, %v", r.in.Kubernetes, r.failed)
 	}
 }
 

@@ -37,14 +37,12 @@ func NewClient(config *rest.Config) (rest.Interface, error) {
 }
 
 // source lists and watches a resource, trimming each object before the next page is read. A server without the resource
-// looks like one without objects. Reflectors list and watch in turn, never at once. T has what is read of an object in
-// a list: a tree of everything else would cost three times as much.
+// looks like one without objects. T has what is read of an object in a list: a tree of everything else would cost three
+// times as much.
 type source[T any] struct {
+	absence  // of all versions
 	client   rest.Interface
 	versions []schema.GroupVersionResource // the first one is that of the last list
-	absent   bool                          // the last list found that the server has none of versions
-	// with absent: a watch has waited absentPause since, so that the next one ends
-	rested bool
 
 	begin func() runtime.Object                           // makes a new list
 	add   func(all runtime.Object, one *T)                // trims an object of a page and appends it to a list
@@ -125,12 +123,12 @@ func (s *source[T]) ListWithContext(ctx context.Context, options metav1.ListOpti
 	for range s.versions {
 		all, err := s.list(ctx, options)
 		if !apierrors.IsNotFound(err) {
-			s.absent = false
+			s.absence = absence{}
 			return all, err
 		}
 		s.versions = append(s.versions[1:], s.versions[0])
 	}
-	s.absent, s.rested = true, false
+	s.absence = absence{absent: true}
 	return s.begin(), nil
 }
 
@@ -163,14 +161,8 @@ func (s *source[T]) list(ctx context.Context, options metav1.ListOptions) (runti
 
 // WatchWithContext watches from where a list ended. For a missing resource it is silent, then orders a new list.
 func (s *source[T]) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	switch {
-	case s.absent && s.rested:
-		return nil, apierrors.NewResourceExpired("the resource may have been installed")
-	case s.absent:
-		s.rested = true
-		w := watch.NewFake()
-		time.AfterFunc(absentPause, w.Stop)
-		return w, nil
+	if w, err := s.absence.watch(); w != nil || err != nil {
+		return w, err
 	}
 	w, err := dynamic.New(s.client).Resource(s.versions[0]).Watch(ctx, options)
 	if err != nil {

@@ -27,7 +27,11 @@ type Installation struct {
 	// Local is an installation of tenon up, whose components the API does not show.
 	Local bool
 	// Client is the version of who asks, "" when it is not known.
-	Client       string
+	Client string
+	// Kubernetes is the API server's version, "" when it is not known. Lacking are resources of other releases and
+	// settings of Kubernetes, which Tenon uses where the API server has them.
+	Kubernetes   string
+	Lacking      []string
 	Components   []Component
 	Certificates []Certificate
 	Nodes        []NodeReport
@@ -88,6 +92,7 @@ func StatusOf(in *Installation) Status {
 		}
 		c.versions()
 	}
+	c.kubernetes()
 	c.servers()
 	c.certificates()
 	c.nodes()
@@ -112,6 +117,17 @@ func (c *checks) add(check, where, found string, status CheckStatus, why, remedy
 		f = f.Because(status, why, remedy)
 	}
 	c.found = append(c.found, f)
+}
+
+func (c *checks) kubernetes() {
+	if c.Kubernetes == "" {
+		return
+	}
+	found := c.Kubernetes
+	if len(c.Lacking) > 0 {
+		found += ": Tenon works without " + strings.Join(c.Lacking, ", ")
+	}
+	c.add("kubernetes", "API server", found, CheckOK, "", "")
 }
 
 func (c *checks) unread(what string) bool { return c.Unread[what] != "" }

@@ -27,7 +27,7 @@ type ClusterView struct {
 }
 
 // The oldest Kubernetes that the chart takes.
-const oldestKubernetes = "1.36"
+const oldestKubernetes = "1.33"
 
 // Cluster checks before an installation what a cluster lacks, and what of it another program has. ours are the names of
 // the chart's CustomResourceDefinitions.

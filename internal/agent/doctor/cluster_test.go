@@ -35,7 +35,7 @@ func TestClusterBeforeAnInstallation(t *testing.T) {
 	}{
 		"a fresh cluster": {change: func(*doctor.ClusterView) {}},
 		"an old API server": {
-			func(v *doctor.ClusterView) { v.Version = "v1.35.9" }, "fail version", "1.36 or newer",
+			func(v *doctor.ClusterView) { v.Version = "v1.32.9" }, "fail version", "1.33 or newer",
 		},
 		"a version that cannot be read": {
 			func(v *doctor.ClusterView) { v.Version = "main" }, "unknown version", "cannot be read",

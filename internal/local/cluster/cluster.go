@@ -46,6 +46,8 @@ type Options struct {
 	DeschedulerConfig string
 	// Flags are further ones of the API server.
 	Flags []string
+	// APIServer is a kube-apiserver that is run in place of the one that is built in; empty: none.
+	APIServer string
 	// Report is called with each step, from several goroutines.
 	Report func(Step)
 }
@@ -142,7 +144,7 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := c.startPlane(ctx, id, o.Flags); err != nil {
+	if err := c.startPlane(ctx, id, o); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -240,11 +242,11 @@ func (c *Cluster) nodeNames() []string {
 	return names
 }
 
-func (c *Cluster) startPlane(ctx context.Context, id *identities, flags []string) error {
+func (c *Cluster) startPlane(ctx context.Context, id *identities, o Options) error {
 	var err error
 	c.plane, err = plane.Start(ctx, plane.Config{
 		Dir: c.dir, PKI: id.authority, Listener: c.ports.Listener(datadir.APIServer), Log: c.log,
-		Admin: id.adminConfig(), Flags: flags,
+		Admin: id.adminConfig(), Flags: o.Flags, Program: o.APIServer,
 	})
 	if err != nil {
 		return err

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os/exec"
+	"runtime"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -27,6 +30,15 @@ func (p *Plane) startAPIServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if p.config.Program != "" {
+		if err := p.config.Listener.Close(); err != nil {
+			return fmt.Errorf("leave the port to %s: %w", p.config.Program, err)
+		}
+		flags = append(flags, p.config.Flags...)
+		p.supervise("API server", func(ctx context.Context) error { return p.runProgram(ctx, flags) })
+		return p.awaitReady(ctx)
+	}
+	flags = append(flags, nativeGangs()...)
 	s := options.NewServerRunOptions()
 	gates := s.GenericServerRunOptions.ComponentGlobalsRegistry
 	err = parse(s.Flags().FlagSets, append(flags, p.config.Flags...), gates)
@@ -119,10 +131,27 @@ func (p *Plane) apiServerFlags() ([]string, error) {
 		"--kubelet-client-key=" + kubelet.KeyFile,
 		"--kubelet-preferred-address-types=InternalIP",
 		"--profiling=false",
-		// PodGroups of Kubernetes, which no other component of it may schedule.
-		"--feature-gates=GenericWorkload=true",
-		"--runtime-config=scheduling.k8s.io/v1alpha2=true",
 	}, nil
+}
+
+// nativeGangs returns the flags of PodGroups of Kubernetes, which no other component of it may schedule. Other releases
+// do not know these flags.
+func nativeGangs() []string {
+	return []string{"--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true"}
+}
+
+// runProgram runs the kube-apiserver of another release until ctx ends.
+func (p *Plane) runProgram(ctx context.Context, flags []string) error {
+	runtime.LockOSThread() // the kernel kills the program when the thread that started it ends
+	program := exec.CommandContext(ctx, p.config.Program, flags...)
+	program.Stdout, program.Stderr = p.config.Log, p.config.Log
+	program.Cancel = func() error { return program.Process.Signal(syscall.SIGTERM) }
+	program.WaitDelay = stopLimit / 2
+	program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := program.Run(); err != nil {
+		return fmt.Errorf("%s: %w", p.config.Program, err)
+	}
+	return nil
 }
 
 // awaitReady polls because the server has no notification that it is ready.

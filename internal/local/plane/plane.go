@@ -23,6 +23,7 @@ type Config struct {
 	Log      io.Writer
 	Admin    *rest.Config // leads to Listener
 	Flags    []string     // further API server flags; a repeated flag overrides
+	Program  string       // a kube-apiserver that is run in place of the one of this process; empty: none
 }
 
 // Plane is a running control plane.

@@ -35,6 +35,7 @@ type upFlags struct {
 	list     bool
 	lease    time.Duration // of the schedulers' leader; 0 is the default
 	revoke   time.Duration // how long quotas may use more than their share; 0 is the default
+	server   string        // a kube-apiserver of another release; empty: the one that is built in
 	report   int           // descriptor that a detached start reports on; 0 in the foreground
 }
 
@@ -85,7 +86,8 @@ func newUp(serve ServeConsole) *cobra.Command {
 	c.Flags().IntVar(&f.report, "report-fd", 0, "descriptor to report the start on")
 	c.Flags().DurationVar(&f.lease, "leader-lease", 0, "how long a leader of the scheduler that is gone leads on")
 	c.Flags().DurationVar(&f.revoke, "revoke-after", 0, "how long a quota may use more than its share")
-	for _, name := range []string{"report-fd", "leader-lease", "revoke-after"} {
+	c.Flags().StringVar(&f.server, "api-server", "", "a kube-apiserver that is run in place of the built-in one")
+	for _, name := range []string{"report-fd", "leader-lease", "revoke-after", "api-server"} {
 		if err := c.Flags().MarkHidden(name); err != nil {
 			panic(err) // the flag is defined right above
 		}
@@ -204,6 +206,7 @@ func run(ctx context.Context, dir datadir.Dir, nodes []datadir.Node, f upFlags, 
 		Dir: dir, Nodes: nodes, Schedulers: f.replicas, Binary: binary, Manifests: given,
 		Admission: deploy.Webhooks(simnode.SchedulerNames()...), RequireNRIPlugin: f.fences, Report: console.step,
 		Journal: f.journal, Lease: f.lease, RevokeAfter: f.revoke, DeschedulerConfig: f.config,
+		APIServer: f.server,
 	})
 	if err != nil {
 		return err

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/dynamicinformer"
@@ -41,9 +43,22 @@ func Informers(client kubernetes.Interface, upstream informers.SharedInformerFac
 	pods := kube.First(gangs.PodHandler(), kube.ByUID(reservations.WithReservePods(watch(core.Pods().Informer()))))
 	pods = kube.First(loads.PodHandler(), kube.First(reservations.PodHandler(), pods))
 	serve(&corev1.Pod{}, kube.First(quotas.PodHandler(), pods))
+	serveDevices(client, serve)
 	nodes := kube.First(quotas.NodeHandler(), watch(core.Nodes().Informer()))
 	serve(&corev1.Node{}, kube.Mapped(nodes, convert.Schedulable))
 	return factory
+}
+
+// serveDevices serves the kinds of dynamic resource allocation, which Kubernetes has since 1.34.
+func serveDevices(client kubernetes.Interface, serve func(runtime.Object, cache.SharedIndexInformer)) {
+	server, devices, group := client.Discovery(), client.ResourceV1(), resourcev1.SchemeGroupVersion
+	claims, slices, classes := &resourcev1.ResourceClaim{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceClass{}
+	serve(claims, kube.NewOptionalInformer(server, group.WithResource("resourceclaims"),
+		devices.ResourceClaims(metav1.NamespaceAll), claims))
+	serve(slices, kube.NewOptionalInformer(server, group.WithResource("resourceslices"), devices.ResourceSlices(),
+		slices))
+	serve(classes, kube.NewOptionalInformer(server, group.WithResource("deviceclasses"), devices.DeviceClasses(),
+		classes))
 }
 
 // resources serves the objects that describe nodes, quotas and gangs from trimmed caches, which the accounts read
