@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -39,16 +40,8 @@ func (*Nominator) NeedLeaderElection() bool { return true }
 
 // Start renews nominations until ctx ends.
 func (n *Nominator) Start(ctx context.Context) error {
-	tick := time.NewTicker(renewal)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			n.Renew(ctx)
-		}
-	}
+	wait.UntilWithContext(ctx, n.Renew, renewal)
+	return nil
 }
 
 // Renew nominates each pod that has no node and no nomination. A nomination to another node is the scheduler's own.

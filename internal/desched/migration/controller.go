@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -97,16 +98,8 @@ func NewClient(config *rest.Config) (client.Client, error) {
 
 // Start moves pods until ctx ends. The caches must be synced.
 func (c *Controller) Start(ctx context.Context) error {
-	tick := time.NewTicker(cmp.Or(c.Args.ArbitrationArgs.Interval.Duration, 500*time.Millisecond))
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			c.Pass(ctx)
-		}
-	}
+	wait.UntilWithContext(ctx, c.Pass, cmp.Or(c.Args.ArbitrationArgs.Interval.Duration, 500*time.Millisecond))
+	return nil
 }
 
 // Pass lets every job take the steps that it can take now.
