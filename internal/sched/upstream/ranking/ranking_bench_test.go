@@ -22,15 +22,15 @@ import (
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
-// BenchmarkCycle is the scheduling cycle alone, without queue, Binding and API server: 50 alternating workloads, by a
-// pass of upstream's code over the nodes that its sampling takes, and by rankings. cpu-µs/pod is user + system time.
+// BenchmarkCycle is the scheduling cycle alone, without queue, Binding and API server: 50 and 1,000 alternating
+// workloads, by a pass of upstream's code over the nodes that its sampling takes, and by rankings. cpu-µs/pod is user +
+// system time.
 func BenchmarkCycle(b *testing.B) {
 	for _, nodes := range []int{1000, 5000} {
-		for _, owned := range []bool{false, true} {
+		for _, m := range []mix{{sizes: 50}, {owners: 50}, {sizes: 1000}, {owners: 1000}} {
 			for _, ranked := range []bool{false, true} {
-				b.Run(fmt.Sprintf("nodes=%d/owned=%t/ranked=%t", nodes, owned, ranked), func(b *testing.B) {
-					benchmarkCycle(b, nodes, owned, ranked, -1)
-				})
+				b.Run(fmt.Sprintf("nodes=%d/sizes=%d/owners=%d/ranked=%t", nodes, m.sizes, m.owners, ranked),
+					func(b *testing.B) { benchmarkCycle(b, nodes, m, ranked, -1) })
 			}
 		}
 	}
@@ -41,7 +41,9 @@ func BenchmarkCycle(b *testing.B) {
 // of 64 of them is tried.
 func BenchmarkCycleBesideNominatedPods(b *testing.B) {
 	for _, waiting := range []int{0, 512} {
-		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) { benchmarkCycle(b, 1000, false, true, waiting) })
+		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
+			benchmarkCycle(b, 1000, mix{sizes: 50}, true, waiting)
+		})
 	}
 }
 
@@ -135,12 +137,9 @@ func (c *cluster) disturbed(cycle int) {
 // mix is which pods come: of so many sizes, or of so many ReplicaSets, half of them with a Service.
 type mix struct{ sizes, owners int }
 
-func benchmarkCycle(b *testing.B, nodes int, owned, ranked bool, waiting int) {
+func benchmarkCycle(b *testing.B, nodes int, m mix, ranked bool, waiting int) {
 	b.Helper()
-	c, m := newCluster(b, 1), mix{sizes: 50}
-	if owned {
-		m = mix{owners: 50}
-	}
+	c := newCluster(b, 1)
 	c.prepare(nodes, m, waiting)
 	from := processTime()
 	b.ResetTimer()
