@@ -173,10 +173,12 @@ func (s *Shadow) Run(ctx context.Context, ready func(), compared func(view.Shado
 
 // ended is why a context has ended, nil where the outer one has.
 func ended(outer, ctx context.Context) error {
-	if outer.Err() != nil {
+	select {
+	case <-outer.Done():
 		return nil
+	default:
+		return context.Cause(ctx)
 	}
-	return context.Cause(ctx)
 }
 
 // see takes a pod that has a node and had none before; was is nil for a new one.
