@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -50,6 +51,13 @@ func (c *Cycle) End() *Decision {
 	if d.Node == "" && d.Refused == "" {
 		return nil
 	}
+	best := ""
+	if len(d.Scores) > 0 {
+		best = d.Scores[0].Node
+	}
+	d.Scores = slices.DeleteFunc(slices.Clone(d.Scores), func(s view.Score) bool {
+		return s.Node != best && s.Node != d.Node
+	})
 	return d
 }
 

@@ -101,7 +101,7 @@ type Decision struct {
 	// Samples are the nodes that were scored where not all nodes of the cluster were looked at, by the number of the
 	// search in the cycle: a gang's first cycle looks for a node for each member.
 	Samples map[int][]string `json:"samples,omitempty"`
-	Scores  []view.Score     `json:"scores,omitempty"` // of the best nodes
+	Scores  []view.Score     `json:"scores,omitempty"` // of the best node and the chosen one
 	// Patch is what the Binding records of the reservation.
 	Patch map[string]string `json:"patch,omitempty"`
 	// Refused is why the pod has no node, Nominated the node that preemption makes room on.

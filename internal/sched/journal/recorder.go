@@ -454,6 +454,10 @@ func loadOrder(o Object) string {
 
 // line writes one record as a line.
 func (w *writer) line(r *Record) error {
+	if e := r.Event; e != nil && len(e.Object) > 0 && len(e.Hidden) == 0 { // most records: the object is JSON already
+		return w.ring.write(fmt.Appendf(nil, `{"t":%q,"gen":%d,"ts":%q,"event":{"op":%q,"kind":%q,"object":%s}}`,
+			r.Type, r.Gen, r.Time.Format(time.RFC3339Nano), e.Op, e.Kind, e.Object))
+	}
 	text, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("encode a record: %w", err)
@@ -482,5 +486,6 @@ func (w *writer) end() {
 
 // samePod reports whether two states of a pod are the same to scheduling: they differ in what its containers do.
 func samePod(a, b *corev1.Pod) bool {
-	return a.UID == b.UID && reflect.DeepEqual(keepPod(a), keepPod(b))
+	return a.UID == b.UID && a.Spec.NodeName == b.Spec.NodeName && a.Status.Phase == b.Status.Phase &&
+		reflect.DeepEqual(keepPod(a), keepPod(b))
 }

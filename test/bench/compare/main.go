@@ -168,8 +168,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		"(tenon-scheduler's default profile without and with ElasticQuota), gang (gangs in both and in "+
 		"scheduler-plugins), device (pods with GPUs and plain pods, without and with GPUs on the nodes), "+
 		"reservation (plain pods without and with Reservations in the cluster), load (tenon-scheduler's default "+
-		"profile without and with LoadAwareScheduling), workloads (200 and 1,000 alternating sizes and ReplicaSets) "+
-		"or backlog (plain pods beside pods that fit nowhere)")
+		"profile without and with LoadAwareScheduling), workloads (200 and 1,000 alternating sizes and ReplicaSets), "+
+		"backlog (plain pods beside pods that fit nowhere) or journal (plain pods without and with a journal)")
 	stock := flags.String("stock", "bin/kube-scheduler", "the stock kube-scheduler")
 	community := flags.String("community", "bin/scheduler-plugins", "kube-scheduler with scheduler-plugins")
 	tenon := flags.String("tenon", "bin/tenon-scheduler", "tenon-scheduler")
@@ -209,9 +209,16 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		chosen = workloadSuite(*stock, *tenon)
 	case "backlog":
 		chosen = backlogSuite(*stock, *tenon)
+	case "journal":
+		folder, err := os.MkdirTemp("", "tenon-bench-journal-")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(folder) }() // it is temporary anyway
+		chosen = journalSuite(*tenon, folder)
 	default:
-		return fmt.Errorf("--suite: %q is not stock, quota, gang, device, reservation, load, workloads or backlog",
-			*suiteName)
+		return fmt.Errorf("--suite: %q is not stock, quota, gang, device, reservation, load, workloads, backlog or "+
+			"journal", *suiteName)
 	}
 	chosen.contenders = slices.DeleteFunc(chosen.contenders, func(c contender) bool {
 		return slices.Contains(strings.Split(*without, ","), c.name)
