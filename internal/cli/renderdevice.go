@@ -49,9 +49,9 @@ func (r *renderer) devices(p *view.Placement) {
 // isolationText says how strong the isolation of a part of a GPU is.
 func isolationText(i *view.Isolation) string {
 	switch i.Strength {
-	case view.IsolationHard:
+	case device.Hard:
 		return "hard: a MIG device has memory and compute of its own"
-	case view.IsolationCooperative:
+	case device.Cooperative:
 		return "cooperative: " + i.By + " limits programs that load it"
 	}
 	return "none: nothing keeps the pods on the GPU to their parts"

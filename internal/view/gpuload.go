@@ -19,7 +19,7 @@ type GPULoad struct {
 	Mode  string `json:"mode"`
 	// Isolation is the strength of what keeps pods to their parts of the node's GPUs: none, cooperative (for pods that
 	// ask for the node's library) or hard.
-	Isolation string `json:"isolation"`
+	Isolation device.Strength `json:"isolation"`
 	// GPUs are those that pods can be given; UsedPercent is what pods have of them, 100 for one GPU.
 	GPUs        int   `json:"gpus"`
 	UsedPercent int64 `json:"usedPercent"`
