@@ -55,13 +55,13 @@ func TestAServerWithoutAResourceLooksEmptyUntilItIsUpgraded(t *testing.T) {
 				// The usual handler waits by the clock of the machine.
 				testkit.Check(t, i.SetWatchErrorHandler(func(*cache.Reflector, error) {}))
 				go i.RunWithContext(t.Context())
-				time.Sleep(time.Minute)
+				time.Sleep(time.Minute) //nolint:forbidigo // the clock is the bubble's
 				synctest.Wait()
 				if got := i.HasSynced(); got != c.synced || len(i.GetStore().List()) != 0 {
 					t.Fatalf("synced is %v, want %v; objects %v", got, c.synced, i.GetStore().List())
 				}
 				refused = false
-				time.Sleep(2 * time.Minute)
+				time.Sleep(2 * time.Minute) //nolint:forbidigo // the clock is the bubble's
 				synctest.Wait()
 				if got := i.GetStore().ListKeys(); len(got) != 1 || !i.HasSynced() {
 					t.Errorf("after the upgrade there are %v", got)

@@ -161,7 +161,7 @@ func (s *source[T]) list(ctx context.Context, options metav1.ListOptions) (runti
 
 // WatchWithContext watches from where a list ended. For a missing resource it is silent, then orders a new list.
 func (s *source[T]) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	if w, err := s.absence.watch(); w != nil || err != nil {
+	if w, err := s.watch(); w != nil || err != nil {
 		return w, err
 	}
 	w, err := dynamic.New(s.client).Resource(s.versions[0]).Watch(ctx, options)
