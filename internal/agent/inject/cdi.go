@@ -31,7 +31,7 @@ func Describe(root host.Root, cards *host.Cards, changing func()) (names []strin
 		}
 		err = errors.Join(err, err1)
 	}
-	if _, err := os.Stat(root.Path(host.CDIDir, host.CDIFile(CDIGPU)+".yaml")); err == nil {
+	if _, missing := os.Stat(root.Path(host.CDIDir, host.CDIFile(CDIGPU)+".yaml")); missing == nil {
 		return names, err // the administrator's describes the libraries of the driver, too
 	}
 	described, err1 := host.ReadToolkitCDI(root)
