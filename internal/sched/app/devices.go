@@ -66,6 +66,22 @@ func fitArgs(all []config.PluginConfig) *config.NodeResourcesFitArgs {
 	return nil
 }
 
+// unreadArgs returns the plugins that have arguments and are enabled at no extension point, in the order of the
+// arguments. It takes the plugins of each extension point.
+func unreadArgs(plugins *config.Plugins, all []config.PluginConfig) (names []string) {
+	points := []*config.PluginSet{
+		&plugins.PreEnqueue, &plugins.QueueSort, &plugins.PreFilter, &plugins.Filter, &plugins.PostFilter,
+		&plugins.PreScore, &plugins.Score, &plugins.Reserve, &plugins.Permit, &plugins.PreBind, &plugins.Bind,
+		&plugins.PostBind, &plugins.PlacementGenerate, &plugins.PlacementScore,
+	}
+	for _, c := range all {
+		if !slices.ContainsFunc(points, func(set *config.PluginSet) bool { return enables(set, c.Name) }) {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
 // enables reports whether a set enables a plugin.
 func enables(set *config.PluginSet, name string) bool {
 	return slices.ContainsFunc(set.Enabled, func(e config.Plugin) bool { return e.Name == name })

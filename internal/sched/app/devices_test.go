@@ -1,10 +1,14 @@
 package app
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
@@ -84,5 +88,43 @@ func TestAProfileThatCountsDevicesTwiceIsRefused(t *testing.T) {
 				t.Errorf("%s: got %v, want it to say %q", name, err, want)
 			}
 		}
+	}
+}
+
+// TestArgumentsOfPluginsThatAProfileDoesNotEnableAreWarnedOf: no other arguments are, with a file and without.
+func TestArgumentsOfPluginsThatAProfileDoesNotEnableAreWarnedOf(t *testing.T) {
+	const head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+	for name, test := range map[string]struct{ file, want string }{
+		"no file":               {"", ""},
+		"a file without plugin": {head + "profiles: [{schedulerName: x}]\n", ""},
+		"an enabled plugin": {head + "profiles: [{schedulerName: x, plugins: {multiPoint: {enabled: [{name: " +
+			"LoadAwareScheduling}]}}, pluginConfig: [{name: LoadAwareScheduling, args: {}}]}]\n", ""},
+		"one that is not enabled": {head + "profiles: [{schedulerName: x, pluginConfig: [{name: LoadAwareScheduling, " +
+			"args: {}}, {name: Reservation, args: {}}]}]\n", `"plugins"=["LoadAwareScheduling" "Reservation"]`},
+		"one that is disabled": {
+			head + "profiles: [{schedulerName: x, plugins: {multiPoint: {disabled: [{name: " +
+				"ImageLocality}, {name: VolumeBinding}]}}, pluginConfig: [{name: VolumeBinding, args: {}}]}]\n",
+			`"profile"="x" "plugins"=["VolumeBinding"]`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := NewOptions()
+			if test.file != "" {
+				o.ConfigFile = filepath.Join(t.TempDir(), "scheduler.yaml")
+				testkit.Check(t, os.WriteFile(o.ConfigFile, []byte(test.file), 0o600))
+			}
+			o.SecureServing.BindPort, o.Master = 0, "http://127.0.0.1:1"
+			got := ""
+			log := funcr.New(func(_, line string) {
+				if strings.Contains(line, "pluginConfig") {
+					got += line
+				}
+			}, funcr.Options{})
+			_, err := Setup(klog.NewContext(t.Context(), log), o)
+			testkit.Check(t, err)
+			if test.want == "" && got != "" || !strings.Contains(got, test.want) {
+				t.Errorf("warns %q, want %q", got, test.want)
+			}
+		})
 	}
 }

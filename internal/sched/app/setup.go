@@ -318,6 +318,13 @@ func (s *Scheduler) build(ctx context.Context) error {
 			return fmt.Errorf("profile %s: %w", name, err)
 		}
 	}
+	for _, p := range cc.ComponentConfig.Profiles {
+		unread := unreadArgs(core.Profiles[p.SchedulerName].ListPlugins(), p.PluginConfig)
+		if s.options.ConfigFile != "" && len(unread) > 0 {
+			klog.FromContext(ctx).Info("WARNING: pluginConfig has arguments of plugins that the profile does not "+
+				"enable; they have no effect", "profile", p.SchedulerName, "plugins", unread)
+		}
+	}
 	for name, f := range core.Profiles {
 		if err := elasticquota.Exclusive(f.ListPlugins()); err != nil {
 			return fmt.Errorf("profile %s: %w", name, err)
