@@ -34,6 +34,7 @@ func folders() map[string]struct{ path, fails, test string } {
 		"nri":     {test: runtimeTests + "image_test.go TestWithoutTheFolderOfNRIBoundPodsDoNotStart"},
 		"plugins": {test: runtimeTests + "device_test.go TestAPluginNeedsTheFolderOfTheKubelet"},
 		"cdi":     {test: runtimeTests + "device_test.go TestWithoutDescriptionsDeviceFilesAreGiven"},
+		"etc-cdi": {test: "../inject/cdi_test.go TestDescribeFindsTheDevicesOfTheToolkit"},
 	}
 }
 

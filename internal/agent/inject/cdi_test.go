@@ -2,6 +2,7 @@ package inject_test
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -148,5 +149,9 @@ func TestDescribeFindsTheDevicesOfTheToolkit(t *testing.T) {
 	write("run/cdi/tenon.sh-gpu.yaml", "kind: tenon.sh/gpu\ndevices: [{name: GPU-a}]\n")
 	if got := names(); !slices.Equal(got, []string{"tenon.sh/gpu=GPU-a"}) {
 		t.Errorf("beside a file of the administrator: got %q", got)
+	}
+	testkit.Check(t, errors.Join(os.Remove(root.Path("run/cdi/tenon.sh-gpu.yaml")), os.RemoveAll(root.Path("etc/cdi"))))
+	if got := names(); !slices.Equal(got, []string{"tenon.sh/gpu=GPU-a"}) {
+		t.Errorf("without /etc/cdi: got %q, want none of the toolkit's", got)
 	}
 }
