@@ -1,6 +1,7 @@
 package kube_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,9 +43,9 @@ func TestAServerWithoutAResourceLooksEmptyUntilItIsUpgraded(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				client := fake.NewClientset(&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}})
-				refused := true
+				var upgraded atomic.Bool
 				client.PrependReactor("list", at.Resource, func(clienttesting.Action) (bool, runtime.Object, error) {
-					return refused, nil, c.refusal
+					return !upgraded.Load(), nil, c.refusal
 				})
 				server := client.Discovery().(*discoveryfake.FakeDiscovery)
 				if c.served {
@@ -60,7 +61,7 @@ func TestAServerWithoutAResourceLooksEmptyUntilItIsUpgraded(t *testing.T) {
 				if got := i.HasSynced(); got != c.synced || len(i.GetStore().List()) != 0 {
 					t.Fatalf("synced is %v, want %v; objects %v", got, c.synced, i.GetStore().List())
 				}
-				refused = false
+				upgraded.Store(true)
 				time.Sleep(2 * time.Minute) //nolint:forbidigo // the clock is the bubble's
 				synctest.Wait()
 				if got := i.GetStore().ListKeys(); len(got) != 1 || !i.HasSynced() {
