@@ -4,6 +4,7 @@ package guest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -28,10 +29,18 @@ func batchValues(t *testing.T, n *node) {
 		"allocatable":{"kubernetes.io/batch-cpu":"4k","kubernetes.io/batch-memory":"1Gi"}}}`),
 		metav1.PatchOptions{}, "status")
 	testkit.Check(t, err)
-	n.create(t, n.pod("batch", "BE", "", "",
-		object.Requests("kubernetes.io/batch-cpu", "500", "kubernetes.io/batch-memory", "64Mi"),
-		object.Limits("kubernetes.io/batch-cpu", "1500", "kubernetes.io/batch-memory", "100000000")))
-	p := n.running(t, "batch")[0]
+	var p *corev1.Pod
+	for try := 0; p == nil; try++ {
+		if try == 5 {
+			t.Fatal("the kubelet has rejected the batch pod 5 times")
+		}
+		n.create(t, n.pod("batch", "BE", "", "",
+			object.Requests("kubernetes.io/batch-cpu", "500", "kubernetes.io/batch-memory", "64Mi"),
+			object.Limits("kubernetes.io/batch-cpu", "1500", "kubernetes.io/batch-memory", "100000000")))
+		if p = n.accepted(t, "batch"); p == nil {
+			n.remove(t, "batch")
+		}
+	}
 	await(t, "the values of the batch pod", func() error {
 		own, _ := Containers(n.look(t), p.UID)
 		if len(own) != 1 {
@@ -47,6 +56,28 @@ func batchValues(t *testing.T, n *node) {
 		return nil
 	})
 	n.remove(t, "batch")
+}
+
+// accepted waits until a pod runs. It returns nil if the kubelet rejects the pod because it has not seen the amounts of
+// its Node yet: the scheduler may see them first, and the controller of a pod creates it again.
+func (n *node) accepted(t *testing.T, name string) (p *corev1.Pod) {
+	t.Helper()
+	rejected := false
+	await(t, "pod "+name+" to be accepted", func() (err error) {
+		p, err = n.plane.client.CoreV1().Pods(n.Name).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		rejected = strings.HasPrefix(p.Status.Reason, "OutOfkubernetes.io/batch-")
+		if !rejected && len(p.Status.ContainerStatuses) == 0 {
+			return errors.New(state(p))
+		}
+		return nil
+	})
+	if rejected {
+		return nil
+	}
+	return n.running(t, name)[0]
 }
 
 // bestEffortGivesWay lets a pod use three CPUs. Best-effort pods may use what that leaves of 65 % of 16 CPUs, without
