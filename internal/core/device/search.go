@@ -11,7 +11,7 @@ import (
 
 // Sets yields the sets of devices that serve a request, best first, each with all of its devices. It searches anew for
 // each: readers take a few. Containers share devices as far as that is feasible; other ways are tried where none is.
-// Each set is searched from the start of its walk, without those that were yielded.
+// Each set is searched from the start of its walk, without the sets that were returned before.
 func (v *View) Sets(r *Request, o *Options) iter.Seq[Choice] {
 	return func(yield func(Choice) bool) {
 		v.search(r, o).each(func(s *search) bool {
