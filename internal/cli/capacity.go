@@ -1,8 +1,7 @@
 package cli
 
 import (
-	"bufio"
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,21 +17,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"sigs.k8s.io/yaml"
 
+	"github.com/tenon-project/tenon/api/config/strict"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
 const (
-	mostGang  = 10_000
 	mostAdded = 100
 	maxFile   = 1 << 20
 )
@@ -113,8 +108,8 @@ func (o *capacityOptions) check(gang bool) error {
 	switch {
 	case (o.file == "") == (o.like == ""):
 		return usagef("give the pod with -f FILE or with --like pod/NAME, one of the two")
-	case gang && (o.gang < 1 || o.gang > mostGang):
-		return usagef("--gang is %d, want 1 to %d", o.gang, mostGang)
+	case gang && (o.gang < 1 || o.gang > view.MostMembers):
+		return usagef("--gang is %d, want 1 to %d", o.gang, view.MostMembers)
 	}
 	return checkFormat(o.format)
 }
@@ -172,58 +167,34 @@ func readPod(file string, in io.Reader) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	object, err := onlyDocument(text)
-	if err != nil {
-		return nil, usagef("-f %s: %w", file, err)
+	all, err := strict.Parse("-f "+file, text)
+	switch {
+	case err != nil:
+		return nil, usagef("%w", err)
+	case len(all) != 1:
+		return nil, usagef("-f %s: has %d objects, want one pod or workload", file, len(all))
 	}
-	o := unstructured.Unstructured{Object: object}
-	pod := &corev1.Pod{}
-	content := o.Object
-	if kind := o.GetKind(); kind != "Pod" {
-		for _, path := range [][]string{{"spec", "template"}, {"spec", "jobTemplate", "spec", "template"}} {
-			if template, found, _ := unstructured.NestedMap(o.Object, path...); found {
-				content = template
-			}
+	d, pod, namespace, path := all[0], &corev1.Pod{}, "", ""
+	var object any
+	problems := d.Decode("", &object)
+	if kind := d.Kind(); kind != "Pod" {
+		if path = "spec.jobTemplate.spec.template"; !d.Has(path) {
+			path = "spec.template"
 		}
-		if _, found := content["kind"]; found || len(content) == 0 {
+		if len(problems) == 0 && !d.Has(path) {
 			return nil, usagef("-f %s: kind is %q, want Pod, or a workload with spec.template", file, kind)
 		}
-		pod.Namespace = o.GetNamespace()
 	}
-	namespace := pod.Namespace
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, pod, true); err != nil {
-		return nil, usagef("-f %s: %v", file, err)
-	}
-	if pod.Namespace == "" {
-		pod.Namespace = namespace
+	problems = append(problems, d.Decode("metadata.namespace", &namespace)...)
+	problems = append(problems, d.Decode(path, pod)...)
+	if err := problems.Err(); err != nil {
+		return nil, usagef("%w", err)
 	}
 	if len(pod.Spec.Containers) == 0 {
 		return nil, usagef("-f %s: spec.containers is empty, want one container or more", file)
 	}
+	pod.Namespace = cmp.Or(pod.Namespace, namespace)
 	return pod, nil
-}
-
-// onlyDocument reads the one object of a text.
-func onlyDocument(text []byte) (object map[string]any, err error) {
-	for documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
-		document, err := documents.Read()
-		var next map[string]any
-		if err == nil {
-			err = yaml.UnmarshalStrict(document, &next)
-		}
-		switch {
-		case errors.Is(err, io.EOF) && object != nil:
-			return object, nil
-		case errors.Is(err, io.EOF):
-			return nil, errors.New("is empty, want one pod or workload")
-		case err != nil:
-			return nil, fmt.Errorf("is not YAML or JSON: %w", err)
-		case object != nil && next != nil:
-			return nil, errors.New("has several objects, want one pod or workload")
-		case next != nil:
-			object = next
-		}
-	}
 }
 
 func readFile(file string, in io.Reader) ([]byte, error) {

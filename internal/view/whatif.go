@@ -62,6 +62,9 @@ const (
 	CountPods = "count"
 )
 
+// MostMembers bounds Ask.Members.
+const MostMembers = 10_000
+
 // Ask names the pods, namespace/name each, and what is asked about them. They are tried in this order, each beside
 // those before it.
 type Ask struct {
@@ -78,8 +81,9 @@ type Ask struct {
 	// MinFall belongs to Defragment: how much less must be of no use after each move, in percent of a GPU or of the
 	// CPUs of a NUMA node.
 	MinFall int64 `json:"minFall,omitempty"`
-	// Members and NodesLike belong to CountPods: the members of a gang, 1 to 10000, if whole gangs are counted; and a
-	// node, if only nodes of its kind are: with its instance type, architecture, number of CPUs and extended resources.
+	// Members and NodesLike belong to CountPods: the members of a gang, 1 to MostMembers, if whole gangs are counted;
+	// and a node, if only nodes of its kind are: with its instance type, architecture, number of CPUs and
+	// extended resources.
 	Members   int    `json:"members,omitempty"`
 	NodesLike string `json:"nodesLike,omitempty"`
 }

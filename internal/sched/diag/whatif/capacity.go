@@ -21,12 +21,8 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-const (
-	// mostMembers bounds the members of a gang.
-	mostMembers = 10_000
-	// mostRoom bounds the pods that are counted on one node, for pods that ask for nothing.
-	mostRoom = 10_000
-)
+// mostRoom bounds the pods that are counted on one node, for pods that ask for nothing.
+const mostRoom = 10_000
 
 // nodeByNode are the filters whose answer about a node depends on that node and on what was there before the count.
 var nodeByNode = sets.New(names.NodeUnschedulable, names.NodeName, names.NodeAffinity, names.NodePorts,
@@ -119,8 +115,8 @@ func (s *session) model(ask *view.Ask) (*corev1.Pod, error) {
 		return nil, bad("ask.pods has %d pods, want one: the pod that is counted", len(ask.Pods))
 	case ask.Reserve || len(ask.Movable) > 0:
 		return nil, bad("ask.reserve and ask.movable are not for mode %s", view.CountPods)
-	case ask.Members < 0 || ask.Members > mostMembers:
-		return nil, bad("ask.members is %d, want 1 to %d", ask.Members, mostMembers)
+	case ask.Members < 0 || ask.Members > view.MostMembers:
+		return nil, bad("ask.members is %d, want 1 to %d", ask.Members, view.MostMembers)
 	}
 	pod := s.pods[ask.Pods[0]]
 	if pod == nil {
