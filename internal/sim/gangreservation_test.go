@@ -141,3 +141,31 @@ func TestTheGPUsOfAGangAreThoseThatWereReserved(t *testing.T) {
 }
 
 func first[A, B any](a A, _ B) A { return a }
+
+// TestAGangCountsItsReservationOnceInItsQuota: with the Reservation and all members counted apart, the gang would ask
+// for more than the max of its quota.
+func TestAGangCountsItsReservationOnceInItsQuota(t *testing.T) {
+	t.Parallel()
+	const in = "quota.scheduling.koordinator.sh/name: q"
+	quota := "\n{apiVersion: scheduling.sigs.k8s.io/v1alpha1, kind: ElasticQuota, metadata: {name: q}, " +
+		"spec: {min: {cpu: 8}, max: {cpu: 8}}}\n---"
+	for name, c := range map[string]struct{ reserved, members int }{
+		"a member beside the Reservation": {4, 4}, "a Reservation for the whole gang": {8, 4},
+		"a part of a member": {3, 4}, "one member alone": {2, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			objects := plain("n0", 32) + quota +
+				reservationFor("r", "web", in, fmt.Sprintf("cpu: %d", c.reserved), shares)
+			for i := range c.members {
+				objects += memberUsing(fmt.Sprint("m", i), c.members, ", "+in, "cpu: 2", "")
+			}
+			r, _ := simulate(t, objects, "-")
+			for i := range c.members {
+				if m := stateOf(r, fmt.Sprint("m", i)); m.State != Scheduled {
+					t.Errorf("%s is %s: %v", m.Name, m.State, m.Reasons)
+				}
+			}
+		})
+	}
+}

@@ -48,6 +48,8 @@ type Pod struct {
 	Nominated bool
 
 	Gang string // identifies its gang in the cluster; empty without one
+	// Room says that the pod stands for a Reservation: pods that use the Reservation will hold what it holds.
+	Room bool
 }
 
 // State is what a pod holds of its quota.
@@ -73,6 +75,7 @@ type Account struct {
 	pods                   map[string]*entry    // by UID
 	nominated              map[string]*entry    // of these, those that are pending and nominated
 	leaving                map[string]*entry    // of these, those that hold their amounts and are being deleted
+	rooms                  map[string]*entry    // of these, those of Reservations that hold their amounts
 	groups                 map[PodsOf]*group    // Invariant: none is empty.
 	gangs                  map[string]members   // by Pod.Gang. Invariant: none is empty.
 	bonds                  map[string]gang.Bond // by Pod.Gang; also of gangs without pods
@@ -103,8 +106,8 @@ func NewAccount(c Config, r Rules) *Account {
 	return &Account{
 		rules: r, forest: f, root: f.Find(Root), system: f.Find(System), fallback: f.Find(Default),
 		pods: map[string]*entry{}, nominated: map[string]*entry{}, leaving: map[string]*entry{},
-		groups: map[PodsOf]*group{}, gangs: map[string]members{}, bonds: map[string]gang.Bond{},
-		starts: map[string]*start{}, mapping: NewMapping(nil),
+		rooms: map[string]*entry{}, groups: map[PodsOf]*group{}, gangs: map[string]members{},
+		bonds: map[string]gang.Bond{}, starts: map[string]*start{}, mapping: NewMapping(nil),
 	}
 }
 
@@ -173,6 +176,7 @@ func (a *Account) Remove(uid string) {
 		delete(a.pods, uid)
 		delete(a.nominated, uid)
 		delete(a.leaving, uid)
+		delete(a.rooms, uid)
 	}
 }
 
@@ -192,10 +196,14 @@ func (a *Account) nominate(uid string, nominated bool) {
 	}
 }
 
-// track keeps the indices of nominated pods and of pods that leave.
+// track keeps the indices of nominated pods, of pods that leave, and of Reservations.
 func (a *Account) track(e *entry) {
 	delete(a.nominated, e.pod.UID)
 	delete(a.leaving, e.pod.UID)
+	delete(a.rooms, e.pod.UID)
+	if e.pod.Room && e.state != Pending {
+		a.rooms[e.pod.UID] = e
+	}
 	switch {
 	case e.state != Pending && e.pod.Leaving:
 		a.leaving[e.pod.UID] = e

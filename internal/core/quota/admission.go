@@ -70,9 +70,10 @@ type claim struct {
 // within the runtime, or the max by the rules; of pods that are not preemptible also within the min of their own quota.
 // System is never limited, Default by its max alone. Pods that hold it already ask for nothing. What is held for
 // nominated pods that come first counts as used. With a member of a gang it asks for as many others as the gang lacks;
-// members of a NonStrict gang are admitted one by one. The work for a pod is in its depth times its dimensions, and as
-// much for each nominated pod of its quota; the first member of a gang that is asked about has that of all. Success
-// allocates nothing for a pod without a gang.
+// members of a NonStrict gang are admitted one by one. What Reservations hold is not held against the others of a gang,
+// which may use it: each of them is asked about again when its turn comes. The work for a pod is in its depth times its
+// dimensions, and as much for each nominated pod of its quota; the first member of a gang that is asked about has that
+// of all. Success allocates nothing for a pod without a gang.
 func (a *Account) Admit(uids ...string) *Excess {
 	var one *entry
 	if len(uids) == 1 {
@@ -80,7 +81,41 @@ func (a *Account) Admit(uids ...string) *Excess {
 			return nil
 		}
 	}
-	uids = a.together(uids, gang.Bond.AtOnce)
+	all := a.together(uids, gang.Bond.AtOnce)
+	x := a.ask(all, nil)
+	switch {
+	case x == nil && one != nil && len(all) > 1:
+		a.begin(one.pod.Gang, all)
+	case x != nil && len(all) > len(uids) && len(a.rooms) > 0:
+		if x = a.ask(all, a.rooms); x == nil {
+			return a.ask(uids, nil)
+		}
+	}
+	return x
+}
+
+// AdmitInside is Admit for a pod that is to use the Reservation of the pod room, of which after is left then; nil for
+// nothing. In the end the account is as before.
+func (a *Account) AdmitInside(uid, room string, after *Pod) *Excess {
+	e := a.pods[room]
+	if e == nil {
+		return a.Admit(uid)
+	}
+	was, state, left := e.pod, e.state, e.pod
+	if left.Amounts = nil; after != nil {
+		left.Amounts = after.Amounts
+	}
+	defer func() {
+		if a.Put(was); e.state != state {
+			a.turn(e, state)
+		}
+	}()
+	a.Put(left)
+	return a.Admit(uid)
+}
+
+// ask reports what pending pods exceed together, as if the pods in without held nothing.
+func (a *Account) ask(uids []string, without map[string]*entry) *Excess {
 	a.claims = a.claims[:0]
 	var leaf *Quota
 	for _, uid := range uids {
@@ -95,11 +130,10 @@ func (a *Account) Admit(uids ...string) *Excess {
 		a.claims = a.claim(a.claims, e)
 	}
 	a.holdAhead(a.claims, uids...)
-	x := a.check(leaf, a.claims, len(uids))
-	if x == nil && one != nil && len(uids) > 1 {
-		a.begin(one.pod.Gang, uids)
+	for _, e := range without {
+		a.shift(a.claims, e, -1)
 	}
-	return x
+	return a.check(leaf, a.claims, len(uids))
 }
 
 // AdmitChange reports why a bound pod may not become p, with other amounts or in another quota; nil when it may.

@@ -328,3 +328,64 @@ func BenchmarkReserveGang(b *testing.B) {
 		})
 	}
 }
+
+// TestAGangIsAdmittedBesideTheReservationThatItUses: a gang whose members take what is left of a Reservation, in any
+// order, is refused if and only if all members and the unused rest exceed the limit.
+func TestAGangIsAdmittedBesideTheReservationThatItUses(t *testing.T) {
+	t.Parallel()
+	seen := map[bool]int{}
+	rapid.Check(t, func(rt *rapid.T) {
+		draw := func(what string, least, most int64) int64 { return rapid.Int64Range(least, most).Draw(rt, what) }
+		a, n := accountOf(draw("limit", 10, 60)), int(draw("members", 1, 5))
+		a.SetGang("g", gang.Bond{Least: n})
+		leaves := rapid.SampledFrom([]string{"a", "b"})
+		room := quota.Pod{UID: "room", Quota: leaves.Draw(rt, "quota"), Node: "n", Room: true}
+		put := func(cpus int64) { room.Amounts = quota.Amounts{"cpu": cpus}; a.Put(room) }
+		left, sum := draw("reserved", 0, 40), int64(0)
+		put(left)
+		var members []quota.Pod
+		for i := range n {
+			m := member(fmt.Sprint("p", i), leaves.Draw(rt, "quota of a member"), draw("CPUs", 1, 15))
+			members = append(members, m)
+			a.Put(m)
+		}
+		// Each member that uses the Reservation takes as much as there is, at most its request.
+		limit, admitted := a.Forest().Find("parent").Spec().Max["cpu"], true
+		for _, m := range members {
+			uses := rapid.Bool().Draw(rt, "uses")
+			rest := left
+			if uses {
+				rest -= min(left, m.Amounts["cpu"])
+			}
+			hash := a.Hash()
+			inside := a.AdmitInside(m.UID, "room", &quota.Pod{Amounts: quota.Amounts{"cpu": rest}})
+			if a.Hash() != hash {
+				rt.Error("the question changed the account")
+			}
+			put(rest)
+			got := a.Reserve(m.UID)
+			left, sum = rest, sum+m.Amounts["cpu"]
+			if (inside == nil) != (got == nil) {
+				rt.Fatalf("asked inside the Reservation %v, reserved %v", inside, got)
+			}
+			if got != nil {
+				admitted = false
+				break
+			}
+		}
+		if admitted && sum+left > limit {
+			rt.Errorf("%d of members and %d reserved are admitted to %d", sum, left, limit)
+		}
+		total := int64(0)
+		for _, m := range members {
+			total += m.Amounts["cpu"]
+		}
+		if !admitted && total <= limit && sum+left <= limit {
+			rt.Errorf("%d of members and %d reserved are refused by %d", sum, left, limit)
+		}
+		seen[admitted]++
+	})
+	if seen[true] == 0 || seen[false] == 0 {
+		t.Errorf("admitted and refused: %v", seen)
+	}
+}

@@ -16,6 +16,7 @@ func QuotaPod(p *corev1.Pod, amounts quota.Amounts) quota.Pod {
 		UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Quota: p.Labels[annotation.QuotaName],
 		Amounts: amounts, NonPreemptible: !IsPreemptible(p), Node: p.Spec.NodeName,
 		Leaving: p.DeletionTimestamp != nil, Nominated: p.Status.NominatedNodeName != "",
+		Room: IsReservePod(p),
 	}
 	if _, name, _ := gangName(p); name != "" {
 		out.Gang, _ = gangID(p.Namespace, name) // one that cannot be read is a gang as well

@@ -54,8 +54,9 @@ type Plugin struct {
 
 // Rooms knows what Reservations count in quotas for pods that use them.
 type Rooms interface {
-	// Covers reports whether a Reservation of the pod's quota counts all that the pod requests.
-	Covers(cs fwk.CycleState, pod *corev1.Pod) bool
+	// Inside reports whether admits is true for a Reservation that the pod may use, given its reserve pod and what is
+	// left of that once the pod uses the Reservation: nil for nothing.
+	Inside(cs fwk.CycleState, pod *corev1.Pod, admits func(room, left *corev1.Pod) bool) bool
 	// Yield takes off the quotas what a Reservation counts for the pod of a cycle, which uses the Reservation on this
 	// node.
 	Yield(cs fwk.CycleState, pod *corev1.Pod, node string)
@@ -202,13 +203,20 @@ func (p *Plugin) asked(cs fwk.CycleState) asked {
 func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
 	account := p.asked(cs)
-	if account == asked(p.quotas) && !p.quotas.Limits(pod) || isAdmitted(cs) ||
-		p.Rooms != nil && p.Rooms.Covers(cs, pod) {
+	if account == asked(p.quotas) && !p.quotas.Limits(pod) || isAdmitted(cs) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	uid := string(pod.UID)
 	x := kube.Ask(account, func(a *quota.Account) *quota.Excess { return a.Admit(uid) })
-	if x == nil {
+	if x == nil || p.Rooms != nil && p.Rooms.Inside(cs, pod, func(room, left *corev1.Pod) bool {
+		var rest *quota.Pod
+		if left != nil {
+			rest = new(p.quotas.Convert(left))
+		}
+		return kube.Ask(account, func(a *quota.Account) *quota.Excess {
+			return a.AdmitInside(uid, string(room.UID), rest)
+		}) == nil
+	}) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	cs.Write(stateKey, &cycle{x, kube.Ask(account, func(a *quota.Account) *quota.Trial { return a.Try(uid) })})

@@ -520,40 +520,34 @@ func (p *Plugin) Yield(cs fwk.CycleState, pod *corev1.Pod, node string) {
 	if uid == "" {
 		return
 	}
-	rooms := p.reservations.Try()
-	if t := placement.OnTrial(cs); t != nil && t.Rooms != nil {
-		rooms = t.Rooms.Clone()
-	}
-	// rooms is a copy: the Reservation itself changes in Reserve.
-	now := rooms.ReservePod(types.UID(uid))
-	if now == nil || rooms.Use(pod, uid) != nil {
-		return
-	}
-	if after := rooms.ReservePod(types.UID(uid)); after != nil {
+	if now, after := p.shrunk(cs, pod, uid); after != nil {
 		p.quotas.PutPod(after)
-	} else {
+	} else if now != nil {
 		p.quotas.RemovePod(now)
 	}
 }
 
-// Covers reports whether a Reservation of the pod's quota has all that the pod requests left. Then the quota counts it
-// already, and need not admit the pod.
-func (p *Plugin) Covers(cs fwk.CycleState, pod *corev1.Pod) bool {
-	asked, byNode, err := p.matching(cs, pod)
-	if err != nil || asked == nil {
-		return false
+// shrunk returns the reserve pod of a Reservation, and the one that is left once the pod uses the Reservation: nil if
+// nothing is left. Both are nil if the pod cannot use it. The Reservation itself changes in Reserve.
+func (p *Plugin) shrunk(cs fwk.CycleState, pod *corev1.Pod, uid string) (now, after *corev1.Pod) {
+	rooms := p.reservations.Try()
+	if t := placement.OnTrial(cs); t != nil && t.Rooms != nil {
+		rooms = t.Rooms.Clone()
 	}
+	now = rooms.ReservePod(types.UID(uid))
+	if now == nil || rooms.Use(pod, uid) != nil {
+		return nil, nil
+	}
+	return now, rooms.ReservePod(types.UID(uid))
+}
+
+// Inside reports whether admits is true for a Reservation that the pod may use, given its reserve pod and what is left
+// of that once the pod uses the Reservation: nil for nothing.
+func (p *Plugin) Inside(cs fwk.CycleState, pod *corev1.Pod, admits func(room, left *corev1.Pod) bool) bool {
+	_, byNode, _ := p.matching(cs, pod) // a pod that cannot be read is refused by PreFilter
 	for _, all := range byNode {
 		for _, s := range all {
-			_, reserve := p.reservations.Find(types.UID(s.UID))
-			if reserve == nil || convert.PodsOf(reserve) != convert.PodsOf(pod) {
-				continue
-			}
-			left, covered := accountOf(cs, p.reservations).Left(s.UID), true
-			for name, n := range asked.Request {
-				covered = covered && n <= left[name]
-			}
-			if covered {
+			if room, left := p.shrunk(cs, pod, s.UID); room != nil && admits(room, left) {
 				return true
 			}
 		}
