@@ -8,7 +8,7 @@ import (
 // Code is a kind of refusal. Its CamelCase name is the API, the number is not. A code never changes its meaning.
 type Code uint16
 
-// Codes. Their registry entries are in registry.go.
+// Codes. Their entries are in codes.json, in the same order.
 const (
 	None Code = iota
 
@@ -187,6 +187,16 @@ var classNames = [...]string{
 
 // String returns the class as documents and JSON spell it; "" for NoClass.
 func (c Class) String() string { return classNames[c] }
+
+// UnmarshalText reads the name that String returns.
+func (c *Class) UnmarshalText(text []byte) error {
+	i := slices.Index(classNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("class %q does not exist", text)
+	}
+	*c = Class(i)
+	return nil
+}
 
 // OncePerPod reports whether codes of the class are checked once per pod and not per node.
 func (c Class) OncePerPod() bool { return c != NoClass && c <= Gang }

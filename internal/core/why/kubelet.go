@@ -3,7 +3,7 @@ package why
 // AffinityCause is Extra of KubeletTopologyAffinity.
 type AffinityCause int64
 
-// Why no set of NUMA nodes is accepted, in the order of the code's variants in texts.json.
+// Why no set of NUMA nodes is accepted, in the order of the code's variants in codes.json.
 const (
 	NoAffinityCause AffinityCause = iota
 	// NoRoom: a resource is not free in the requested amount on any set of nodes.
@@ -21,7 +21,7 @@ const (
 // AllocationCause is Extra of KubeletAdmission.
 type AllocationCause int64
 
-// What a manager of the kubelet cannot allocate, in the order of the code's variants in texts.json.
+// What a manager of the kubelet cannot allocate, in the order of the code's variants in codes.json.
 const (
 	NoAllocationCause AllocationCause = iota
 	CPUsShort

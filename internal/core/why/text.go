@@ -96,7 +96,7 @@ func Policies(pod, node uint8) int64 { return int64(len(policyNames))*int64(pod)
 // RequiredBind is Extra of InsufficientExclusiveCPU.
 type RequiredBind int64
 
-// Required bind policies, in the order of the code's variants in texts.json.
+// Required bind policies, in the order of the code's variants in codes.json.
 const (
 	NoRequiredBind RequiredBind = iota
 	RequiredFullPCPUs

@@ -1,10 +1,9 @@
 package why
 
 import (
-	"maps"
+	"encoding/json"
 	"os"
 	"regexp"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,21 +11,14 @@ import (
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
-// TestTextsAndCodesMatch: each code has its texts and each text its code, in the order of the codes, none twice.
-func TestTextsAndCodesMatch(t *testing.T) {
+// TestEachCodeStandsOnce: codes.json has no entry beyond the codes, and none twice.
+func TestEachCodeStandsOnce(t *testing.T) {
 	t.Parallel()
-	var want, got []string
-	for _, e := range facts {
-		want = append(want, e.Name)
-	}
-	for _, m := range regexp.MustCompile(`(?m)^  "(\w+)": \{$`).FindAllSubmatch(textsJSON, -1) {
-		got = append(got, string(m[1]))
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("names of facts (-) and of texts.json (+):\n%s", diff)
-	}
-	if keys := slices.Sorted(maps.Keys(decodeTexts())); len(keys) != len(got) {
-		t.Errorf("texts.json has %d keys on lines of their own and %d in all: %v", len(got), len(keys), keys)
+	var all map[string]json.RawMessage
+	testkit.Check(t, json.Unmarshal(codesJSON, &all))
+	keys := regexp.MustCompile(`(?m)^  "(\w+)": \{$`).FindAll(codesJSON, -1)
+	if len(all) != int(numCodes) || len(keys) != int(numCodes) {
+		t.Errorf("codes.json has %d entries with %d names, want one for each of %d codes", len(keys), len(all), numCodes)
 	}
 }
 
@@ -44,11 +36,11 @@ func TestCodesAreNamedAsTheirConstants(t *testing.T) {
 		got = append(got, string(m[1]))
 	}
 	var want []string
-	for _, e := range facts[1:] {
+	for _, e := range registry[1:] {
 		want = append(want, e.Name)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("names of facts (-) and constants (+):\n%s", diff)
+		t.Errorf("names of codes.json (-) and constants (+):\n%s", diff)
 	}
 }
 
@@ -73,9 +65,9 @@ func TestNamesAndTextsCostNothing(t *testing.T) { // not parallel: AllocsPerRun 
 	}
 }
 
-func BenchmarkDecodeTexts(b *testing.B) {
+func BenchmarkDecodeCodes(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		decodeTexts()
+		decodeCodes()
 	}
 }
