@@ -10,7 +10,7 @@ import (
 // Reason is the reason of an Event. Its name never changes its meaning.
 type Reason uint8
 
-// Entry describes one Reason. Its texts are in texts.json, under its name.
+// Entry describes one Reason. It stands in reasons.json, under its name.
 type Entry struct {
 	// Name is the reason of the Event, in CamelCase.
 	Name string
@@ -36,28 +36,28 @@ type Texts struct {
 }
 
 var (
-	// textsJSON has the Texts of each Reason.
-	//go:embed texts.json
-	textsJSON []byte
-	entries   = withTexts(facts)
+	// reasonsJSON has the Entry of each Reason, in the order of the reasons.
+	//go:embed reasons.json
+	reasonsJSON []byte
+	entries     = decodeReasons()
 )
 
-// withTexts completes entries with their texts, once at the start of a program.
-func withTexts(entries [numReasons]Entry) [numReasons]Entry {
-	texts := decodeTexts()
-	for i := range entries {
-		entries[i].Texts = texts[entries[i].Name]
+// decodeReasons reads the entries of all reasons, once at the start of a program. Unknown fields are a broken build.
+func decodeReasons() (entries [numReasons]Entry) {
+	d := json.NewDecoder(bytes.NewReader(reasonsJSON))
+	d.DisallowUnknownFields()
+	_, err := d.Token()
+	for i := 1; err == nil && i < len(entries); i++ {
+		var name json.Token
+		if name, err = d.Token(); err == nil {
+			err = d.Decode(&entries[i])
+			entries[i].Name = fmt.Sprint(name)
+		}
+	}
+	if err != nil {
+		panic(fmt.Sprintf("event: reasons.json is part of the program: %v", err))
 	}
 	return entries
-}
-
-func decodeTexts() (texts map[string]Texts) {
-	d := json.NewDecoder(bytes.NewReader(textsJSON))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&texts); err != nil {
-		panic(fmt.Sprintf("event: texts.json is part of the program: %v", err))
-	}
-	return texts
 }
 
 // Left is the reason of the condition NodeLeft once the agent is not needed any more.

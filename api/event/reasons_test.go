@@ -1,10 +1,9 @@
 package event
 
 import (
-	"maps"
+	"encoding/json"
 	"os"
 	"regexp"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,32 +11,29 @@ import (
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
-// TestTextsAndReasonsMatch: each reason has its texts and each text its reason, in the order of the list, none twice.
-func TestTextsAndReasonsMatch(t *testing.T) {
+// TestReasonsMatchTheirConstants: reasons.json has an entry for each constant of list.go, in their order, none twice.
+func TestReasonsMatchTheirConstants(t *testing.T) {
 	t.Parallel()
-	var want, got, constants []string
-	for _, e := range facts[1:] {
-		want = append(want, e.Name)
-	}
-	for _, m := range regexp.MustCompile(`(?m)^  "(\w+)": \{$`).FindAllSubmatch(textsJSON, -1) {
-		got = append(got, string(m[1]))
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("names of facts (-) and of texts.json (+):\n%s", diff)
-	}
-	if keys := slices.Sorted(maps.Keys(decodeTexts())); len(keys) != len(got) {
-		t.Errorf("texts.json has %d keys on lines of their own and %d in all: %v", len(got), len(keys), keys)
-	}
 	source, err := os.ReadFile("list.go")
 	testkit.Check(t, err)
 	block := regexp.MustCompile(`(?s)none Reason = iota\n(.*?)\n\n\tnumReasons\n`).FindSubmatch(source)
 	if block == nil {
 		t.Fatal("list.go has no block of constants from none to numReasons")
 	}
+	var want, got []string
 	for _, m := range regexp.MustCompile(`(?m)^\t(\w+)$`).FindAllSubmatch(block[1], -1) {
-		constants = append(constants, string(m[1]))
+		want = append(want, string(m[1]))
 	}
-	if diff := cmp.Diff(want, constants); diff != "" {
-		t.Errorf("names of facts (-) and constants (+):\n%s", diff)
+	for _, m := range regexp.MustCompile(`(?m)^  "(\w+)": \{$`).FindAllSubmatch(reasonsJSON, -1) {
+		got = append(got, string(m[1]))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("constants (-) and names of reasons.json (+):\n%s", diff)
+	}
+	var all map[string]json.RawMessage
+	testkit.Check(t, json.Unmarshal(reasonsJSON, &all))
+	if len(all) != len(got) || Reason(len(got)).String() != got[len(got)-1] {
+		t.Errorf("reasons.json has %d names on lines of their own and %d in all; the last Reason is %s", len(got),
+			len(all), Reason(len(got)))
 	}
 }
