@@ -18,7 +18,8 @@ func TestEachCodeStandsOnce(t *testing.T) {
 	testkit.Check(t, json.Unmarshal(codesJSON, &all))
 	keys := regexp.MustCompile(`(?m)^  "(\w+)": \{$`).FindAll(codesJSON, -1)
 	if len(all) != int(numCodes) || len(keys) != int(numCodes) {
-		t.Errorf("codes.json has %d entries with %d names, want one for each of %d codes", len(keys), len(all), numCodes)
+		t.Errorf("codes.json has %d entries with %d names, want one for each of %d codes", len(keys), len(all),
+			numCodes)
 	}
 }
 
