@@ -134,6 +134,9 @@ func TestAReservePodHoldsWhatItsUsersLeave(t *testing.T) {
 	if got := pods["u"].Annotations[annotation.ResourceStatusKey]; cpu() != "n 4" || got != `{"cpuset":"0-3"}` {
 		t.Errorf("the reservation holds %s, %s, want 4 CPUs of n, 0-3", cpu(), got)
 	}
+	if e := convert.ReadPod(pods["u"]).Entry; e.Namespace+"/"+e.Name != "reservation/r" {
+		t.Errorf("the holder of the CPUs is shown as %s/%s", e.Namespace, e.Name)
+	}
 	for _, step := range []struct {
 		what string
 		do   func()

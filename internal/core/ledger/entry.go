@@ -14,7 +14,9 @@ import (
 // pod may be known before its node's topology; the View translates. The API server's objects, or an Offer, make an
 // entry; it does not change afterwards, and Put replaces it whole.
 type Entry struct {
-	UID, Namespace, Name string // of the pod; UID identifies the holder
+	// UID, Namespace and Name are those of the pod; UID identifies the holder. A Reservation has the namespace
+	// "reservation".
+	UID, Namespace, Name string
 	Class                qos.Class
 	// Role says which of the fields below count: CPUList and Exclusive for roles that bind, NUMAIDs and MilliCPU for
 	// SharedPool. Entries that differ only in fields that do not count are equal.

@@ -202,6 +202,16 @@ func IsReservePod(pod *corev1.Pod) bool {
 	return marked
 }
 
+// reservationOf returns the name of the Reservation of a reserve pod.
+func reservationOf(pod *corev1.Pod) string {
+	for _, o := range pod.OwnerReferences {
+		if o.UID == pod.UID {
+			return o.Name
+		}
+	}
+	return pod.Name
+}
+
 // reservedTemplate is the pod that a Reservation asks room for: without what schedulers write, and with the requests
 // that the API server would set by the limits.
 func reservedTemplate(r *v1alpha1.Reservation) *corev1.Pod {
@@ -213,6 +223,7 @@ func reservedTemplate(r *v1alpha1.Reservation) *corev1.Pod {
 		Namespace: cmp.Or(pod.Namespace, ReserveNamespace), Name: string(r.UID), UID: r.UID,
 		Labels: maps.Clone(pod.Labels), Annotations: maps.Clone(pod.Annotations),
 		CreationTimestamp: r.CreationTimestamp, ResourceVersion: r.ResourceVersion,
+		OwnerReferences: []metav1.OwnerReference{{Kind: "Reservation", Name: r.Name, UID: r.UID}},
 	}
 	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool { return annotation.SetByScheduler(key) })
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, annotation.ReservePodKey, reservesForMany)
