@@ -14,8 +14,6 @@ import (
 // cluster without the resource looks like one without objects until it is installed.
 func NewDeviceInformer(client rest.Interface) cache.SharedIndexInformer {
 	return informerOf(client, []schema.GroupVersionResource{devicev1alpha1.Resource()}, "Device",
-		func() *devicev1alpha1.DeviceList { return &devicev1alpha1.DeviceList{} },
-		func(all *devicev1alpha1.DeviceList, d *devicev1alpha1.Device) { all.Items = append(all.Items, *d) },
 		readDevice)
 }
 

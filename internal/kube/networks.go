@@ -18,10 +18,6 @@ import (
 // without the resource looks like one without objects until it is installed.
 func NewNetworkInformer(client rest.Interface) cache.SharedIndexInformer {
 	return informerOf(client, []schema.GroupVersionResource{devicev1alpha1.NetworkResource()}, "ClusterNetworkTopology",
-		func() *devicev1alpha1.ClusterNetworkTopologyList { return &devicev1alpha1.ClusterNetworkTopologyList{} },
-		func(all *devicev1alpha1.ClusterNetworkTopologyList, n *devicev1alpha1.ClusterNetworkTopology) {
-			all.Items = append(all.Items, *n)
-		},
 		readNetwork)
 }
 

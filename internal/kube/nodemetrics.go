@@ -31,25 +31,10 @@ func (m *NodeMetric) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-type nodeMetricList struct {
-	metav1.TypeMeta
-	metav1.ListMeta
-	Items []NodeMetric
-}
-
-// DeepCopyObject returns a copy.
-func (l *nodeMetricList) DeepCopyObject() runtime.Object {
-	out := *l
-	out.Items = append([]NodeMetric(nil), l.Items...)
-	return &out
-}
-
 // NewUsageInformer returns an informer of NodeMetrics with what they say about use. A cluster without the resource
 // looks like one without objects until it is installed.
 func NewUsageInformer(client rest.Interface) cache.SharedIndexInformer {
 	return informerOf(client, []schema.GroupVersionResource{slo.NodeMetrics()}, slo.NodeMetricKind,
-		func() *nodeMetricList { return &nodeMetricList{} },
-		func(all *nodeMetricList, m *NodeMetric) { all.Items = append(all.Items, *m) },
 		func(text *json.RawMessage) *NodeMetric { return ReadNodeMetric(*text) })
 }
 

@@ -22,15 +22,10 @@ func NewNumatopologyInformer(client rest.Interface) cache.SharedIndexInformer {
 	var m sharedCPUs
 	return cache.NewSharedIndexInformer(&source[map[string]any]{
 		client: client, versions: []schema.GroupVersionResource{nodeinfo.Resource()},
-		begin: func() runtime.Object {
-			m.forget()
-			return &nodeinfo.NumatopologyList{}
+		begin: m.forget,
+		keep: func(one *map[string]any, _ schema.GroupVersion) runtime.Object {
+			return m.read(&unstructured.Unstructured{Object: *one})
 		},
-		add: func(all runtime.Object, one *map[string]any) {
-			list := all.(*nodeinfo.NumatopologyList)
-			list.Items = append(list.Items, *m.read(&unstructured.Unstructured{Object: *one}))
-		},
-		read: func(u *unstructured.Unstructured) runtime.Object { return m.read(u) },
 	}, &nodeinfo.Numatopology{}, 0, cache.Indexers{})
 }
 

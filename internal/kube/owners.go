@@ -2,7 +2,6 @@ package kube
 
 import (
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -17,10 +16,6 @@ func NewObjectInformer(client rest.Interface, resource schema.GroupVersionResour
 	keep func(*unstructured.Unstructured) *unstructured.Unstructured,
 ) cache.SharedIndexInformer {
 	return informerOf(client, []schema.GroupVersionResource{resource}, kind,
-		func() *unstructured.UnstructuredList { return &unstructured.UnstructuredList{Object: map[string]any{}} },
-		func(all *unstructured.UnstructuredList, o *unstructured.Unstructured) {
-			all.Items = append(all.Items, *o)
-		},
 		func(o *map[string]any) *unstructured.Unstructured {
 			return keep(&unstructured.Unstructured{Object: *o})
 		})
@@ -29,13 +24,10 @@ func NewObjectInformer(client rest.Interface, resource schema.GroupVersionResour
 // NewMigrationInformer returns an informer of PodMigrationJobs.
 func NewMigrationInformer(client rest.Interface) cache.SharedIndexInformer {
 	return informerOf(client, []schema.GroupVersionResource{migration.Resource()}, "PodMigrationJob",
-		func() *migration.PodMigrationJobList { return &migration.PodMigrationJobList{} },
-		func(all *migration.PodMigrationJobList, j *migration.PodMigrationJob) {
-			all.Items = append(all.Items, *j)
-		},
 		func(j *migration.PodMigrationJob) *migration.PodMigrationJob {
-			j.SetManagedFields([]metav1.ManagedFieldsEntry(nil))
-			return j
+			kept := *j
+			kept.ManagedFields = nil
+			return &kept
 		})
 }
 

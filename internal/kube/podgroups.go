@@ -20,8 +20,6 @@ import (
 // of one is in Unread. A cluster without the resource looks like one without objects until it is installed.
 func NewPodGroupInformer(client rest.Interface, kind v1alpha1.GangKind) cache.SharedIndexInformer {
 	return informerOf(client, kind.At, kind.Kind,
-		func() *v1alpha1.PodGroupList { return &v1alpha1.PodGroupList{} },
-		func(all *v1alpha1.PodGroupList, g *v1alpha1.PodGroup) { all.Items = append(all.Items, *g) },
 		func(p *publishedPodGroup) *v1alpha1.PodGroup { return p.read(kind.At[0].Group, kind.Kind) })
 }
 

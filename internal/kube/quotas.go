@@ -15,8 +15,6 @@ import (
 // the resource looks like one without objects until it is installed.
 func NewQuotaInformer(client rest.Interface, group string) cache.SharedIndexInformer {
 	return informerOf(client, []schema.GroupVersionResource{v1alpha1.Resource(group)}, "ElasticQuota",
-		func() *v1alpha1.ElasticQuotaList { return &v1alpha1.ElasticQuotaList{} },
-		func(all *v1alpha1.ElasticQuotaList, q *v1alpha1.ElasticQuota) { all.Items = append(all.Items, *q) },
 		(*publishedQuota).read)
 }
 

@@ -16,8 +16,6 @@ import (
 // without the resource looks like one without objects until it is installed.
 func NewReservationInformer(client rest.Interface) cache.SharedIndexInformer {
 	return informerOf(client, []schema.GroupVersionResource{v1alpha1.Resource()}, "Reservation",
-		func() *v1alpha1.ReservationList { return &v1alpha1.ReservationList{} },
-		func(all *v1alpha1.ReservationList, r *v1alpha1.Reservation) { all.Items = append(all.Items, *r) },
 		(*publishedReservation).read)
 }
 

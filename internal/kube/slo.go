@@ -21,25 +21,19 @@ import (
 // out. A cluster without the resource looks like one without objects until it is installed.
 func NewNodeMetricInformer(client rest.Interface) cache.SharedIndexInformer {
 	return informerOf(client, []schema.GroupVersionResource{slo.NodeMetrics()}, slo.NodeMetricKind,
-		func() *slo.NodeMetricList { return &slo.NodeMetricList{} },
-		func(all *slo.NodeMetricList, m *slo.NodeMetric) { all.Items = append(all.Items, *m) },
 		readTrimmed[slo.NodeMetric])
 }
 
 // NewNodeSLOInformer is NewNodeMetricInformer of NodeSLOs.
 func NewNodeSLOInformer(client rest.Interface) cache.SharedIndexInformer {
 	return informerOf(client, []schema.GroupVersionResource{slo.NodeSLOs()}, slo.NodeSLOKind,
-		func() *slo.NodeSLOList { return &slo.NodeSLOList{} },
-		func(all *slo.NodeSLOList, s *slo.NodeSLO) { all.Items = append(all.Items, *s) }, readTrimmed[slo.NodeSLO])
+		readTrimmed[slo.NodeSLO])
 }
 
 // NewColocationProfileInformer is NewNodeMetricInformer of ClusterColocationProfiles.
 func NewColocationProfileInformer(client rest.Interface) cache.SharedIndexInformer {
-	type profile = colocation.ClusterColocationProfile
-	type list = colocation.ClusterColocationProfileList
 	return informerOf(client, []schema.GroupVersionResource{colocation.Resource()}, "ClusterColocationProfile",
-		func() *list { return &list{} }, func(all *list, p *profile) { all.Items = append(all.Items, *p) },
-		readTrimmed[profile])
+		readTrimmed[colocation.ClusterColocationProfile])
 }
 
 // readTrimmed reads an object as far as it can be read, without managed fields.

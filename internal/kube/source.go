@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,32 +45,36 @@ type source[T any] struct {
 	client   rest.Interface
 	versions []schema.GroupVersionResource // the first one is that of the last list
 
-	begin func() runtime.Object                           // makes a new list
-	add   func(all runtime.Object, one *T)                // trims an object of a page and appends it to a list
-	read  func(*unstructured.Unstructured) runtime.Object // makes an object of a watch event, trimmed
+	begin func()                                       // is called before each list; nil for nothing
+	keep  func(*T, schema.GroupVersion) runtime.Object // makes a trimmed object, which shares no memory with *T
+}
+
+// objects is a list of the objects that a source keeps. Its items are of one type.
+type objects struct {
+	metav1.TypeMeta
+	metav1.ListMeta
+	Items []runtime.Object
+}
+
+// DeepCopyObject returns a list of the same objects: nothing changes them.
+func (o *objects) DeepCopyObject() runtime.Object {
+	return &objects{TypeMeta: o.TypeMeta, ListMeta: *o.ListMeta.DeepCopy(), Items: slices.Clone(o.Items)}
 }
 
 // informerOf returns an informer of a kind, in the first version that the server has. Objects are decoded as a P, from
 // which read makes what is kept; they name their kind, group and version. A cluster without the resource looks like one
 // without objects until it is installed.
-func informerOf[P any, L, O runtime.Object](client rest.Interface, versions []schema.GroupVersionResource, kind string,
-	begin func() L, add func(all L, one O), read func(*P) O,
+func informerOf[P any, O runtime.Object](client rest.Interface, versions []schema.GroupVersionResource, kind string,
+	read func(*P) O,
 ) cache.SharedIndexInformer {
-	s := &source[P]{client: client, versions: versions, begin: func() runtime.Object { return begin() }}
-	named := func(p *P, version schema.GroupVersion) O {
-		one := read(p)
-		one.GetObjectKind().SetGroupVersionKind(version.WithKind(kind))
-		return one
-	}
-	s.add = func(all runtime.Object, one *P) { add(all.(L), named(one, s.versions[0].GroupVersion())) }
-	s.read = func(u *unstructured.Unstructured) runtime.Object {
-		var p P
-		if text, err := json.Marshal(u.Object); err == nil {
-			_ = json.Unmarshal(text, &p) // what does not fit the type is left out
-		}
-		return named(&p, u.GroupVersionKind().GroupVersion())
-	}
-	return cache.NewSharedIndexInformer(s, read(new(P)), 0, cache.Indexers{})
+	return cache.NewSharedIndexInformer(&source[P]{
+		client: client, versions: versions,
+		keep: func(p *P, version schema.GroupVersion) runtime.Object {
+			one := read(p)
+			one.GetObjectKind().SetGroupVersionKind(version.WithKind(kind))
+			return one
+		},
+	}, read(new(P)), 0, cache.Indexers{})
 }
 
 // unread is why fields could not be read, by their path.
@@ -129,11 +134,18 @@ func (s *source[T]) ListWithContext(ctx context.Context, options metav1.ListOpti
 		s.versions = append(s.versions[1:], s.versions[0])
 	}
 	s.absence = absence{absent: true}
-	return s.begin(), nil
+	return s.newList(), nil
+}
+
+func (s *source[T]) newList() *objects {
+	if s.begin != nil {
+		s.begin()
+	}
+	return &objects{}
 }
 
 func (s *source[T]) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	all, r := s.begin(), s.versions[0]
+	all, r := s.newList(), s.versions[0]
 	// Pages need a consistent read: resource version "0" would come whole from the server's cache.
 	options.Limit, options.ResourceVersion, options.ResourceVersionMatch = page, "", ""
 	for {
@@ -150,10 +162,10 @@ func (s *source[T]) list(ctx context.Context, options metav1.ListOptions) (runti
 			return nil, fmt.Errorf("list %s: %w", r.GroupResource(), err)
 		}
 		for i := range got.Items {
-			s.add(all, &got.Items[i])
+			all.Items = append(all.Items, s.keep(&got.Items[i], r.GroupVersion()))
 		}
 		if options.Continue = got.Metadata.Continue; options.Continue == "" {
-			all.(metav1.ListInterface).SetResourceVersion(got.Metadata.ResourceVersion)
+			all.ResourceVersion = got.Metadata.ResourceVersion
 			return all, nil
 		}
 	}
@@ -168,7 +180,13 @@ func (s *source[T]) WatchWithContext(ctx context.Context, options metav1.ListOpt
 	if err != nil {
 		return nil, err
 	}
-	return trim(w, s.read), nil
+	return trim(w, func(u *unstructured.Unstructured) runtime.Object {
+		var one T
+		if text, err := json.Marshal(u.Object); err == nil {
+			_ = json.Unmarshal(text, &one) // what does not fit the type is left out
+		}
+		return s.keep(&one, u.GroupVersionKind().GroupVersion())
+	}), nil
 }
 
 // trimmed is a watch with trimmed objects. watch.Filter would block forever on an event that is not received.

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,21 +28,7 @@ func NewTopologyInformer(client rest.Interface) cache.SharedIndexInformer {
 	old.Version = "v1alpha1"
 	return cache.NewSharedIndexInformer(&source[publishedTopology]{
 		client: client, versions: []schema.GroupVersionResource{v1alpha2.Resource(), old},
-		begin: func() runtime.Object {
-			m.forget()
-			return &v1alpha2.NodeResourceTopologyList{}
-		},
-		add: func(all runtime.Object, one *publishedTopology) {
-			list := all.(*v1alpha2.NodeResourceTopologyList)
-			list.Items = append(list.Items, *m.trim(one))
-		},
-		read: func(u *unstructured.Unstructured) runtime.Object {
-			var p publishedTopology
-			if text, err := json.Marshal(u.Object); err == nil {
-				_ = json.Unmarshal(text, &p) // what does not fit the type is left out
-			}
-			return m.trim(&p)
-		},
+		begin: m.forget, keep: func(p *publishedTopology, _ schema.GroupVersion) runtime.Object { return m.trim(p) },
 	}, &v1alpha2.NodeResourceTopology{}, 0, cache.Indexers{})
 }
 
