@@ -114,12 +114,12 @@ func TestTheFirstSetIsTheOneThatIsTaken(t *testing.T) {
 	})
 }
 
-// TestAPodThatWaitsForGPUsLearnsWhoHoldsThem: pods of its own namespace by name, those of others as a number, and none
-// that holds devices of another type.
+// TestAPodThatWaitsForGPUsLearnsWhoHoldsThem: Reservations and pods of its own namespace by name, pods of others as a
+// number, and none that holds devices of another type.
 func TestAPodThatWaitsForGPUsLearnsWhoHoldsThem(t *testing.T) {
 	t.Parallel()
 	l := ledger.New(ledger.Facts{
-		Devices: cards(t, 4, device.NoPartitionPolicy), OwnDevices: true, MinSharedCPUs: -1,
+		Devices: cards(t, 5, device.NoPartitionPolicy), OwnDevices: true, MinSharedCPUs: -1,
 	})
 	put := func(namespace, name string, kind device.Type, minors ...int) {
 		e := ledger.Entry{UID: namespace + name, Namespace: namespace, Name: name}
@@ -134,10 +134,13 @@ func TestAPodThatWaitsForGPUsLearnsWhoHoldsThem(t *testing.T) {
 	put("d", "small", device.GPU, 0)
 	put("d", "large", device.GPU, 1, 2)
 	put("team-b", "secret", device.GPU, 3)
+	put(ledger.OfReservation, "r", device.GPU, 4)
 	put("d", "nic", device.RDMA, 0)
 	l.Put(ledger.Entry{UID: "cpus", Namespace: "d", Name: "cpus"})
 	got := view.DeviceFitOf(l.View(), wants(t, map[string]int64{device.NVIDIAGPU: 4}))
-	want := []view.HoldingPod{{Pod: "d/large", Devices: 2}, {Pod: "d/small", Devices: 1}}
+	want := []view.HoldingPod{
+		{Pod: "d/large", Devices: 2}, {Pod: "d/small", Devices: 1}, {Pod: "reservation/r", Devices: 1},
+	}
 	if got == nil || !slices.Equal(got.Holders, want) || got.Elsewhere != 1 {
 		t.Errorf("got %+v, want the holders %v and one in another namespace", got, want)
 	}

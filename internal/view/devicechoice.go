@@ -57,7 +57,8 @@ type DeviceFit struct {
 	Best  map[string]string `json:"best,omitempty"`
 	// Miss is what the node lacks: devices, or a part of the best one.
 	Miss string `json:"miss,omitempty"`
-	// Holders are the pods of the pod's namespace that hold devices of the type, those with most devices first.
+	// Holders are the pods of the pod's namespace, and the Reservations, that hold devices of the type, those with most
+	// devices first.
 	// Elsewhere counts the holders in other namespaces, which the reader may have no right to see.
 	Holders   []HoldingPod `json:"holders,omitempty"`
 	Elsewhere int          `json:"holdersElsewhere,omitempty"`
@@ -65,7 +66,7 @@ type DeviceFit struct {
 
 // HoldingPod is a pod that holds devices, or parts of them.
 type HoldingPod struct {
-	Pod     string `json:"pod"` // namespace/name
+	Pod     string `json:"pod"` // namespace/name, or reservation/name
 	Devices int    `json:"devices"`
 }
 
@@ -80,7 +81,7 @@ func (f *DeviceFit) addHolders(v *ledger.View, namespace string) {
 		}
 		switch {
 		case n == 0:
-		case e.Namespace != namespace:
+		case e.Namespace != namespace && e.Namespace != ledger.OfReservation:
 			f.Elsewhere++
 		default:
 			f.Holders = append(f.Holders, HoldingPod{e.Namespace + "/" + e.Name, n})

@@ -10,12 +10,15 @@ import (
 	"github.com/tenon-project/tenon/internal/core/tenancy"
 )
 
+// OfReservation stands for the namespace in entries of Reservations, which have none.
+const OfReservation = "reservation"
+
 // Entry is what one live pod holds. CPUs and NUMA nodes are kept in the kernel's ids, as the API has them, so that a
 // pod may be known before its node's topology; the View translates. The API server's objects, or an Offer, make an
 // entry; it does not change afterwards, and Put replaces it whole.
 type Entry struct {
 	// UID, Namespace and Name are those of the pod; UID identifies the holder. A Reservation has the namespace
-	// "reservation".
+	// OfReservation.
 	UID, Namespace, Name string
 	Class                qos.Class
 	// Role says which of the fields below count: CPUList and Exclusive for roles that bind, NUMAIDs and MilliCPU for

@@ -48,7 +48,7 @@ func read(pod *corev1.Pod, args Args) *Pod {
 	amounts := func() []align.Amount { return held(pod, p.Allocation, args.Resources) }
 	if e.Reserves = IsReservePod(pod); e.Reserves { // it requests what is left, and the kubelet does not know it
 		e.Once, e.Unallocated = pod.Annotations[annotation.ReservePodKey] == reservesOnce, false
-		e.Namespace, e.Name = "reservation", reservationOf(pod)
+		e.Namespace, e.Name = ledger.OfReservation, reservationOf(pod)
 		milli = milliOnNodes(p.Allocation)
 		amounts = func() []align.Amount { return onNodes(p.Allocation, args.Resources) }
 	}
