@@ -144,7 +144,7 @@ type consoleSource struct {
 	flags *genericclioptions.ConfigFlags
 }
 
-// Read answers pending, pod/NAMESPACE/NAME, nodes, gpus, node/NAME, quotas, gangs and decisions.
+// Read answers the topics that its last case names.
 func (s consoleSource) Read(ctx context.Context, topic string) (answer console.Answer, err error) {
 	var out watched
 	var notes bytes.Buffer
@@ -153,8 +153,8 @@ func (s consoleSource) Read(ctx context.Context, topic string) (answer console.A
 	kind, name, _ := strings.Cut(topic, "/")
 	namespace, pod, _ := strings.Cut(name, "/")
 	switch {
-	case topic == "pending":
-		err = s.explain(ctx, streams, "", "")
+	case topic == "pending", kind == "pending" && name != "":
+		err = s.explain(ctx, streams, name, "")
 	case kind == "pod" && pod != "":
 		err = s.explain(ctx, streams, namespace, pod)
 	case topic == "nodes", topic == "gpus":
@@ -172,8 +172,8 @@ func (s consoleSource) Read(ctx context.Context, topic string) (answer console.A
 	case topic == "decisions":
 		err = s.decisions(ctx, &out)
 	default:
-		text := "topic %q does not exist: use pending, pod/NAMESPACE/NAME, nodes, gpus, node/NAME, quotas, gangs or " +
-			"decisions"
+		text := "topic %q does not exist: use pending, pending/NAMESPACE, pod/NAMESPACE/NAME, nodes, gpus, " +
+			"node/NAME, quotas, gangs or decisions"
 		return answer, &console.Refusal{Status: http.StatusBadRequest, Text: fmt.Sprintf(text, topic)}
 	}
 	answer = console.Answer{JSON: out.Bytes(), Content: out.content}
@@ -183,9 +183,9 @@ func (s consoleSource) Read(ctx context.Context, topic string) (answer console.A
 	return answer, err
 }
 
-// explain explains a pod, or all that wait if name is empty.
+// explain explains a pod, or all of a namespace that wait if name is empty; the namespace "" is all.
 func (s consoleSource) explain(ctx context.Context, streams genericiooptions.IOStreams, namespace, name string) error {
-	o := explainOptions{list: listFlags{format: "json"}, color: colorAuto, allNamespaces: true}
+	o := explainOptions{list: listFlags{format: "json"}, color: colorAuto}
 	e, err := newExplanation(&o, s.flags, streams)
 	if err != nil {
 		return err

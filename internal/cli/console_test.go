@@ -44,6 +44,7 @@ func TestTopicsOfTheConsoleAreAnswersOfVerbs(t *testing.T) {
 	})
 	for topic, verb := range map[string]string{
 		"pending":                   "explain -A",
+		"pending/other":             "explain -n other",
 		"pod/default/lse":           "explain pod/lse -n default",
 		"nodes":                     "top cpu",
 		"gpus":                      "top gpu",
@@ -104,7 +105,7 @@ func TestTopicsThatDoNotExistAreRefused(t *testing.T) {
 	nodes, pods, topologies := example(t)
 	s := sourceFor(t, apiServer(t, nodes, pods, topologies), http.NotFound)
 	for _, topic := range []string{
-		"", "secrets", "node/", "pod/", "pod/default", "pod/default/", "pending/x", "<script>alert(1)</script>",
+		"", "secrets", "node/", "pod/", "pod/default", "pod/default/", "pending/", "<script>alert(1)</script>",
 	} {
 		_, err := s.Read(t.Context(), topic)
 		var refused *console.Refusal

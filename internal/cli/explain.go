@@ -275,6 +275,9 @@ func (e *explanation) explainPod(ctx context.Context, pod *corev1.Pod) (view.Pod
 		case errors.Is(err, errNoNode):
 			answer.Placement = describe.Placement(pod, nil)
 			answer.Notes = append(answer.Notes, view.MissingNode(name))
+		case apierrors.IsForbidden(err):
+			answer.Placement = describe.Placement(pod, nil)
+			answer.Notes = append(answer.Notes, "what the node has is not shown: "+err.Error())
 		case err != nil:
 			return view.Pod{}, err
 		default:

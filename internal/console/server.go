@@ -58,9 +58,11 @@ type Options struct {
 
 const (
 	// A console on loopback is for one person.
-	maxTabs     = 8
-	maxStreams  = 64
-	maxTopics   = 8
+	maxTabs    = 8
+	maxStreams = 64
+	maxTopics  = 8
+	// maxSignIns bounds the tokens that the API server is asked about at one time.
+	maxSignIns  = 16
 	maxQuestion = 1 << 20
 	// Of the time, reads of a stream may take one part in paceFactor+1.
 	paceFactor   = 4
@@ -92,11 +94,15 @@ type server struct {
 	scheme  string
 	mux     *http.ServeMux
 	streams chan struct{} // holds an element for each open stream
+	signIns chan struct{} // holds an element for each token that is looked at
 }
 
 // New returns the handler of a console.
 func New(o Options) http.Handler {
-	s := &server{Options: o, scheme: "http://", mux: http.NewServeMux(), streams: make(chan struct{}, maxTabs)}
+	s := &server{
+		Options: o, scheme: "http://", mux: http.NewServeMux(), streams: make(chan struct{}, maxTabs),
+		signIns: make(chan struct{}, maxSignIns),
+	}
 	if o.Port == 0 {
 		s.scheme, s.streams = "https://", make(chan struct{}, maxStreams)
 	}
@@ -160,6 +166,12 @@ func (s *server) signIn(r *http.Request) (Source, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
+	select {
+	case s.signIns <- struct{}{}:
+		defer func() { <-s.signIns }()
+	case <-ctx.Done():
+		return nil, &Refusal{http.StatusTooManyRequests, "too many visitors sign in: try again"}
+	}
 	return s.SignIn(ctx, token)
 }
 

@@ -16,6 +16,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -517,5 +519,43 @@ func TestAStreamAsksAgainWhoseTokenItIs(t *testing.T) {
 	}
 	if rounds != 3 {
 		t.Errorf("got %d rounds, want 3: one for each time that the token was taken", rounds)
+	}
+}
+
+// Whoever has no token can make the console ask the API server about some tokens at a time, and no more.
+func TestFewTokensAreLookedAtAtOnce(t *testing.T) {
+	t.Parallel()
+	const most, visitors = 16, 24
+	var now, peak atomic.Int32
+	entered, leave := make(chan bool, visitors), make(chan bool)
+	s := httptest.NewServer(console.New(console.Options{
+		SignIn: func(context.Context, string) (console.Source, error) {
+			n := now.Add(1)
+			defer now.Add(-1)
+			for last := peak.Load(); n > last && !peak.CompareAndSwap(last, n); last = peak.Load() {
+			}
+			entered <- true
+			<-leave
+			return nil, &console.Refusal{Status: http.StatusUnauthorized, Text: "wrong"}
+		},
+	}))
+	t.Cleanup(s.Close)
+	var all sync.WaitGroup
+	for range visitors {
+		r := request(t, http.MethodGet, s.URL+"/api/v1/stream?topic=a", "")
+		all.Go(func() {
+			response, err := http.DefaultClient.Do(r)
+			if err != nil || response.Body.Close() != nil || response.StatusCode != http.StatusUnauthorized {
+				t.Errorf("got %+v, %v", response, err)
+			}
+		})
+	}
+	for range most {
+		<-entered
+	}
+	close(leave)
+	all.Wait()
+	if got := peak.Load(); got != most {
+		t.Errorf("%d tokens were looked at at once, want %d", got, most)
 	}
 }

@@ -82,6 +82,8 @@ const texts = {
   strandedGPUs: ["Stranded", "无法使用"],
   byNamespace: ["GPUs by namespace", "按命名空间的 GPU"],
   namespace: ["Namespace", "命名空间"],
+  allOfThem: ["all", "全部"],
+  show: ["Show", "显示"],
   notKnown: ["not known", "未知"],
   noLinks: ["No two devices of this node have a direct link.", "该节点的设备之间没有直连链路。"],
   whyUnhealthy: ["The device reports that it does not work.", "设备报告无法工作。"],

@@ -1,12 +1,15 @@
 import type { List, PendingGroup, Pod } from "../view";
-import { query, withQuery } from "../store";
+import { go, query, withQuery } from "../store";
 import { t } from "../text";
 import { A, age, Bar, Command, Figure, parts, Topic } from "../ui";
 import { Explanation } from "./explanation";
 
 const chosen = () => query("pod");
 
-export const pendingTopics = () => ["pending", ...(chosen() ? ["pod/" + chosen()] : [])];
+const ofNamespace = () => query("namespace");
+const pendingTopic = () => (ofNamespace() ? "pending/" + ofNamespace() : "pending");
+
+export const pendingTopics = () => [pendingTopic(), ...(chosen() ? ["pod/" + chosen()] : [])];
 
 // The list of causes; a cause opens its pods, a pod its explanation.
 export function Pending() {
@@ -14,15 +17,31 @@ export function Pending() {
   return (
     <>
       <h1>{t("pending")}</h1>
-      <Topic<List<PendingGroup>> of="pending">{(list) => <Groups groups={list.items} />}</Topic>
+      <Namespace />
+      <Topic<List<PendingGroup>> of={pendingTopic()}>{(list) => <Groups groups={list.items} />}</Topic>
       {pod && (
         <section class="detail">
           <Topic<Pod> of={"pod/" + pod}>{(answer) => <Explanation pod={answer} />}</Topic>
           <PodCommand pod={pod} />
         </section>
       )}
-      <Command words={["tenon", "explain", "-A"]} />
+      <Command words={["tenon", "explain", ...(ofNamespace() ? ["-n", ofNamespace()] : ["-A"])]} />
     </>
+  );
+}
+
+// Namespace chooses one: who may not read the pods of all namespaces sees those of that one.
+function Namespace() {
+  const choose = (e: SubmitEvent) => {
+    e.preventDefault();
+    const namespace = String(new FormData(e.currentTarget as HTMLFormElement).get("namespace")).trim();
+    go(withQuery({ namespace, cause: "", pod: "" }));
+  };
+  return (
+    <form class="form" onSubmit={choose}>
+      <label>{t("namespace")} <input name="namespace" value={ofNamespace()} placeholder={t("allOfThem")} size={24} /></label>
+      <button type="submit">{t("show")}</button>
+    </form>
   );
 }
 
