@@ -33,6 +33,7 @@ const (
 	KubeletStateUnreadable
 	KubeletStateContradictory
 	DeviceHoldersUnclear
+	GPUIsolationWeak
 	KubeletStaticActive
 	KubeletAssumed
 	TopologyModeConflict

@@ -109,6 +109,53 @@ func TestAPodThatUsesMoreMemoryThanItHasIsReported(t *testing.T) {
 	})
 }
 
+// The condition names what keeps pods to their parts of GPUs: nothing, a library, or the GPU itself.
+func TestTheNodeSaysHowGPUsAreIsolated(t *testing.T) {
+	t.Parallel()
+	mig := host.Dropped{
+		Type: "gpu", UUID: "MIG-a", Labels: map[string]string{annotation.MIGParentLabel: "GPU-a"},
+		Resources: map[string]string{"gpu-core": "14"},
+	}
+	for name, c := range map[string]struct {
+		mode, library string
+		slices        []host.Dropped
+		want          string
+	}{
+		"nothing":             {"Own", "", nil, "True None"},
+		"a library":           {"Own", "HAMi-core", nil, "True Cooperative"},
+		"MIG devices alone":   {"Own", "", []host.Dropped{mig}, ""},
+		"GPUs of the kubelet": {"Follow", "", nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newAccelerated(t)
+				w.options.Drivers = []inventory.Driver{{Name: "library", Devices: func() ([]host.Dropped, error) {
+					return append([]host.Dropped{{Type: "gpu", UUID: "GPU-a"}}, c.slices...), nil
+				}}}
+				if c.library != "" {
+					w.label(annotation.GPUIsolationLabel, c.library)
+				}
+				w.mode(c.mode)
+				w.run(func(*app.Agent) {
+					later(2 * time.Minute)
+					node, err := w.client.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
+					testkit.Check(t, err)
+					got := ""
+					for _, s := range node.Status.Conditions {
+						if s.Type == "tenon.sh/GPUIsolationWeak" {
+							got = string(s.Status) + " " + s.Reason
+						}
+					}
+					if got != c.want {
+						t.Errorf("the condition is %q, want %q", got, c.want)
+					}
+				})
+			})
+		})
+	}
+}
+
 // With the switch a best-effort pod that goes on using more is evicted, and no other one.
 func TestABestEffortPodThatUsesMoreMemoryThanItHasIsEvicted(t *testing.T) {
 	t.Parallel()

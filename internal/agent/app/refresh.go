@@ -57,6 +57,7 @@ func (a *Agent) refresh(ctx context.Context) {
 	failed(a.status.Overlap(ctx, a.enforcer.View(), assigned, a.livePods()),
 		"Cannot report whether the kubelet's CPUs are exclusive to others")
 	failed(a.compareHolders(ctx), "Cannot report who holds the node's devices")
+	failed(a.reportIsolation(ctx), "Cannot report how GPUs are isolated")
 	failed(a.transports.Report(ctx, a.writes()), "Cannot report whether containers may start without the agent")
 	pods := a.podList()
 	in := a.input(pods)
@@ -139,6 +140,37 @@ func (a *Agent) readDevices(ctx context.Context) {
 		a.requestPublish()
 	}
 	a.compareMemory()
+}
+
+// reportIsolation keeps the condition GPUIsolationWeak.
+func (a *Agent) reportIsolation(ctx context.Context) error {
+	node, gpus, hasShares := a.currentNode(), 0, false
+	if node == nil {
+		return nil
+	}
+	found := a.found.Devices(nil)
+	for i := range found {
+		if d := &found[i]; d.Type == annotation.DeviceGPU && !d.IsLost {
+			gpus++
+			isSliced := slices.ContainsFunc(found, func(o host.Dropped) bool {
+				return o.Labels[annotation.MIGParentLabel] == d.UUID
+			})
+			hasShares = hasShares || !isSliced && d.Labels[annotation.MIGParentLabel] == ""
+		}
+	}
+	if gpus == 0 || a.injects.Load().Mode != annotation.DeviceOwn {
+		return a.status.Set(ctx, event.GPUIsolationWeak, false, "NoShares", "Tenon gives out no parts of GPUs here")
+	}
+	provider := node.Labels[annotation.GPUIsolationLabel]
+	switch device.StrengthOfNode(hasShares, provider) {
+	case device.Hard:
+		return a.status.Set(ctx, event.GPUIsolationWeak, false, "Hard", "MIG devices have memory and compute of their own")
+	case device.Cooperative:
+		return a.status.Set(ctx, event.GPUIsolationWeak, true, "Cooperative", provider+" limits the programs that load it, "+
+			"in pods with its label; nothing limits others")
+	default:
+		return a.status.Set(ctx, event.GPUIsolationWeak, true, "None", "nothing keeps pods to their parts of GPUs")
+	}
 }
 
 // gpuUse is a pod, by its UID on the node, and a GPU.
