@@ -161,16 +161,16 @@ func (a *Agent) reportIsolation(ctx context.Context) error {
 	if gpus == 0 || a.injects.Load().Mode != annotation.DeviceOwn {
 		return a.status.Set(ctx, event.GPUIsolationWeak, false, "NoShares", "Tenon gives out no parts of GPUs here")
 	}
+	reason, says := "None", "nothing keeps pods to their parts of GPUs"
 	provider := node.Labels[annotation.GPUIsolationLabel]
-	switch device.StrengthOfNode(hasShares, provider) {
+	strength := device.StrengthOfNode(hasShares, provider)
+	switch strength {
 	case device.Hard:
-		return a.status.Set(ctx, event.GPUIsolationWeak, false, "Hard", "MIG devices have memory and compute of their own")
+		reason, says = "Hard", "MIG devices have memory and compute of their own"
 	case device.Cooperative:
-		return a.status.Set(ctx, event.GPUIsolationWeak, true, "Cooperative", provider+" limits the programs that load it, "+
-			"in pods with its label; nothing limits others")
-	default:
-		return a.status.Set(ctx, event.GPUIsolationWeak, true, "None", "nothing keeps pods to their parts of GPUs")
+		reason, says = "Cooperative", provider+" limits programs that use it, in pods with its label, and no others"
 	}
+	return a.status.Set(ctx, event.GPUIsolationWeak, strength != device.Hard, reason, says)
 }
 
 // gpuUse is a pod, by its UID on the node, and a GPU.

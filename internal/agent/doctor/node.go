@@ -201,7 +201,7 @@ func (v *NodeView) agent() Finding {
 		"kubectl -n tenon-system logs "+v.Agent.Name)
 }
 
-// conditions reports every condition of Tenon that is true: each one is a problem.
+// conditions reports every condition of Tenon that is true: each one is a problem, unless its Event is Normal.
 func (v *NodeView) conditions() []Finding {
 	var out []Finding
 	for _, c := range v.Node.Status.Conditions {
@@ -212,7 +212,11 @@ func (v *NodeView) conditions() []Finding {
 		f := ok(string(c.Type), "%s: %s", c.Reason, c.Message).Because(Warn, "a newer agent reports it",
 			"see "+kind+" in docs/reference/events.md of its version")
 		if reason, known := event.Parse(kind); known {
-			f = f.Because(Warn, reason.Entry().Does, reason.Entry().Do)
+			level := Warn
+			if reason.Entry().Normal {
+				level = OK
+			}
+			f = f.Because(level, reason.Entry().Does, reason.Entry().Do)
 		}
 		out = append(out, f)
 	}
