@@ -53,8 +53,10 @@ type domains struct {
 // part is nodes of a domain, and how many members they must have; 0 for any number.
 type part struct {
 	// name distinguishes parts with other nodes, also where two domains have one name: rankings are kept by it.
-	name    string
-	nodes   sets.Set[string]
+	name string
+	// nodes are the names of the nodes.
+	nodes sets.Set[string]
+	// members is how many members the nodes must have; 0 for any number.
 	members int
 }
 
@@ -181,7 +183,9 @@ func (r *Rounds) widen(f framework.Framework, plan *outcome, uid string) bool {
 // search is where the members of several requests may be tried. The slices have an element for each request.
 type search struct {
 	*domains
-	f       framework.Framework
+	// f is the profile of the members.
+	f framework.Framework
+	// members are those that the plan tries.
 	members *members
 	// requests have only the members that can be tried.
 	requests []*domain.Request
@@ -326,10 +330,12 @@ func (d *domains) sitesOf(f framework.Framework, m *members, g *domain.Request, 
 type knownSites struct {
 	// layers are the network's. Other layers void all sites.
 	layers *domain.Layers
-	// nodes and generations say of which state of each node its site is.
-	nodes       []fwk.NodeInfo
+	// nodes are those of the snapshot for which the sites were made, in its order.
+	nodes []fwk.NodeInfo
+	// generations are those of the nodes when their sites were made. A node with another one has a new site.
 	generations []int64
-	sites       []domain.Site
+	// sites has an element for each of the nodes.
+	sites []domain.Site
 }
 
 // mostKnown bounds the kinds of gangs of which sites are known.

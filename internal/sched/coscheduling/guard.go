@@ -94,6 +94,7 @@ type whole struct {
 	upstream.Interface // which chooses victims on one node, and knows nothing of gangs
 	*Rounds
 	plugin *defaultpreemption.DefaultPreemption // of the profile, for its order of importance
+	// handle is that of the profile, whose filters decide whether victims suffice.
 	handle fwk.Handle
 }
 

@@ -51,11 +51,13 @@ const (
 // long.
 type Held struct {
 	// Gangs is the state of all gangs. Its pods are those of the informer.
-	Gangs  *kube.Gangs
+	Gangs *kube.Gangs
+	// Client writes the conditions of pods.
 	Client clientset.Interface
-	// Recorder returns the recorder of a profile, and Leading reports whether this process may write.
+	// Recorder returns the recorder of a profile.
 	Recorder func(schedulerName string) events.EventRecorderLogger
-	Leading  func() bool
+	// Leading reports whether this process may write.
+	Leading func() bool
 	// Clock is the real one but in tests.
 	Clock clock.WithTicker
 	// LookForDeadlocks is called as often as it is to be looked whether gangs keep each other from starting.

@@ -155,6 +155,7 @@ func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ 
 // handler carries out what becomes of gangs, for all profiles: they share queue and waiting pods.
 type handler struct {
 	fwk.Handle
+	// gangs calls the handler, without its lock held, and gives it the UIDs of pods that wait in Permit.
 	gangs *kube.Gangs
 }
 

@@ -32,15 +32,17 @@ type preemption struct {
 	lister fwk.NodeInfoLister // of the snapshot that the attempt changes
 	// lowest is the lowest priority of the members: victims have a lower one.
 	lowest int32
-	// pdbs are all disruption budgets, and budgets the same with what each allows.
-	pdbs    []*policyv1.PodDisruptionBudget
+	// pdbs are all disruption budgets of the cluster.
+	pdbs []*policyv1.PodDisruptionBudget
+	// budgets has what each of pdbs still allows.
 	budgets *kube.Budgets
 	// charges are what the victims in gone take of the budgets.
 	charges gang.Charges
 	// classes has where members fit, by what their place depends on.
 	classes map[string]*class
-	// gone has the UIDs of the victims, and taken their units, in the order in which they were taken.
-	gone  map[string]bool
+	// gone has the UIDs of the victims.
+	gone map[string]bool
+	// taken has the units of the victims, in the order in which they were taken.
 	taken []*unit
 	// terminating is the pods that are being deleted, as the first unit that is taken; nil if there is none.
 	terminating *unit

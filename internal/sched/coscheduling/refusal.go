@@ -22,19 +22,26 @@ func (r *refusal) Finding() why.Finding {
 
 // wire is the JSON at the end of the condition of a pod that waits for its gang.
 type wire struct {
-	Code      why.Code `json:"code"`
-	Gang      string   `json:"gang,omitempty"`
-	Need      int      `json:"need,omitempty"`
-	Have      *int     `json:"have,omitempty"`   // members that exist
-	Placed    *int     `json:"placed,omitempty"` // members that fit, or are reserved
-	RootCause *cause   `json:"rootCause,omitempty"`
+	// Code is why the pod waits.
+	Code why.Code `json:"code"`
+	// Gang is the namespace and name of the gang.
+	Gang string `json:"gang,omitempty"`
+	// Need is how many members of the gang must run.
+	Need   int  `json:"need,omitempty"`
+	Have   *int `json:"have,omitempty"`   // members that exist
+	Placed *int `json:"placed,omitempty"` // members that fit, or are reserved
+	// RootCause is the pod for which the gang does not start; nil where no plan of it has failed.
+	RootCause *cause `json:"rootCause,omitempty"`
 
+	// Domains are the domains of the network that were tried; nil for a gang that may be on any node.
 	Domains *view.Domains `json:"domains,omitempty"`
 }
 
 // cause names the pod for which the gang does not start, and the code of what it lacks.
 type cause struct {
-	Pod  string   `json:"pod"`
+	// Pod is the namespace and name of the pod.
+	Pod string `json:"pod"`
+	// Code is what the pod lacks.
 	Code why.Code `json:"code"`
 }
 

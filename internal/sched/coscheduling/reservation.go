@@ -99,6 +99,7 @@ func (r *Rounds) keepNodes(ctx context.Context, m *members, portion bool) (map[s
 
 // crowded is a node with pods behind a group, on which a member may fit without them.
 type crowded struct {
+	// node is the name of the node.
 	node string
 	pods []fwk.PodInfo // behind the group
 }

@@ -108,25 +108,34 @@ func (d detail) put(t device.Type, key string, amounts corev1.ResourceList) {
 
 // summary is the JSON of one node in Koordinator's shape: field names are contract. IDs and Version are additions.
 type summary struct {
-	Total       corev1.ResourceList `json:"deviceTotal"`
-	Free        corev1.ResourceList `json:"deviceFree"`
-	Used        corev1.ResourceList `json:"deviceUsed"`
-	TotalDetail detail              `json:"deviceTotalDetail"`
-	FreeDetail  detail              `json:"deviceFreeDetail"`
-	UsedDetail  detail              `json:"deviceUsedDetail"`
+	// Total is the sum of what the devices have, whether or not they are healthy.
+	Total corev1.ResourceList `json:"deviceTotal"`
+	// Free is the sum of what pods may still have.
+	Free corev1.ResourceList `json:"deviceFree"`
+	// Used is the sum of what pods have, hidden ones included.
+	Used corev1.ResourceList `json:"deviceUsed"`
+	// TotalDetail has the terms of Total by device.
+	TotalDetail detail `json:"deviceTotalDetail"`
+	// FreeDetail has the terms of Free by device.
+	FreeDetail detail `json:"deviceFreeDetail"`
+	// UsedDetail has the terms of Used by device.
+	UsedDetail detail `json:"deviceUsedDetail"`
 	// Allocations are what pods hold, by type, then by namespace and name.
 	Allocations map[device.Type]map[string]map[string]corev1.ResourceList `json:"allocateSet"`
 	// PodsHidden counts pods with devices in namespaces that the caller may not read. Their amounts are in the sums.
 	PodsHidden int `json:"podsHidden,omitempty"`
-	// IDs are the devices' IDs by type and by the key that the details use. Version is that of the account.
-	IDs     map[device.Type]map[string]string `json:"ids"`
-	Version uint64                            `json:"version"`
+	// IDs are the IDs of the devices by type, and by the key that the details use.
+	IDs map[device.Type]map[string]string `json:"ids"`
+	// Version is that of the account. It grows with each change of the account.
+	Version uint64 `json:"version"`
 }
 
 // identity names a device on its node: IDs are unique within a type only.
 type identity struct {
+	// kind is the type of the device.
 	kind device.Type
-	id   string
+	// id is the ID that the Device object gives it.
+	id string
 }
 
 // summaryOf returns the summary of an account with devices. A grant of a device that has left the account since is

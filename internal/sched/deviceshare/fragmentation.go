@@ -19,11 +19,15 @@ import (
 // fragments is how much of the free GPUs of a node, or of all nodes with a model, pods cannot use. Amounts are in
 // thousandths of a GPU.
 type fragments struct {
-	Node  string `json:"node,omitempty"`
+	// Node is the name of the node. It is empty for the sum over all nodes with the model.
+	Node string `json:"node,omitempty"`
+	// Model is the model of the GPUs: that of the first GPU on a node with several models.
 	Model string `json:"model"`
-	GPUs  int    `json:"gpus"`
-	// Free is the sum of what pods may still have, Lost the part of it that an expected pod cannot use: FGD's measure.
+	// GPUs counts the GPUs that Tenon allocates, free or not.
+	GPUs int `json:"gpus"`
+	// Free is the sum of what pods may still have.
 	Free int64 `json:"freeMilli"`
+	// Lost is the part of Free that an expected pod cannot use, on the average over the demand: FGD's measure.
 	Lost int64 `json:"fragmentationMilli"`
 	// Stranded are free GPUs that no pod of whole GPUs and no share can use: see view.GPULoad.
 	Stranded []view.Stranded `json:"stranded"`
@@ -32,13 +36,15 @@ type fragments struct {
 // survey reads the scheduler's cache beside its cycles, for metrics and endpoints, with a snapshot of its own. It is
 // safe for concurrent use. A nil survey finds no node.
 type survey struct {
-	// cache is the scheduler's, store has the accounts of devices, and learner the demand by which free GPUs are
-	// valued.
-	cache   cache.Cache
-	store   *kube.Store
+	// cache is the scheduler's. Its nodes are read through the snapshot below, never through that of a cycle.
+	cache cache.Cache
+	// store has the accounts of devices.
+	store *kube.Store
+	// learner has the demand by which free GPUs are valued.
 	learner *learner
 
-	mu       sync.Mutex // guards everything below
+	mu sync.Mutex // guards everything below
+	// snapshot is brought up to date before each answer. Only the nodes that have changed cost something.
 	snapshot *cache.Snapshot
 	// known has what the last look at all nodes found, by node, so that an unchanged node costs nothing.
 	known map[string]load
@@ -46,9 +52,11 @@ type survey struct {
 
 // load is the load of a node's GPUs. It is valid while the account and the node's other room are the same.
 type load struct {
-	// account and room are what the load was computed from.
+	// account is the account of devices from which the load was computed. It never changes: another one is another
+	// version.
 	account *ledger.View
-	room    view.Room
+	// room is the CPU and memory that the node had free then, and whether it was cordoned.
+	room view.Room
 	view.GPULoad
 }
 

@@ -62,6 +62,7 @@ type learner struct {
 // generation is a table of values with its number, from 1. Caches of scores are void when the number has changed.
 type generation struct {
 	*fragment.Generation
+	// number counts the tables that came into force. It never falls.
 	number uint64
 }
 
@@ -263,9 +264,11 @@ func milli(n, total int64) int64 {
 type gpus struct {
 	// account is the one that the GPUs were read from. nil for a node whose GPUs Tenon does not allocate.
 	account *device.View
-	ids     []string
-	free    []int64 // milli
-	name    string  // of the model of the first of them
+	// ids are the IDs of the GPUs, in the order of the Device object.
+	ids []string
+	// free is what is left of each GPU, in thousandths of a GPU: the scarcer of cores and memory.
+	free []int64 // milli
+	name string  // of the model of the first of them
 	// model is the number of the model. A node with GPUs of several models counts as one of the first.
 	model fragment.Model
 	unit  device.Vector // the first of them

@@ -12,8 +12,9 @@ import (
 // gauges export the accounts of devices as they are at each scrape. Nothing is counted between scrapes.
 type gauges struct {
 	metrics.BaseStableCollector
-	// store has the accounts, survey what is fragmented; nil without the plugin.
-	store                                    *kube.Store
+	// store has the accounts of all nodes.
+	store *kube.Store
+	// survey says what is fragmented. nil in a scheduler without the plugin, which then exports no fragmentation.
 	survey                                   *survey
 	total, free, used, fit, fragmented, idle *metrics.Desc
 }

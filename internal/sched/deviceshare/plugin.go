@@ -31,10 +31,12 @@ const degradedPenalty = 1_000_000
 // Plugin is the placement of a profile, with its arguments and its score.
 type Plugin struct {
 	*placement.Plugin
+	// handle is that of the profile, for the snapshot of the cycle under way.
 	handle fwk.Handle
-	// learner is shared by all profiles. survey is nil in processes that answer no questions.
+	// learner counts the pods that arrive. All profiles share it.
 	learner *learner
-	survey  *survey
+	// survey answers questions between cycles. nil in processes that answer none.
+	survey *survey
 	// weights are those of Koordinator's strategies, by resource. nil for the strategy FragmentationAware.
 	weights map[string]int64
 	// most is true if the fullest nodes are the best, and false if the emptiest are. It is read only with weights.

@@ -43,8 +43,10 @@ func anywhere(mayRead func(namespace string) bool) func(namespace string) bool {
 
 // question is one request. rounds adds how min and max were divided, pods adds the pods of each quota.
 type question struct {
+	// rounds adds the rounds of the divisions of min and max, pods the pods of each quota.
 	rounds, pods bool
-	mayRead      func(namespace string) bool
+	// mayRead reports whether the caller may read pods of a namespace. Others are counted and not named.
+	mayRead func(namespace string) bool
 	// exact has the shares of all siblings at the first quota of the answer, so that all quotas show one moment. nil
 	// before it is needed.
 	exact *quota.Shares

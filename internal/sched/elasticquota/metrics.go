@@ -10,6 +10,7 @@ import (
 
 // Metrics of the plugin, shared by all profiles. No label has the name of a quota.
 type Metrics struct {
+	// refusals counts attempts that a quota refused, by limit and phase.
 	refusals *metrics.CounterVec
 }
 
@@ -36,8 +37,10 @@ const quotasShown = 1000
 // resources exports the amounts of quotas as they are at each scrape.
 type resources struct {
 	metrics.BaseStableCollector
+	// quotas is the account that is read at each scrape. Nothing is counted between scrapes.
 	quotas *kube.Quotas
-	desc   *metrics.Desc
+	// desc describes the one gauge: by quota, resource and kind of amount.
+	desc *metrics.Desc
 }
 
 // NewResources returns the gauge of what quotas have.

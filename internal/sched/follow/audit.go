@@ -91,8 +91,11 @@ func (a *debtAudit) fresh(nodes []string) map[string][]string {
 type auditor struct {
 	// account is compared with pods, a lister of all pods that have not ended.
 	account account
-	pods    corelisters.PodLister
-	last    []kube.Difference
+	// pods lists all pods of the cluster that have not ended.
+	pods corelisters.PodLister
+	// last has the differences of the last comparison. Only one that two comparisons in a row find is repaired:
+	// account and lister learn of a pod at different moments.
+	last []kube.Difference
 }
 
 // repair repairs and returns the differences that the last comparison found as well.

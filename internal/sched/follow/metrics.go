@@ -9,7 +9,8 @@ type Metrics struct {
 	// Of pods that were bound, by what their kubelet was predicted to do and did.
 	predictions, mispredictions, rejections *metrics.CounterVec
 	// Of accounts that differed from the pods.
-	repairs    *metrics.CounterVec
+	repairs *metrics.CounterVec
+	// mismatches counts all differences that were repaired, repairs those about pods with devices, by node.
 	mismatches *metrics.Counter
 }
 

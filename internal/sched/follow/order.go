@@ -38,6 +38,7 @@ type bindQueue struct {
 
 // queuedBinding is a reserved pod that is not bound yet.
 type queuedBinding struct {
+	// pod is the UID of the reserved pod.
 	pod types.UID
 	// inFlight is true once the pod's Binding is on its way to the API server. The pod then counts as bound.
 	inFlight bool

@@ -59,10 +59,12 @@ const (
 // Tracker follows what becomes of pods after they were bound: whether the node confirms what was predicted, whether the
 // kubelet rejects them, whether it starts them at all. All profiles of a scheduler share one.
 type Tracker struct {
-	// store has the accounts of nodes and reports to the tracker confirmed and departed pods. now is the clock.
-	store   *kube.Store
+	// store has the accounts of nodes. It reports confirmed and departed pods to the tracker.
+	store *kube.Store
+	// metrics count predictions by what became of them.
 	metrics *Metrics
-	now     func() time.Time
+	// now is the clock of all times below.
+	now func() time.Time
 
 	// Leading is true while this scheduler is the leader. Other replicas watch, and send no Events.
 	Leading atomic.Bool
@@ -73,9 +75,9 @@ type Tracker struct {
 	// Order is the order of the Bindings to nodes whose kubelet chooses.
 	Order Order
 
-	// overdue are the pods that have been reported as overdue, overdueChecked is when Tick last looked for such pods.
-	// Only Tick uses them.
-	overdue        map[types.UID]struct{}
+	// overdue are the pods that have been reported as overdue. Only Tick uses it.
+	overdue map[types.UID]struct{}
+	// overdueChecked is when Tick last looked for overdue pods. Only Tick uses it.
 	overdueChecked time.Time
 
 	mu sync.Mutex // guards everything below
@@ -100,17 +102,20 @@ type Tracker struct {
 
 // departure is a pod that left its node.
 type departure struct {
-	// node is where the pod was, at when it left.
+	// node is the node that the pod was on.
 	node  string
 	entry ledger.Entry // that the pod had on the node
 	// chosen is true if this scheduler bound the pod.
 	chosen bool
-	at     time.Time
+	// at is when the pod left. The departure is forgotten departedTime later.
+	at time.Time
 }
 
 // hold are the units of a rejected pod, which remain in the account of its node until a time.
 type hold struct {
-	node  string
+	// node is the node whose account keeps the units.
+	node string
+	// until is leakTime after the rejection. Tick gives the units back then.
 	until time.Time
 }
 
@@ -121,6 +126,7 @@ type shape struct{ node, request string }
 type backoff struct {
 	// delay is the length of the back-off. It doubles with each rejection.
 	delay time.Duration
+	// until is when the back-off ends. A rejection in the meantime sets a later time.
 	until time.Time
 	// ended is true once the pods that waited for the end have been activated.
 	ended bool
@@ -128,19 +134,25 @@ type backoff struct {
 
 // waiter is a pod that a back-off refused.
 type waiter struct {
-	pod   *corev1.Pod
+	// pod is the pod as it was refused. It is activated under its namespace and name.
+	pod *corev1.Pod
+	// shape is that of the back-off which refused the pod.
 	shape shape
 }
 
 // Misprediction is a pod for which the kubelet of its node did something else than the scheduler had predicted.
 type Misprediction struct {
-	Time      time.Time `json:"time"`
+	// Time is when the scheduler learned of it.
+	Time time.Time `json:"time"`
+	// Namespace, Name and UID are those of the pod.
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	UID       types.UID `json:"uid"`
-	Node      string    `json:"node"`
-	// Mode is the node's topology mode, Model the release of the kubelet that was predicted.
-	Mode  string `json:"mode"`
+	// Node is the node to which the pod was bound.
+	Node string `json:"node"`
+	// Mode is the node's topology mode.
+	Mode string `json:"mode"`
+	// Model is the release of the kubelet whose behaviour was predicted.
 	Model string `json:"model"`
 	// Kinds are rejected, mask, cpus, memory and device.
 	Kinds []string `json:"kinds"`
@@ -148,9 +160,11 @@ type Misprediction struct {
 	// else to give than was known when the prediction was made, or the model left the choice open.
 	ModelError bool `json:"modelError,omitempty"`
 	// Reason is the kubelet's, of rejected pods.
-	Reason    string                      `json:"reason,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Predicted is what the containers were expected to get; empty for a pod without a prediction.
 	Predicted annotation.PlacedContainers `json:"predicted,omitempty"`
-	Actual    annotation.PlacedContainers `json:"actual,omitempty"`
+	// Actual is what the node reports that the containers got; empty for a pod that was rejected.
+	Actual annotation.PlacedContainers `json:"actual,omitempty"`
 }
 
 // NewTracker returns a tracker of the pods on store's nodes, which it makes its listener.
@@ -354,6 +368,7 @@ func (t *Tracker) claimRejected(pod *corev1.Pod) (entry ledger.Entry, ours bool)
 // modelError is one time that a kubelet rejected a pod which its model admits, or placed a pod otherwise than
 // predicted.
 type modelError struct {
+	// at is when the error was counted. It is forgotten suspectTime later.
 	at time.Time
 	// report is the generation of the report that the prediction is based on; 0 for a rejection.
 	report int64

@@ -25,25 +25,30 @@ func (p *Plugin) Diagnostics() diag.Service {
 
 // nodeUse is the use of a node as the plugin counts it.
 type nodeUse struct {
-	// Updated is when the agent reported the use; absent without a NodeMetric. Expired is true if the report is too
-	// old.
+	// Updated is when the agent reported the use; absent without a NodeMetric.
 	Updated *time.Time `json:"updateTime,omitempty"`
-	Expired bool       `json:"expired,omitempty"`
-	// Use and ProdUse are what all pods and production pods use, with estimates of the pods that the report lacks.
-	Use     corev1.ResourceList `json:"use"`
+	// Expired is true if the report is too old: the node then gets the lowest score.
+	Expired bool `json:"expired,omitempty"`
+	// Use is what all pods use, with estimates of the pods that the report lacks.
+	Use corev1.ResourceList `json:"use"`
+	// ProdUse is the part of Use that production pods have.
 	ProdUse corev1.ResourceList `json:"prodUse"`
 	// Problem says why the node's annotation usage-thresholds cannot be parsed. The annotation is then ignored.
 	Problem string `json:"problem,omitempty"`
-	// Pods are those that count with an estimate; PodsHidden of them are in namespaces that the caller may not read.
-	Pods       []podUse `json:"pods"`
-	PodsHidden int      `json:"podsHidden,omitempty"`
+	// Pods are the pods that count with an estimate and that the caller may read.
+	Pods []podUse `json:"pods"`
+	// PodsHidden counts the pods with an estimate in namespaces that the caller may not read.
+	PodsHidden int `json:"podsHidden,omitempty"`
 }
 
 // podUse has the field names of Koordinator's endpoint.
 type podUse struct {
-	Timestamp time.Time              `json:"timestamp"`
-	Pod       corev1.ObjectReference `json:"pod"`
-	Estimate  corev1.ResourceList    `json:"estimate"`
+	// Timestamp is when the pod was bound, or reserved by this scheduler.
+	Timestamp time.Time `json:"timestamp"`
+	// Pod has the namespace, name and UID of the pod.
+	Pod corev1.ObjectReference `json:"pod"`
+	// Estimate is what the pod counts with until reports contain it.
+	Estimate corev1.ResourceList `json:"estimate"`
 }
 
 // use returns the use of a node; nil for an unknown node.

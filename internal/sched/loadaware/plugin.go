@@ -31,14 +31,17 @@ const Name = "LoadAwareScheduling"
 
 // Plugin filters and scores nodes by what they use. All fields are set by newPlugin, but nodes by Factory.
 type Plugin struct {
-	// loads is the account that all profiles share. now is the clock of the account.
+	// loads is the account that all profiles share.
 	loads *kube.Loads
-	now   func() time.Time
+	// now is the clock of the account.
+	now func() time.Time
 	// nodes are read by hints and by the endpoint, which have no snapshot.
 	nodes corelisters.NodeLister
-	// rules are the thresholds without a node's own, expiry says which reports are too old, scoring how nodes compare.
-	rules   load.Rules
-	expiry  load.Expiry
+	// rules are the thresholds for nodes without their own.
+	rules load.Rules
+	// expiry says which reports are too old, and whether pods pass a node with such a report.
+	expiry load.Expiry
+	// scoring says how nodes compare: the weights of resources, and which use counts.
 	scoring load.Scoring
 
 	// overrides remembers the parsed thresholds of nodes, and raw their parsed unamplified resources, both by the text
@@ -138,8 +141,9 @@ const stateKey fwk.StateKey = Name
 
 // cycle is the state of one scheduling cycle.
 type cycle struct {
-	// pod is the pod with its estimated use. daemon is true for a pod of a DaemonSet, which no node refuses.
-	pod    load.Pod
+	// pod is the pod with its estimated use.
+	pod load.Pod
+	// daemon is true for a pod of a DaemonSet, which no node refuses.
 	daemon bool
 	// now is the time for all decisions of the cycle.
 	now   time.Time
@@ -468,7 +472,9 @@ func (p *Plugin) hint(_ klog.Logger, pod *corev1.Pod, old, object any) (fwk.Queu
 
 // signature has all that the plugin reads of a pod. Pods with equal signatures get equal answers.
 type signature struct {
-	Estimate     load.Amounts
+	// Estimate is what the pod is expected to use.
+	Estimate load.Amounts
+	// Prod is true for a production pod, Daemon for a pod of a DaemonSet: both select the thresholds.
 	Prod, Daemon bool
 }
 

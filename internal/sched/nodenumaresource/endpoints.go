@@ -50,47 +50,62 @@ func endpoints(account func(node string) *ledger.View, wrong func() []follow.Mis
 
 // cpuDetail is one CPU with the kernel's IDs of what it belongs to. RefCount is how many pods hold it.
 type cpuDetail struct {
-	CPUID           int    `json:"cpuID"`
-	CoreID          int    `json:"coreID"`
-	NodeID          int    `json:"nodeID"`
-	SocketID        int    `json:"socketID"`
-	RefCount        int    `json:"refCount"`
+	// CPUID, CoreID, NodeID and SocketID are the kernel's: of the CPU, its core, its NUMA node and its socket.
+	CPUID    int `json:"cpuID"`
+	CoreID   int `json:"coreID"`
+	NodeID   int `json:"nodeID"`
+	SocketID int `json:"socketID"`
+	// RefCount is how many pods hold the CPU. More than one is a fault, which the ledger reports.
+	RefCount int `json:"refCount"`
+	// ExclusivePolicy is that of the pod which holds the CPU; empty for none.
 	ExclusivePolicy string `json:"exclusivePolicy"`
 }
 
 // cpuTopology is the machine's topology. CPUDetails has its online CPUs by ID.
 type cpuTopology struct {
-	NumCPUs    int                  `json:"numCPUs"`
-	NumCores   int                  `json:"numCores"`
-	NumNodes   int                  `json:"numNodes"`
-	NumSockets int                  `json:"numSockets"`
+	// NumCPUs, NumCores, NumNodes and NumSockets count the online CPUs and what has at least one of them.
+	NumCPUs    int `json:"numCPUs"`
+	NumCores   int `json:"numCores"`
+	NumNodes   int `json:"numNodes"`
+	NumSockets int `json:"numSockets"`
+	// CPUDetails are the online CPUs by ID.
 	CPUDetails map[string]cpuDetail `json:"cpuDetails"`
 }
 
 // topologyOptions is the topology with what no pod may have, and how the kubelet manages CPUs.
 type topologyOptions struct {
 	// CPUTopology is null while the node has no valid topology; Fault then names the reason's code.
-	CPUTopology  *cpuTopology                 `json:"cpuTopology"`
-	ReservedCPUs string                       `json:"reservedCPUs"`
-	MaxRefCount  int                          `json:"maxRefCount"`
-	Policy       annotation.KubeletCPUManager `json:"policy"`
-	Fault        string                       `json:"fault,omitempty"`
+	CPUTopology *cpuTopology `json:"cpuTopology"`
+	// ReservedCPUs are the CPUs that no pod gets for itself: those reserved by the kubelet or on the Node, and those of
+	// pods of QoS class SYSTEM. They are in Linux list format.
+	ReservedCPUs string `json:"reservedCPUs"`
+	// MaxRefCount is how many pods may hold a CPU. It is always 1.
+	MaxRefCount int `json:"maxRefCount"`
+	// Policy is that of the kubelet's CPU manager, with the options that are on.
+	Policy annotation.KubeletCPUManager `json:"policy"`
+	// Fault is the code of what is wrong with the topology; empty for a node with a valid one.
+	Fault string `json:"fault,omitempty"`
 }
 
 // availableCPUs is a list of the CPUs that no pod holds, and the CPUs that pods hold, by ID.
 type availableCPUs struct {
-	AvailableCPUs string               `json:"availableCPUs"`
-	Allocated     map[string]cpuDetail `json:"allocated"`
+	// AvailableCPUs are the CPUs that a pod may still get for itself, in Linux list format.
+	AvailableCPUs string `json:"availableCPUs"`
+	// Allocated are the CPUs that pods hold, by ID.
+	Allocated map[string]cpuDetail `json:"allocated"`
 }
 
 type numaResource = annotation.NUMANodeResource
 
 // allocatedPod is a pod with CPUs of its own.
 type allocatedPod struct {
+	// UID, Namespace and Name are those of the pod.
 	UID       string `json:"uid"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	CPUSet    string `json:"cpuset"`
+	// CPUSet are the CPUs that the pod holds, in Linux list format.
+	CPUSet string `json:"cpuset"`
+	// Exclusive is the policy of the pod that keeps others off its cores or NUMA nodes; empty for none.
 	Exclusive string `json:"cpuExclusivePolicy"`
 }
 
@@ -98,16 +113,26 @@ type allocatedPod struct {
 type nodeAllocation struct {
 	topologyOptions
 	availableCPUs
-	Name         string               `json:"name"`
-	Policy       string               `json:"numaTopologyPolicy"`
-	Total        []numaResource       `json:"numaNodeResources"`
-	Remaining    []numaResource       `json:"remainingNUMANodeResources"`
-	Allocated    []numaResource       `json:"allocatedNUMANodeResources"`
-	CPUs         map[string]cpuDetail `json:"allocatedCPUs"`
-	Pods         []allocatedPod       `json:"allocatedPods"`
-	PodsHidden   int                  `json:"podsHidden,omitempty"`
-	SharedPool   string               `json:"sharedPool"`
-	BESharedPool string               `json:"beSharedPool"`
+	// Name is that of the node.
+	Name string `json:"name"`
+	// Policy is the topology policy that holds on the node; empty for none.
+	Policy string `json:"numaTopologyPolicy"`
+	// Total is what the online CPUs of each NUMA node come to.
+	Total []numaResource `json:"numaNodeResources"`
+	// Remaining is Total less Allocated.
+	Remaining []numaResource `json:"remainingNUMANodeResources"`
+	// Allocated is what pods hold: their exclusive CPUs, and what is promised to the others.
+	Allocated []numaResource `json:"allocatedNUMANodeResources"`
+	// CPUs are the CPUs that pods hold, by ID: the same as in the answer about available CPUs.
+	CPUs map[string]cpuDetail `json:"allocatedCPUs"`
+	// Pods are the pods with CPUs of their own that the caller may read.
+	Pods []allocatedPod `json:"allocatedPods"`
+	// PodsHidden counts those in namespaces that the caller may not read. Their CPUs count above.
+	PodsHidden int `json:"podsHidden,omitempty"`
+	// SharedPool are the CPUs on which pods without CPUs of their own run, in Linux list format.
+	SharedPool string `json:"sharedPool"`
+	// BESharedPool are the CPUs on which best-effort pods run, in Linux list format.
+	BESharedPool string `json:"beSharedPool"`
 }
 
 // topologyOptionsOf returns the topology of an account; without a machine, the code of what is wrong with it.

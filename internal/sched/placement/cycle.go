@@ -24,17 +24,18 @@ type Cycle struct {
 	// counted are the amounts of vendors' resources that a node must have free if it leaves devices to its kubelet.
 	counted []counted
 
-	// node is the node of the dry run under way, and changed the view of that node with the pods that the dry run has
-	// removed or added. changed is nil outside of a dry run. The framework clones the state for each node.
-	node    string
+	// node is the node of the dry run under way; empty outside of one. The framework clones the state for each node.
+	node string
+	// changed is the view of that node with the pods that the dry run has removed or added; nil outside of one.
 	changed *kube.NodeView
 	// trial has the accounts that the cycle reads instead of the live ones; nil for a pod that is not on trial.
 	trial *Trial
 
-	// Offer is what was reserved for the pod on the node reserved, which is empty before Reserve and after Unreserve.
+	// Offer is what was reserved for the pod on the node reserved.
 	Offer ledger.Offer
 	// view is the account that the offer was computed on.
-	view     *ledger.View
+	view *ledger.View
+	// reserved is the node on which the offer holds; empty before Reserve and after Unreserve.
 	reserved string
 	// adapt is a copy of Sharing.Adapt.
 	adapt bool

@@ -13,12 +13,14 @@ type Metrics struct {
 	hit, miss metrics.CounterMetric // of questions to a node's account
 	// mismatches counts nodes that Filter accepted and Reserve refused on the same account, which must not happen.
 	mismatches *metrics.Counter
-	// commits counts offers by their end, place the time that an exact allocation takes.
+	// commits counts offers by their end.
 	commits *metrics.CounterVec
-	place   *metrics.HistogramVec
-	// decisions counts attempts by plugin and result, regret what GPUs miss to the best links.
+	// place has the time that an exact allocation takes.
+	place *metrics.HistogramVec
+	// decisions counts attempts by plugin and result.
 	decisions *metrics.CounterVec
-	regret    *metrics.HistogramVec
+	// regret is what the GPUs that pods get together miss to the best links that the node has.
+	regret *metrics.HistogramVec
 }
 
 // NewMetrics returns the metrics, registered by register.

@@ -22,9 +22,11 @@ const DeviceShare = "DeviceShare"
 
 // Decisions creates the decision of each profile. All profiles decide on the accounts of one store.
 type Decisions struct {
-	// store has the accounts of all nodes, and tracker follows the pods that are bound.
-	store   *kube.Store
+	// store has the accounts of all nodes.
+	store *kube.Store
+	// metrics are shared by all profiles.
 	metrics *Metrics
+	// tracker follows the pods that are bound.
 	tracker *follow.Tracker
 	// Also returns what else is recorded with the binding of a pod. nil where that is nothing.
 	Also func(*corev1.Pod) map[string]string
@@ -85,7 +87,8 @@ func (p *Plugin) ByDevices(c *Cycle) bool {
 // decision is what all names of one profile have in common: a pod is parsed, filtered and reserved once per profile.
 type decision struct {
 	// handle is that of the profile, for its client, extenders and nominated pods.
-	handle  fwk.Handle
+	handle fwk.Handle
+	// store, metrics and tracker are those of Decisions.
 	store   *kube.Store
 	metrics *Metrics
 	tracker *follow.Tracker

@@ -16,9 +16,11 @@ const requestsKept = 1 << 14
 type parsed struct {
 	// version is the resource version of the pod.
 	version string
-	// kinds and parts are compared by identity: they are replaced when they change.
-	kinds   *device.Kinds
-	parts   *[]device.Template
+	// kinds are the kinds of devices that Device objects list. They are compared by identity: a change makes new ones.
+	kinds *device.Kinds
+	// parts are the templates of GPU shares. They are compared by identity too.
+	parts *[]device.Template
+	// request is what the pod asks for. It is shared by all cycles of the pod, and never changed.
 	request *place.Request
 }
 

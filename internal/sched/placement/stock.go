@@ -16,8 +16,9 @@ import (
 // counted is an amount of a vendor's resource. NodeResourcesFit does not count it in profiles with DeviceShare, so
 // where the kubelet serves it from a device plugin, it is counted here, as NodeResourcesFit would.
 type counted struct {
-	// name is the vendor's, and amount the number of devices.
-	name   corev1.ResourceName
+	// name is the vendor's name of the resource.
+	name corev1.ResourceName
+	// amount is the number of devices that the pod asks for.
 	amount int64
 	// claimed is true if a device class serves the resource. Then a node without the resource is not refused, because
 	// dynamic resource allocation decides about it.

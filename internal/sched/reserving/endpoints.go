@@ -28,17 +28,26 @@ type nodeReservations struct {
 
 // nodeReservation is one of them with the pods that use it.
 type nodeReservation struct {
-	Name         string                             `json:"name"`
-	UID          string                             `json:"uid"`
-	Kind         string                             `json:"kind"`
-	Available    bool                               `json:"available"`
-	AllocateOnce bool                               `json:"allocateOnce"`
-	Allocatable  corev1.ResourceList                `json:"allocatable"`
-	Allocated    corev1.ResourceList                `json:"allocated"`
-	Owners       []v1alpha1.ReservationOwner        `json:"owners"`
-	Policy       v1alpha1.ReservationAllocatePolicy `json:"allocatePolicy"`
-	AssignedPods []corev1.ObjectReference           `json:"assignedPods"`
-	PodsHidden   int                                `json:"podsHidden,omitempty"`
+	// Name and UID are those of the Reservation. Kind is always Reservation.
+	Name string `json:"name"`
+	UID  string `json:"uid"`
+	Kind string `json:"kind"`
+	// Available is always true: Reservations without a node, and those that have ended, are not listed.
+	Available bool `json:"available"`
+	// AllocateOnce is true if one pod alone may use the Reservation.
+	AllocateOnce bool `json:"allocateOnce"`
+	// Allocatable is what the Reservation keeps.
+	Allocatable corev1.ResourceList `json:"allocatable"`
+	// Allocated is what pods have of it, hidden ones included.
+	Allocated corev1.ResourceList `json:"allocated"`
+	// Owners are the selectors of the pods that may use it.
+	Owners []v1alpha1.ReservationOwner `json:"owners"`
+	// Policy says whether a pod may take more from the node than the Reservation keeps.
+	Policy v1alpha1.ReservationAllocatePolicy `json:"allocatePolicy"`
+	// AssignedPods are the pods that use it and that the caller may read.
+	AssignedPods []corev1.ObjectReference `json:"assignedPods"`
+	// PodsHidden counts the users in namespaces that the caller may not read.
+	PodsHidden int `json:"podsHidden,omitempty"`
 }
 
 // reservationsOn returns the Reservations on a node with their users; nil for an unknown node. Users in namespaces that
