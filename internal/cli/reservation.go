@@ -194,7 +194,7 @@ func drawReservation(r *view.Reservation, p paint, width int) string {
 		{"used by", strings.Join(r.Users, ", ")},
 		{"waits", r.Message},
 	} {
-		if line[0] == "waits" && r.Phase != string(v1alpha1.ReservationPending) {
+		if phase := v1alpha1.ReservationPhase(r.Phase); line[0] == "waits" && phase.IsFinal() {
 			line[0] = "ended"
 		}
 		if line[1] != "" {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,12 +44,12 @@ func (s *Reservations) Bind(ctx context.Context, uid types.UID, node string, rec
 	bound := r.DeepCopy()
 	bound.Status.NodeName, bound.ResourceVersion = node, "" // the annotations changed the version
 	s.mu.RLock()
-	phase, occupants := reservation.Available, s.occupants[uid]
+	phase, cause, occupants := reservation.Available, "", s.occupants[uid]
 	s.mu.RUnlock()
 	if len(occupants) > 0 {
-		phase = reservation.Waiting
+		phase, cause = reservation.Waiting, waitsFor(references(occupants))
 	}
-	if err := s.writeStatus(ctx, bound, s.statusOf(bound, phase, "", occupants)); err != nil {
+	if err := s.writeStatus(ctx, bound, s.statusOf(bound, phase, cause, occupants)); err != nil {
 		return fmt.Errorf("bind reservation %s: %w", r.Name, err)
 	}
 	return nil
@@ -109,6 +110,9 @@ func (s *Reservations) Reconcile(ctx context.Context, uid types.UID, keepEnded t
 		return time.Time{}, s.delete(ctx, r)
 	}
 	next, cause := phase.Next(course)
+	if next == reservation.Waiting {
+		cause = waitsFor(occupants)
+	}
 	status, again := s.statusOf(r, next, cause, users), course.Expires
 	if status.Phase == v1alpha1.ReservationWaiting {
 		status.CurrentOwners = occupants
@@ -142,6 +146,26 @@ func (s *Reservations) Reconcile(ctx context.Context, uid types.UID, keepEnded t
 	return again, nil
 }
 
+// references returns what a status says of pods.
+func references(pods []*corev1.Pod) (all []corev1.ObjectReference) {
+	for _, p := range pods {
+		all = append(all, corev1.ObjectReference{Namespace: p.Namespace, Name: p.Name, UID: p.UID})
+	}
+	return all
+}
+
+// waitsFor says which pods a Reservation waits for.
+func waitsFor(occupants []corev1.ObjectReference) string {
+	var names []string
+	for _, o := range occupants {
+		names = append(names, o.Namespace+"/"+o.Name)
+	}
+	if len(names) == 1 {
+		return "waits until pod " + names[0] + " ends"
+	}
+	return "waits until pods " + strings.Join(names, ", ") + " end"
+}
+
 func endedAt(r *v1alpha1.Reservation) (at time.Time) {
 	for _, c := range r.Status.Conditions {
 		if c.Type == v1alpha1.ReservationReady {
@@ -169,11 +193,7 @@ func (s *Reservations) statusOf(r *v1alpha1.Reservation, phase reservation.Phase
 	s.mu.RLock()
 	refused, allocated := s.refused[r.UID], s.account.Allocated(string(r.UID))
 	s.mu.RUnlock()
-	for _, p := range users {
-		status.CurrentOwners = append(status.CurrentOwners, corev1.ObjectReference{
-			Namespace: p.Namespace, Name: p.Name, UID: p.UID,
-		})
-	}
+	status.CurrentOwners = references(users)
 	if len(users) > 0 {
 		status.Allocated = convert.ResourceList(allocated)
 	}
@@ -185,7 +205,7 @@ func (s *Reservations) statusOf(r *v1alpha1.Reservation, phase reservation.Phase
 	}
 	switch phase {
 	case reservation.Waiting:
-		s.set(&status, v1alpha1.ReservationReady, metav1.ConditionFalse, v1alpha1.ReasonWaiting, "")
+		s.set(&status, v1alpha1.ReservationReady, metav1.ConditionFalse, v1alpha1.ReasonWaiting, cause)
 	case reservation.Available:
 		s.set(&status, v1alpha1.ReservationReady, metav1.ConditionTrue, v1alpha1.ReasonAvailable, "")
 	case reservation.Succeeded:

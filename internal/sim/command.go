@@ -165,7 +165,7 @@ func table(r Result) []byte {
 		for _, v := range r.Reservations {
 			rows = append(rows, []string{
 				v.Name, v.Phase, cmp.Or(v.Node, "-"), cmp.Or(v.CPUSet, "-"), cmp.Or(view.DevicesText(v.Devices), "-"),
-				cmp.Or(strings.Join(v.Users, ","), "-"), reasonText(v.Reasons),
+				cmp.Or(strings.Join(v.Users, ","), "-"), cmp.Or(reasonText(v.Reasons), v.Message),
 			})
 		}
 		alignRows(&out, rows)

@@ -47,7 +47,7 @@ func TestAReservationIsPlacedOnTheRoomOfRunningPods(t *testing.T) {
 		reason                string
 	}{
 		"without preAllocation":     {"", "", three, "Pending", "", "", ""},
-		"the pod that leaves least": {pre, "", three, "Waiting", "a", "1", ""},
+		"the pod that leaves least": {pre, "", three, "Waiting", "a", "1", "waits until pod default/a ends"},
 		"the pod of highest priority": {
 			pre, "", occupant("a", "cpu: 3", "") + occupant("b", "cpu: 3", first), "Waiting", "b", "1", "",
 		},
@@ -57,7 +57,7 @@ func TestAReservationIsPlacedOnTheRoomOfRunningPods(t *testing.T) {
 		},
 		"two pods together are": {
 			several, "", pair, "Waiting",
-			"ab", "2", "",
+			"ab", "2", "waits until pods default/a, default/b end",
 		},
 		"no running pod matches": {pre, "", runs("c", "cpu: 6", 0, ""), "Pending", "", "", ""},
 		"enough is free":         {pre, "", occupant("a", "cpu: 1", ""), "Available", "", "4", ""},
@@ -87,7 +87,7 @@ func TestAReservationIsPlacedOnTheRoomOfRunningPods(t *testing.T) {
 		testkit.Check(t, err)
 		got := reservationOf(t, r, "r")
 		if got.Phase != c.phase || occupied(last) != c.occupants || got.Left["cpu"] != c.left ||
-			!strings.Contains(fmt.Sprint(got.Reasons), c.reason) {
+			!strings.Contains(fmt.Sprint(got.Reasons, got.Message), c.reason) {
 			t.Errorf("%s: %s on the room of %q, %s CPUs left, want %s, %q, %s: %v", name, got.Phase, occupied(last),
 				got.Left["cpu"], c.phase, c.occupants, c.left, got.Reasons)
 		}

@@ -30,7 +30,7 @@ type Reservation struct {
 	Owners []string `json:"owners"`
 	// Users are the pods that use it, as namespace/name.
 	Users []string `json:"currentOwners"`
-	// Message is why it has no node, or why it has ended; "" of others.
+	// Message is why it has no node, which pods it waits for, or why it has ended; "" of others.
 	Message string `json:"message,omitempty"`
 }
 

@@ -28,16 +28,17 @@ func (r *recorder) WithLogger(logger klog.Logger) events.EventRecorderLogger {
 
 // Eventf names the Reservation in the note as well. An Event about a Reservation that is gone is dropped.
 func (r *recorder) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
-	if owner, reserves := r.reservationOf(regarding); reserves {
-		if owner == nil {
-			return
-		}
-		pod := klog.KObj(regarding.(*corev1.Pod)).String()
-		note, args = "%s", []any{strings.ReplaceAll(fmt.Sprintf(note, args...), pod, "Reservation "+owner.Name)}
-		regarding = owner
+	if owner, reserves := r.reservationOf(regarding); reserves && owner == nil {
+		return
 	}
-	if owner, reserves := r.reservationOf(related); reserves && owner != nil {
-		related = owner
+	for _, about := range []*runtime.Object{&regarding, &related} {
+		owner, _ := r.reservationOf(*about)
+		if owner == nil {
+			continue
+		}
+		pod, name := klog.KObj((*about).(*corev1.Pod)).String(), "Reservation "+owner.Name
+		text := strings.NewReplacer("pod "+pod, name, pod, name).Replace(fmt.Sprintf(note, args...))
+		note, args, *about = "%s", []any{text}, owner
 	}
 	r.EventRecorderLogger.Eventf(regarding, related, kind, reason, action, note, args...)
 }

@@ -48,15 +48,16 @@ func TestEventsOfAReservationAreNotAboutAPodThatDoesNotExist(t *testing.T) {
 		pod := convert.PendingReservePod(reservation, SchedulerName, true)
 		r.Eventf(pod, nil, "Normal", "Scheduled", "Binding", "Successfully assigned %v/%v to %v", pod.Namespace,
 			pod.Name, "n1")
-		r.Eventf(testPod("victim"), pod, "Normal", "Preempted", "Preempting", "for %d%%", 100)
+		r.Eventf(testPod("victim"), pod, "Normal", "Preempted", "Preempting", "for pod %s, %d%%",
+			klog.KObj(pod), 100)
 	}
 	r.Eventf(testPod("web"), nil, "Normal", "Scheduled", "Binding", "Successfully assigned %s to %s", "default/web",
 		"n1")
 	web := "scheduling.koordinator.sh/v1alpha1 Reservation web-next uid-1"
 	want := sentEvents{
 		web + " | - | Scheduled: Successfully assigned Reservation web-next to n1",
-		"Pod victim | " + web + " | Preempted: for 100%",
-		"Pod victim | Pod uid-2 | Preempted: for 100%",
+		"Pod victim | " + web + " | Preempted: for Reservation web-next, 100%",
+		"Pod victim | Pod uid-2 | Preempted: for pod default/uid-2, 100%",
 		"Pod web | - | Scheduled: Successfully assigned default/web to n1",
 	}
 	if diff := cmp.Diff(want, *sent); diff != "" {

@@ -94,7 +94,11 @@ func (r *Rounds) PreemptPod(h fwk.Handle) func(context.Context, upstream.Candida
 		plugin string,
 	) error {
 		logger := klog.FromContext(ctx)
-		text := fmt.Sprintf("Preempted by %s %v on node %v", evictor.Type(), evictor.UID(), c.Name())
+		who := fmt.Sprintf("%s %s", evictor.Type(), klog.KObj(evictor))
+		if p, ok := evictor.(preemptor); ok {
+			who = fmt.Sprintf("gang %s", p.gang)
+		}
+		text := fmt.Sprintf("Preempted by %s on node %s", who, c.Name())
 		if returns(h, pod, plugin) {
 			text += " (in kube-scheduler memory)."
 		} else if err := remove(ctx, h.ClientSet(), evictor, pod); apierrors.IsNotFound(err) ||
@@ -111,10 +115,6 @@ func (r *Rounds) PreemptPod(h fwk.Handle) func(context.Context, upstream.Candida
 		recorder, e := h.EventRecorder().WithLogger(logger), event.Preempted
 		recorder.Eventf(pod, evictor.Obj(), e.Type(), e.String(), "Preempting", "%s", text)
 		if gangUID := r.Gangs.GangOf(pod); gangUID != "" {
-			who := fmt.Sprintf("%s %s", evictor.Type(), klog.KObj(evictor))
-			if p, ok := evictor.(preemptor); ok {
-				who = fmt.Sprintf("gang %s", p.gang)
-			}
 			var about runtime.Object = pod
 			if g := r.Gangs.Object(gangUID); g != nil {
 				about = g
