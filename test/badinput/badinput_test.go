@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 func TestBadInputGetsAClearTextAndChangesNothing(t *testing.T) {
 	cases := slices.Concat(webhookCases(), schedulerCases(), deviceCases(), quotaCases(), gangCases(),
 		alignmentCases(), agentCases(), simulateCases(), replayCases(), commandCases(),
-		movingCases())
-	const promised = 450
+		movingCases(), diagnosticsCases())
+	const promised = 490
 	if len(cases) < promised {
 		t.Errorf("%d cases, at least %d are promised", len(cases), promised)
 	}

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +32,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -219,6 +222,77 @@ func TestTheSeedsCurlLinesWorkWithoutAuthenticationWhereThatIsAllowed(t *testing
 	}
 }
 
+// TestEveryPathAnswersOnThePortWithoutAuthentication asks, over TCP, for what __services__ lists, for the paths of seed
+// 003 and for its curl lines.
+func TestEveryPathAnswersOnThePortWithoutAuthentication(t *testing.T) {
+	a := newAsked(t)
+	a.equip("n", grid.Worked(), map[string]string{}, 2, 110)
+	testkit.Check(t, a.config.InformerFactory.Core().V1().Nodes().Informer().GetStore().Add(object.Node("n", nil)))
+	a.know(exclusive("waits", "2"), exclusive("member", "2", object.Label(annotation.PodGroup, "g")))
+	a.add(bound("runs", "n", list(0, 2)))
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	testkit.Check(t, err)
+	a.options.LegacyDebugAddress, a.options.LegacyDebugAllowFlags = free.Addr().String(), true
+	_ = free.Close()
+	testkit.Check(t, a.servePlain(t.Context(), func(err error) { t.Error(err) }))
+	ask := func(method, path, body string) string {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+a.options.LegacyDebugAddress+path,
+			strings.NewReader(body))
+		testkit.Check(t, err)
+		answer, err := http.DefaultClient.Do(r)
+		testkit.Check(t, err)
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		testkit.Check(t, err)
+		if answer.StatusCode != http.StatusOK || len(text) == 0 {
+			t.Errorf("%s %s: got %d %q, want 200 and an answer", method, path, answer.StatusCode, text)
+		}
+		return string(text)
+	}
+	var services map[string][]string
+	testkit.Check(t, json.Unmarshal([]byte(ask("GET", "/apis/v1/__services__/", "")), &services))
+	named := func(path string) string { // what the path's :name is the name of
+		for part, name := range map[string]string{
+			"/gang/": "g", "/gangs/": "g", "/quota/": "koordinator-root-quota", "/quotas/": "koordinator-root-quota",
+			"/pods/": "waits",
+		} {
+			if strings.Contains(path, part) {
+				return name
+			}
+		}
+		return "n"
+	}
+	for _, path := range services["GET"] {
+		filled := strings.NewReplacer(":nodeName", "n", ":namespace", "default", ":name", named(path)).Replace(path)
+		if strings.HasSuffix(path, "/explain") {
+			filled += "?namespace=default&pod=waits"
+		}
+		ask("GET", filled, "")
+	}
+	for _, path := range services["POST"] {
+		ask("POST", path, `{"ask":{"pods":["default/waits"]}}`)
+	}
+	for _, path := range seedPaths {
+		if !slices.Contains(services["GET"], path) {
+			t.Errorf("__services__ does not list %s", path)
+		}
+	}
+	ask("GET", "/apis/v1/plugins/NodeNUMAResources/cpuTopologyOptions/n", "") // as the seed spells the plugin
+	for path, value := range map[string]string{"v": "0", "s": "0", "f": "false"} {
+		ask("PUT", "/debug/flags/"+path, value)
+	}
+	ask("GET", "/debug/flags", "")
+}
+
+// seedPaths are those of seed 003, as it prints them.
+var seedPaths = []string{
+	"/apis/v1/__services__", "/apis/v1/nodes/:nodeName", "/apis/v1/plugins/Coscheduling/gang/:namespace/:name",
+	"/apis/v1/plugins/DeviceShare/nodeDeviceSummaries", "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries/:name",
+	"/apis/v1/plugins/ElasticQuota/quota/:name", "/apis/v1/plugins/NodeNUMAResource/availableCPUs/:nodeName",
+	"/apis/v1/plugins/NodeNUMAResource/cpuTopologyOptions/:nodeName",
+}
+
 func TestEndpoints(t *testing.T) {
 	s := newScheduler(t)
 	diagnostics, err := s.diagnostics(t.Context(), nil)
@@ -255,14 +329,6 @@ func TestEndpoints(t *testing.T) {
 	expect("/apis/v1/__services__", 200, "availableCPUs")
 	expect("/apis/v1/__services__", 200, `"/apis/v1/plugins/ElasticQuota/quota/:name",`+
 		`"/apis/v1/plugins/ElasticQuota/quotas","/apis/v1/plugins/ElasticQuota/quotas/:name"`)
-	for _, path := range []string{ // of seed 003, as it prints them
-		"__services__", "nodes/:nodeName", "plugins/Coscheduling/gang/:namespace/:name",
-		"plugins/DeviceShare/nodeDeviceSummaries", "plugins/DeviceShare/nodeDeviceSummaries/:name",
-		"plugins/ElasticQuota/quota/:name", "plugins/NodeNUMAResource/availableCPUs/:nodeName",
-		"plugins/NodeNUMAResource/cpuTopologyOptions/:nodeName",
-	} {
-		expect("/apis/v1/__services__", 200, `"/apis/v1/`+path+`"`)
-	}
 	expect("/apis/v1/plugins/ElasticQuota/quota/none", 404, "cannot find quota none")
 	expect("/apis/v1/plugins/ElasticQuota/quota/koordinator-root-quota", 200, `"name":"koordinator-root-quota"`)
 	expect("/apis/v1/plugins/NodeNUMAResource/availableCPUs/absent", 404, "cannot find node")
