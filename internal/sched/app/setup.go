@@ -123,7 +123,8 @@ func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.St
 	core.SchedulingQueue = events.Watch(core.SchedulingQueue, changes)
 	core.NextPod = core.SchedulingQueue.Pop
 	r := coscheduling.NewRounds(coscheduling.Cluster{
-		Gangs: g, Core: core, Quotas: q, Now: now, Shown: changes.Shown, Admitted: elasticquota.Admitted,
+		Gangs: g, Core: core, Quotas: q, Now: now, Shown: changes.Shown,
+		Planning: elasticquota.Planned, Admitted: elasticquota.Admitted,
 		Events: events.Count, Trial: func() coscheduling.Trial { return placement.NewTrial(s) },
 		Preemption: PreemptionOf, Joint: jointOf, Usable: usableOf,
 	})

@@ -86,6 +86,7 @@ func (a *attempt) state() fwk.CycleState {
 	state := framework.NewCycleState()
 	state.Write(framework.PodsToActivateKey, framework.NewPodsToActivate())
 	a.trial.Mark(state)
+	a.Planning(state)
 	if a.admits {
 		a.Admitted(state)
 	}

@@ -96,8 +96,8 @@ type Cluster struct {
 	Events func() uint64
 	// Trial returns a copy of the accounts of nodes.
 	Trial func() Trial
-	// Admitted marks an attempt about whose quotas the caller decides.
-	Admitted func(fwk.CycleState)
+	// Planning marks an attempt of a plan for its quotas, Admitted one about whose quotas the caller decides.
+	Planning, Admitted func(fwk.CycleState)
 	// Preemption returns what chooses victims on a node for a profile; nil for one that does not preempt.
 	Preemption func(framework.Framework) *defaultpreemption.DefaultPreemption
 	// Joint returns how well the GPUs are linked that pods would have together on a node, more is better, and what

@@ -24,5 +24,6 @@
 // # Copies
 //
 // Questions (whatif) change min and max and add pods on a Copy of the account. Members of a gang that are planned
-// together are marked as Admitted: the plan asks the quotas about all of them at once.
+// together are marked as Admitted: the plan asks the quotas about all of them at once. What a plan tries is marked as
+// Planned.
 package elasticquota

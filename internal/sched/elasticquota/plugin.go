@@ -69,6 +69,7 @@ var (
 	_ fwk.FilterPlugin        = (*Plugin)(nil)
 	_ fwk.PostFilterPlugin    = (*Plugin)(nil)
 	_ fwk.ReservePlugin       = (*Plugin)(nil)
+	_ fwk.PostBindPlugin      = (*Plugin)(nil)
 	_ fwk.EnqueueExtensions   = (*Plugin)(nil)
 	_ fwk.SignPlugin          = (*Plugin)(nil)
 )
@@ -167,21 +168,27 @@ func read(cs fwk.CycleState) *cycle {
 	return nil
 }
 
-// admittedKey is where Admitted leaves its mark.
-const admittedKey fwk.StateKey = Name + "Admitted"
+// admittedKey and plannedKey are where Admitted and Planned leave their marks.
+const (
+	admittedKey fwk.StateKey = Name + "Admitted"
+	plannedKey  fwk.StateKey = Name + "Planned"
+)
 
-// admitted marks a cycle whose quotas are not checked.
-type admitted struct{}
+// mark is what a marked cycle has.
+type mark struct{}
 
-// Clone returns a.
-func (a admitted) Clone() fwk.StateData { return a }
+// Clone returns m.
+func (m mark) Clone() fwk.StateData { return m }
 
 // Admitted marks an attempt whose caller decides about quotas, so that the plugin does not.
-func Admitted(cs fwk.CycleState) { cs.Write(admittedKey, admitted{}) }
+func Admitted(cs fwk.CycleState) { cs.Write(admittedKey, mark{}) }
 
-// isAdmitted reports whether Admitted marked the attempt.
-func isAdmitted(cs fwk.CycleState) bool {
-	_, err := cs.Read(admittedKey)
+// Planned marks an attempt that is part of a plan. Its refusals are not counted: a plan tries a pod many times.
+func Planned(cs fwk.CycleState) { cs.Write(plannedKey, mark{}) }
+
+// isMarked reports whether an attempt has a mark.
+func isMarked(cs fwk.CycleState, key fwk.StateKey) bool {
+	_, err := cs.Read(key)
 	return err == nil
 }
 
@@ -203,7 +210,7 @@ func (p *Plugin) asked(cs fwk.CycleState) asked {
 func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
 	account := p.asked(cs)
-	if account == asked(p.quotas) && !p.quotas.Limits(pod) || isAdmitted(cs) {
+	if account == asked(p.quotas) && !p.quotas.Limits(pod) || isMarked(cs, admittedKey) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	uid := string(pod.UID)
@@ -342,10 +349,9 @@ func (o only) NodesForStatusCode(lister fwk.NodeInfoLister, code fwk.Code) ([]fw
 	return out, err
 }
 
-// Reserve checks the quotas again and counts the pod, in one step: they may have changed since PreFilter. A pod whose
-// quota does not exist gets an Event.
+// Reserve checks the quotas again and counts the pod, in one step: they may have changed since PreFilter.
 func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
-	if isAdmitted(cs) {
+	if isMarked(cs, admittedKey) {
 		return nil
 	}
 	if p.Rooms != nil {
@@ -353,15 +359,21 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 	}
 	if x := p.quotas.Reserve(string(pod.UID)); x != nil {
 		p.quotas.Refuse(string(pod.UID), x)
-		p.metrics.refused(x, "Reserve")
+		if !isMarked(cs, plannedKey) {
+			p.metrics.refused(x, "Reserve")
+		}
 		return (&refusal{x}).status()
 	}
+	return nil
+}
+
+// PostBind sends an Event about a pod whose quota does not exist: one for each pod, however often it was tried.
+func (p *Plugin) PostBind(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) {
 	if p.quotas.Misses(pod) {
 		e := event.QuotaNotFound
 		p.handle.EventRecorder().Eventf(pod, nil, e.Type(), e.String(), "Scheduling",
 			"the quota does not exist; the pod counts in %s until it does", quota.Default)
 	}
-	return nil
 }
 
 // Unreserve releases what the pod counts for. A second call, or one without Reserve, does nothing.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
 	basemetrics "k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -466,8 +467,16 @@ func TestReserveChecksAgainAndUnreserveTakesItBack(t *testing.T) {
 	if s := f.Reserve(t.Context(), framework.NewCycleState(), a, "n"); !s.IsSuccess() {
 		t.Fatal(s)
 	}
-	if s := f.Reserve(t.Context(), framework.NewCycleState(), b, "n"); s.Code() != fwk.Unschedulable {
-		t.Errorf("two pods of six CPUs within ten: %v", s)
+	planned := framework.NewCycleState()
+	Planned(planned)
+	for _, cs := range []fwk.CycleState{planned, planned, framework.NewCycleState()} {
+		if s := f.Reserve(t.Context(), cs, b, "n"); s.Code() != fwk.Unschedulable {
+			t.Errorf("two pods of six CPUs within ten: %v", s)
+		}
+	}
+	counted, err := testutil.GetCounterMetricValue(f.metrics.refusals.WithLabelValues("runtime", "Reserve"))
+	if err != nil || counted != 1 {
+		t.Errorf("%v refusals are counted, %v; want 1: two belong to a plan", counted, err)
 	}
 	if f.quotas.Grew("b") {
 		t.Error("nothing has changed since the refusal")
@@ -563,13 +572,21 @@ func TestAQuotaThatDoesNotExist(t *testing.T) {
 	if refused, _, _ := f.attempt(t, pod); !refused.IsSuccess() {
 		t.Errorf("refused: %v", refused)
 	}
-	if s := f.Reserve(t.Context(), framework.NewCycleState(), pod, "n"); !s.IsSuccess() {
-		t.Fatal(s)
+	cs := framework.NewCycleState()
+	for range 3 { // a plan reserves and releases a pod many times
+		if s := f.Reserve(t.Context(), cs, pod, "n"); !s.IsSuccess() {
+			t.Fatal(s)
+		}
+		f.Unreserve(t.Context(), cs, pod, "n")
 	}
+	if len(f.events) > 0 {
+		t.Errorf("event %q before the pod is bound", <-f.events)
+	}
+	f.PostBind(t.Context(), cs, pod, "n")
 	select {
 	case e := <-f.events:
-		if !strings.Contains(e, "QuotaNotFound") {
-			t.Errorf("event %q", e)
+		if !strings.Contains(e, "QuotaNotFound") || len(f.events) > 0 {
+			t.Errorf("event %q and %d more, want one about the quota", e, len(f.events))
 		}
 	default:
 		t.Error("no event")
