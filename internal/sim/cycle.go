@@ -121,7 +121,7 @@ func (b *bindingCycle) finish(status *fwk.Status) {
 
 // begin finishes a binding cycle, or keeps it if its pod waits for a permit.
 func (e *engine) begin(b *bindingCycle) {
-	if e.replay == nil && b.profile.GetWaitingPod(b.pod.UID) == nil {
+	if !e.replay.leads() && b.profile.GetWaitingPod(b.pod.UID) == nil {
 		b.finish(nil)
 		return
 	}

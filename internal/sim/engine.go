@@ -67,7 +67,7 @@ type engine struct {
 	preemptor *corev1.Pod
 	binds     bool               // the last scheduling cycle began a binding cycle
 	began     chan *bindingCycle // receives each binding cycle that has begun
-	replay    *replay            // whose records lead the engine; nil in a simulation
+	replay    *replay            // of the journal that the engine replays; nil in a simulation
 
 	handle    scheduler.FailureHandlerFn // upstream's handler of pods that failed
 	waiting   []*bindingCycle            // binding cycles that wait for permits, the oldest first
@@ -94,7 +94,7 @@ type preempted struct{ pod, preemptor *corev1.Pod }
 // newEngine returns an engine with the objects of the world, before any pod is tried. It ends with ctx.
 func newEngine(ctx context.Context, w *world) (*engine, error) { return newEngineFor(ctx, w, nil) }
 
-// newEngineFor is newEngine for a replay, if that is not nil: its records lead the engine.
+// newEngineFor is newEngine for a replay, if that is not nil.
 func newEngineFor(ctx context.Context, w *world, r *replay) (*engine, error) {
 	setGates()
 	e := &engine{
@@ -211,7 +211,7 @@ func (e *engine) build(ctx context.Context, factory informers.SharedInformerFact
 	}
 	e.rounds = app.Rounds(e.core, e.gangs, e.quotas, e.store, changes, waiting)
 	next := e.limitAttempts(e.core.NextPod)
-	if e.replay != nil {
+	if e.replay.leads() {
 		next = e.replay.next
 	}
 	e.core.NextPod = e.rounds.Next(next)
@@ -239,8 +239,6 @@ func (e *engine) build(ctx context.Context, factory informers.SharedInformerFact
 	}
 	if e.replay != nil {
 		app.ServeGangs(e.core, e.gangs)
-	}
-	if e.replay != nil {
 		e.replay.lead(e)
 	}
 	return nil
@@ -349,7 +347,7 @@ func (e *engine) step(ctx context.Context) {
 	if e.binds {
 		e.begin(<-e.began)
 	}
-	if e.replay != nil {
+	if e.replay.leads() {
 		return // its records say what becomes of the pod
 	}
 	e.finishDecided(ctx)

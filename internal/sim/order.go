@@ -30,6 +30,9 @@ func (c *stepClock) Since(t time.Time) time.Duration { return c.now.Sub(t) }
 // for whom pods are deleted.
 func (e *engine) orderVictims(f framework.Framework) {
 	p := app.PreemptionOf(f)
+	if p == nil {
+		return // a profile that does not preempt
+	}
 	app.OrderVictims(p, e.rankOf, true)
 	preempt := p.Executor.PreemptPod
 	p.Executor.PreemptPod = func(ctx context.Context, c preemption.Candidate, preemptor preemption.ExecutorPreemptor,

@@ -1,15 +1,19 @@
 package sim
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/tenon-project/tenon/internal/sched/app"
 )
 
 // differentError ends replay with exit code 1.
@@ -25,19 +29,26 @@ func (differentError) ExitCode() int { return 1 }
 
 // NewReplayCommand returns the verb replay.
 func NewReplayCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	var until, format string
+	var until, with, format string
 	c := &cobra.Command{
 		Use:   "replay FILE",
 		Short: "Make the recorded decisions of a scheduler again",
 		Long: `Make the recorded decisions of a scheduler again, with no cluster. FILE is a file of the folder that
 tenon-scheduler --journal names, or that tenon up --journal writes. Each decision must be the recorded one: the pod's
 node, the exact CPUs and devices, the scores of the node, the reason of a refusal, and the node that preemption makes
-room on. Replay ends with the first that is not, and exit code 1.`,
+room on. Replay ends with the first that is not, and exit code 1.
+
+With --with, pods arrive as recorded, and leave as long after they were placed as recorded. Where they run is decided
+anew, with the recorded configuration and with another one. What differs is printed: nodes, waiting times, preempted
+pods, allocated GPUs, and GPUs that are free and of no use to the pods of the journal.`,
 		Example: `  # is every decision of a scheduler the recorded one
   tenon replay journal-00001795712400000000000.jsonl
 
   # those until a time
-  tenon replay journal-00001795712400000000000.jsonl --until 2026-11-26T10:00:00Z`,
+  tenon replay journal-00001795712400000000000.jsonl --until 2026-11-26T10:00:00Z
+
+  # what another configuration would have made of the same pods
+  tenon replay journal-00001795712400000000000.jsonl --with config.yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if format != "table" && format != "json" {
@@ -50,6 +61,9 @@ room on. Replay ends with the first that is not, and exit code 1.`,
 					return inputErrorf("--until %s is not allowed: use a time such as 2026-11-26T10:00:00Z", until)
 				}
 			}
+			if c.Flags().Changed("with") {
+				return compare(c.Context(), streams.Out, args[0], end, with, format)
+			}
 			r, err := Replay(c.Context(), args[0], end)
 			if err == nil {
 				err = r.print(streams.Out, format)
@@ -61,8 +75,26 @@ room on. Replay ends with the first that is not, and exit code 1.`,
 		},
 	}
 	c.Flags().StringVar(&until, "until", "", "end before the first record after this time")
+	c.Flags().StringVar(&with, "with", "",
+		"compare with the KubeSchedulerConfiguration of this file, on the same arrivals")
 	c.Flags().StringVarP(&format, "output", "o", "table", "table or json")
 	return c
+}
+
+// compare prints what the configuration of a file changes.
+func compare(ctx context.Context, out io.Writer, path string, until time.Time, with, format string) error {
+	other, err := app.ReadConfig(with)
+	switch {
+	case err != nil:
+		return inputErrorf("--with: %s", strings.TrimLeft(strings.TrimPrefix(err.Error(), "--config"), ": "))
+	case len(other.Extenders) > 0:
+		return inputErrorf("--with: %s: extenders: must be empty: what HTTP extenders answer is not recorded", with)
+	}
+	r, err := Compare(ctx, path, until, with, other)
+	if err != nil {
+		return err
+	}
+	return r.print(out, format)
 }
 
 func printJSON(out io.Writer, v any) error {

@@ -37,6 +37,16 @@ func replayCases() []bad {
 			return replayFails(t, dir, append([]string{filepath.Join(dir, "journal.jsonl")}, args...)...)
 		}
 	}
+	with := func(name, config string, want ...string) bad {
+		return bad{name, func(t *testing.T) string {
+			t.Helper()
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "journal.jsonl"), journalOf(snapshot))
+			write(t, filepath.Join(dir, "other.yaml"), "apiVersion: kubescheduler.config.k8s.io/v1\n"+
+				"kind: KubeSchedulerConfiguration\n"+config+"\n")
+			return replayFails(t, dir, filepath.Join(dir, "journal.jsonl"), "--with", filepath.Join(dir, "other.yaml"))
+		}, append(want, "--with: ")}
+	}
 	event := func(text string) string { return `"event" "event":` + text }
 	return []bad{
 		{"replay: an empty journal", in(""), []string{"journal.jsonl: line 1: the file is empty"}},
@@ -83,6 +93,41 @@ func replayCases() []bad {
 			"replay: a format that does not exist", in(journalOf(snapshot), "-o", "xml"),
 			[]string{"-o xml is not allowed: use table, json"},
 		},
+		{
+			"replay: a time before the journal begins",
+			in(journalOf(snapshot), "--until", "2026-11-26T09:00:00Z"),
+			[]string{"--until 2026-11-26T09:00:00Z is not allowed", "begins at 2026-11-26T10:00:00Z"},
+		},
+		{
+			"replay: an empty folder", func(t *testing.T) string {
+				t.Helper()
+				return replayFails(t, t.TempDir(), t.TempDir())
+			}, []string{"is a directory"},
+		},
+		{
+			"replay: with no file", in(journalOf(snapshot), "--with", ""),
+			[]string{"--with: the name of the file must not"},
+		},
+		{
+			"replay: with a configuration that does not exist", in(journalOf(snapshot), "--with", "/missing.yaml"),
+			[]string{"--with: open /missing.yaml: no such file or directory"},
+		},
+		with(
+			"replay: with a plugin that does not exist",
+			`profiles: [{schedulerName: s, plugins: {filter: {enabled: [{name: NodeNUMAResourse}]}}}]`,
+			`profiles[0].plugins.filter.enabled[0].name: unknown plugin "NodeNUMAResourse", did you mean "NodeNUMARes`,
+		),
+		with("replay: with a field that does not exist", "profile: []", "other.yaml:3:1: profile: unknown"),
+		with(
+			"replay: with a plugin that the profile's queue cannot start with",
+			`profiles: [{schedulerName: s, plugins: {queueSort: {disabled: [{name: "*"}]}}}]`, "queue sort",
+		),
+		with("replay: with a manifest", "kind: Pod", "other.yaml:"),
+		with(
+			"replay: with an extender", `extenders: [{urlPrefix: "http://e", filterVerb: f}]`,
+			"extenders: must be empty: what HTTP extenders answer is not recorded",
+		),
+		with("replay: with two profiles of a name", `profiles: [{schedulerName: s}, {schedulerName: s}]`, "profiles"),
 		{
 			"replay: a file that does not exist",
 			func(t *testing.T) string {

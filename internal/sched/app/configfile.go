@@ -1,8 +1,11 @@
 package app
 
 import (
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -53,6 +56,31 @@ func CheckConfig(d *strict.Document, more ...string) error {
 	return append(problems, d.Locate("", err)...).Err()
 }
 
+// ReadConfig reads the configuration of a file as a scheduler started with it has it.
+func ReadConfig(name string) (*schedulerconfig.KubeSchedulerConfiguration, error) {
+	file, err := strict.ReadFile(name)
+	if err == nil && file == nil {
+		err = errors.New("the name of the file must not be empty")
+	}
+	if err == nil {
+		err = CheckConfig(file)
+	}
+	if err != nil {
+		return nil, err
+	}
+	text, err := file.JSON()
+	if err != nil {
+		return nil, err
+	}
+	c := &schedulerconfig.KubeSchedulerConfiguration{}
+	if _, _, err = scheme.Codecs.UniversalDecoder().Decode(text, nil, c); err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	coscheduling.SortQueue(c.Profiles)
+	bindFirst(c.Profiles)
+	return c, nil
+}
+
 // showSettings adds to /configz, which has all values, those of the file with their lines. The last file counts.
 func showSettings(d *strict.Document) error {
 	const name = "settings"
@@ -93,8 +121,11 @@ func checkProfile(d *strict.Document, path string, p *configv1.KubeSchedulerProf
 		}
 	}
 	if p.Plugins != nil {
-		for i, e := range p.Plugins.MultiPoint.Enabled {
-			check(fmt.Sprintf("%s.plugins.multiPoint.enabled[%d].name", path, i), e.Name)
+		for field, points := range reflect.ValueOf(*p.Plugins).Fields() {
+			point, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			for i, e := range points.Interface().(configv1.PluginSet).Enabled {
+				check(fmt.Sprintf("%s.plugins.%s.enabled[%d].name", path, point, i), e.Name)
+			}
 		}
 	}
 	for i, config := range p.PluginConfig {

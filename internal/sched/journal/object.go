@@ -214,7 +214,8 @@ func keepPod(p *corev1.Pod) *corev1.Pod {
 	}
 	for i := range s.Conditions {
 		switch c := &s.Conditions[i]; c.Type {
-		case corev1.PodScheduled, corev1.PodInitialized, corev1.PodResizePending, corev1.PodResizeInProgress:
+		case corev1.PodScheduled, corev1.DisruptionTarget, corev1.PodInitialized, corev1.PodResizePending,
+			corev1.PodResizeInProgress:
 			out.Status.Conditions = append(out.Status.Conditions, corev1.PodCondition{
 				Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime,
 			})
