@@ -6,13 +6,13 @@ import (
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/informers"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 	schedulingrules "k8s.io/kubernetes/pkg/apis/scheduling/v1"
 	"k8s.io/utils/ptr"
@@ -294,38 +295,14 @@ func (w *world) prioritize(p *problems) {
 	}
 }
 
+// informerOf returns the informer of an object of Kubernetes' own kinds.
 func informerOf(o runtime.Object, f informers.SharedInformerFactory) cache.SharedIndexInformer {
-	switch o.(type) {
-	case *corev1.Service:
-		return f.Core().V1().Services().Informer()
-	case *appsv1.ReplicaSet:
-		return f.Apps().V1().ReplicaSets().Informer()
-	case *appsv1.StatefulSet:
-		return f.Apps().V1().StatefulSets().Informer()
-	case *policyv1.PodDisruptionBudget:
-		return f.Policy().V1().PodDisruptionBudgets().Informer()
-	case *corev1.PersistentVolumeClaim:
-		return f.Core().V1().PersistentVolumeClaims().Informer()
-	case *corev1.PersistentVolume:
-		return f.Core().V1().PersistentVolumes().Informer()
-	case *storagev1.StorageClass:
-		return f.Storage().V1().StorageClasses().Informer()
-	case *storagev1.CSINode:
-		return f.Storage().V1().CSINodes().Informer()
-	case *storagev1.CSIDriver:
-		return f.Storage().V1().CSIDrivers().Informer()
-	case *storagev1.CSIStorageCapacity:
-		return f.Storage().V1().CSIStorageCapacities().Informer()
-	case *storagev1.VolumeAttachment:
-		return f.Storage().V1().VolumeAttachments().Informer()
-	case *resourcev1.ResourceClaim:
-		return f.Resource().V1().ResourceClaims().Informer()
-	case *resourcev1.ResourceSlice:
-		return f.Resource().V1().ResourceSlices().Informer()
-	case *resourcev1.DeviceClass:
-		return f.Resource().V1().DeviceClasses().Informer()
-	}
-	return f.Core().V1().Namespaces().Informer()
+	kinds, _, err := clientscheme.Scheme.ObjectKinds(o)
+	utilruntime.Must(err) // the input has no other kinds that are listed
+	resource, _ := apimeta.UnsafeGuessKindToResource(kinds[0])
+	informer, err := f.ForResource(resource)
+	utilruntime.Must(err)
+	return informer.Informer()
 }
 
 // latest returns the latest time in a pod of the input. The simulation starts at this time.
