@@ -392,17 +392,23 @@ func (s *Reservations) Deliver(h cache.ResourceEventHandler) {
 	s.emit.Lock()
 	defer s.emit.Unlock()
 	s.handlers = append(s.handlers, h)
-	s.mu.RLock()
-	shown := make([]*corev1.Pod, 0, len(s.shown))
-	for _, pod := range s.shown {
-		if convert.IsReservePod(pod) {
-			shown = append(shown, pod)
-		}
-	}
-	s.mu.RUnlock()
-	for _, pod := range shown {
+	for _, pod := range s.ReservePods() {
 		h.OnAdd(pod, true)
 	}
+}
+
+// ReservePods returns the reserve pods that handlers know, in no order. A pod of the API server that reserves room
+// itself is not among them.
+func (s *Reservations) ReservePods() []*corev1.Pod {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	pods := make([]*corev1.Pod, 0, len(s.shown))
+	for _, pod := range s.shown {
+		if convert.IsReservePod(pod) {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
 }
 
 type reservedInformer struct {

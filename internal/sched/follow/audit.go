@@ -28,11 +28,15 @@ type account interface {
 	Repair(d kube.Difference, pods []*corev1.Pod)
 }
 
-// Audit compares the accounts of nodes and of quotas with the pods for as long as ctx lives, from when the store is
-// complete. What two comparisons in a row find is a mistake of ours: it is repaired, counted and reported.
-// A NUMA node of which pods hold more than there is, as after a resize that no webhook saw, is reported once.
-func (t *Tracker) Audit(ctx context.Context, pods corelisters.PodLister, quotas *kube.Quotas) {
-	audits := []*auditor{{account: t.store, pods: pods}, {account: quotas, pods: pods}}
+// Audit compares the accounts of nodes and of quotas with the pods and the Reservations for as long as ctx lives, from
+// when the store is complete. What two comparisons in a row find is a mistake of ours: it is repaired, counted and
+// reported. A NUMA node of which pods hold more than there is, as after a resize that no webhook saw, is reported once.
+func (t *Tracker) Audit(ctx context.Context, pods corelisters.PodLister, reserved *kube.Reservations,
+	quotas *kube.Quotas,
+) {
+	audits := []*auditor{
+		{account: t.store, pods: pods, reserved: reserved}, {account: quotas, pods: pods, reserved: reserved},
+	}
 	debts := debtAudit{view: t.store.View}
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if !t.store.IsSynced() {
@@ -89,10 +93,11 @@ func (a *debtAudit) fresh(nodes []string) map[string][]string {
 
 // auditor compares one kind of account with the pods. last has the differences of the last comparison.
 type auditor struct {
-	// account is compared with pods, a lister of all pods that have not ended.
+	// account is compared with pods and reserve pods.
 	account account
-	// pods lists all pods of the cluster that have not ended.
-	pods corelisters.PodLister
+	// pods lists all pods of the cluster that have not ended. The accounts count the reserve pods of reserved too.
+	pods     corelisters.PodLister
+	reserved *kube.Reservations
 	// last has the differences of the last comparison. Only one that two comparisons in a row find is repaired:
 	// account and lister learn of a pod at different moments.
 	last []kube.Difference
@@ -104,6 +109,7 @@ func (a *auditor) repair() []kube.Difference {
 	if err != nil {
 		return nil // a lister on memory has no error to give
 	}
+	pods = append(slices.Clip(pods), a.reserved.ReservePods()...)
 	found := a.account.Differences(pods)
 	lasting := slices.DeleteFunc(slices.Clone(found),
 		func(d kube.Difference) bool { return !slices.Contains(a.last, d) })

@@ -3,14 +3,19 @@ package follow
 import (
 	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
@@ -26,7 +31,9 @@ func TestADifferenceThatStaysIsRepaired(t *testing.T) {
 	known := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	testkit.Check(t, known.Add(pod))
 	store := kube.NewStore()
-	a := &auditor{account: store, pods: corelisters.NewPodLister(known)}
+	a := &auditor{
+		account: store, pods: corelisters.NewPodLister(known), reserved: kube.NewReservations(nil, time.Now),
+	}
 	for i, step := range []struct {
 		forget bool // the account loses the pod
 		want   int
@@ -39,6 +46,39 @@ func TestADifferenceThatStaysIsRepaired(t *testing.T) {
 		}
 		if _, held := store.View("n").Entry("u"); held != (i != 0 && i != 3) {
 			t.Errorf("step %d: the account has the pod: %t", i, held)
+		}
+	}
+}
+
+// TestReservationsDoNotDifferFromTheAccounts: no pod of the API server holds the CPUs and counts in the quota.
+func TestReservationsDoNotDifferFromTheAccounts(t *testing.T) {
+	t.Parallel()
+	store, quotas := kube.NewStore(), kube.NewQuotas(time.Now)
+	testkit.Check(t, quotas.Configure(quota.Config{}, quota.Rules{}))
+	reserved := kube.NewReservations(nil, time.Now)
+	reserved.Deliver(kube.Handler(store.PutPod, store.RemovePod))
+	reserved.Deliver(kube.Handler(quotas.PutPod, quotas.RemovePod))
+	template := object.Pod("t", object.Class("LSR"), object.Both("cpu", "4"))
+	reserved.Put(&v1alpha1.Reservation{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "r", UID: "u", Annotations: map[string]string{annotation.ResourceStatusKey: `{"cpuset":"0-3"}`},
+		},
+		Spec: v1alpha1.ReservationSpec{
+			Owners:   []v1alpha1.ReservationOwner{{Object: &corev1.ObjectReference{Name: "p"}}},
+			Template: &corev1.PodTemplateSpec{ObjectMeta: template.ObjectMeta, Spec: template.Spec},
+		},
+		Status: v1alpha1.ReservationStatus{NodeName: "n", Phase: v1alpha1.ReservationAvailable},
+	})
+	if _, held := store.View("n").Entry("u"); !held {
+		t.Fatal("the Reservation holds nothing")
+	}
+	known := corelisters.NewPodLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}))
+	for name, account := range map[string]account{"nodes": store, "quotas": quotas} {
+		a := &auditor{account: account, pods: known, reserved: reserved}
+		for range 3 {
+			if got := a.repair(); len(got) > 0 {
+				t.Errorf("the account of %s was repaired: %+v", name, got)
+			}
 		}
 	}
 }
