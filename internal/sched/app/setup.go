@@ -235,6 +235,8 @@ func assemble(ctx context.Context, o *Options, c *config.Config) (*Scheduler, er
 	if err != nil {
 		return nil, fmt.Errorf("client for topologies, devices, quotas and PodGroups: %w", err)
 	}
+	// A journal is in front of everything: it has the clock of all accounts, and sees each event before they do. Without
+	// one, informers are used as they are.
 	var recorder *journal.Recorder
 	now, watch := time.Now, func(i cache.SharedIndexInformer) cache.SharedIndexInformer { return i }
 	if o.Journal != "" {
@@ -246,6 +248,7 @@ func assemble(ctx context.Context, o *Options, c *config.Config) (*Scheduler, er
 			return nil, errors.New("--journal: not allowed with extenders: what they answer is not recorded")
 		}
 	}
+	// The accounts of the cluster. They trust what the schedulers of these names have written into pods.
 	store, quotas, gangs := kube.NewStore(), kube.NewQuotas(now), kube.NewGangs()
 	trusted := slices.Clone(o.TrustedNames)
 	for i := range c.ComponentConfig.Profiles {
@@ -260,6 +263,8 @@ func assemble(ctx context.Context, o *Options, c *config.Config) (*Scheduler, er
 		reserved.Order = recorder.Own
 	}
 	loads := kube.NewLoads()
+	// The core gets its informers from these factories, in which the accounts are in front: they have each event before
+	// the queue can wake a pod for it.
 	c.InformerFactory = hooks.Informers(c.Client, c.InformerFactory, quotas, gangs, reserved, loads, watch)
 	c.DynInformerFactory = hooks.Resources(c.DynInformerFactory, store, quotas, gangs, reserved, loads, client,
 		watch)
@@ -294,6 +299,8 @@ func assemble(ctx context.Context, o *Options, c *config.Config) (*Scheduler, er
 func (s *Scheduler) build(ctx context.Context) error {
 	cc := s.config
 	var completed []schedulerconfig.KubeSchedulerProfile
+	// The options are those of kube-scheduler's own command, but for the recorder and for the registry, which notes the
+	// plugins of each profile for their endpoints.
 	core, err := scheduler.New(ctx, cc.Client, cc.InformerFactory, cc.DynInformerFactory,
 		s.recorder,
 		scheduler.WithComponentConfigVersion(cc.ComponentConfig.APIVersion),
@@ -313,6 +320,7 @@ func (s *Scheduler) build(ctx context.Context) error {
 		return err
 	}
 	s.core = core
+	// Arguments and plugins are checked now that defaults and multi-point plugins are expanded.
 	for i := range completed {
 		name := completed[i].SchedulerName
 		if err := checkDevices(core.Profiles[name].ListPlugins(), completed[i].PluginConfig); err != nil {

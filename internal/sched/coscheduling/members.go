@@ -118,6 +118,7 @@ func (r *Rounds) shortage(m *members) (failure gang.Failure) {
 	evicts, priority := r.chooser(member) != nil, r.Gangs.Priority(member)
 	rank := r.Gangs.RankOf(member)
 	overtaken := kube.Ask(r.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), false) })
+	// Room that pods leave counts as free only if they would have to go for this gang.
 	goes := r.goingFor(m, func(p *corev1.Pod) bool {
 		return evicts && corev1helpers.PodPriority(p) < priority || overtaken && rank.Before(r.Gangs.RankOf(p))
 	})
@@ -147,6 +148,7 @@ func (r *Rounds) shortage(m *members) (failure gang.Failure) {
 					"minResources of PodGroup %s: %s of %s must be free in the whole cluster, and %s is",
 					id, least.Name(name, ""), name, free),
 			}}
+			// A gang that was overtaken waits for room that is kept for it. Trying it again before there is some is in vain.
 			if failure.Outlook = gang.Short; overtaken {
 				failure.Outlook = gang.Hopeless
 			}

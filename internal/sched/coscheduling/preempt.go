@@ -141,6 +141,7 @@ func (r *Rounds) preemptRest(ctx context.Context, pod *framework.QueuedPodInfo, 
 	if plan == nil || !errors.As(cause, &unfit) {
 		return
 	}
+	// The members are tried as one group, this one first. Those behind a scheduling gate cannot be nominated.
 	current := string(pod.Pod.UID)
 	m := &members{
 		plan: plan, pods: map[string]*framework.QueuedPodInfo{current: pod}, order: []string{current},
@@ -156,6 +157,8 @@ func (r *Rounds) preemptRest(ctx context.Context, pod *framework.QueuedPodInfo, 
 	n, evict := r.preempt(ctx, m, &outcome{failure: gang.Failure{UID: current}})
 	r.failed = &report{members: m, nomination: n}
 	r.evictAfter(pod.Pod, evict)
+	// The failure handler writes this member's nomination. The others are in the queue: each is taken out and fails as if
+	// it had been tried, with the node of its nomination, and for the reasons for which this one failed.
 	for _, uid := range m.order[1:] {
 		node := n.nodes[uid]
 		if node == "" || n.unchanged {
@@ -441,6 +444,8 @@ func (p *preemption) findVictims(c *class, uid string, state fwk.CycleState, nod
 // admitMembers evicts from the members' quotas what their nodes did not need, the least important first, until all
 // members are admitted.
 func (p *preemption) admitMembers() bool {
+	// Evicting on the members' own nodes has freed a part of their quotas. Only what is still missing is taken from
+	// other nodes that have pods of these quotas.
 	p.countInQuotas()
 	type choice struct {
 		uid string
@@ -464,6 +469,7 @@ func (p *preemption) admitMembers() bool {
 	slices.SortFunc(choices, func(a, b choice) int {
 		return cmp.Or(a.loss.Compare(b.loss), cmp.Compare(a.victims[0].UID, b.victims[0].UID))
 	})
+	// A unit may have gone with an earlier choice, which leaves less to lose: so each option is computed again.
 	for _, c := range choices {
 		if p.admitted() {
 			return true

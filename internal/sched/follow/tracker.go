@@ -312,6 +312,8 @@ func (t *Tracker) Rejected(ctx context.Context, pod *corev1.Pod) {
 	if !ours {
 		return
 	}
+	// The pod's entry goes at once, as the pod holds nothing that another pod could be refused for. What its kubelet may
+	// not have released yet stays in the account under a UID of its own.
 	node := pod.Spec.NodeName
 	facts := t.store.View(node).Facts()
 	t.store.RemovePod(pod)
@@ -332,6 +334,8 @@ func (t *Tracker) Rejected(ctx context.Context, pod *corev1.Pod) {
 	}
 	klog.FromContext(ctx).Info("The kubelet rejected a pod that was predicted to fit", "pod", klog.KObj(pod),
 		"node", node, "reason", reason, "message", pod.Status.Message, "mode", m.Mode, "model", model)
+	// Only refusals of the kubelet's topology and resource managers speak against the model. Others, such as an eviction
+	// threshold, were never predicted.
 	if convert.Misaligned(reason) {
 		m.ModelError = true
 		t.record(m)
@@ -495,6 +499,7 @@ func (t *Tracker) Wait(pod *corev1.Pod, node, request string) {
 // drops old records. Run calls it every second.
 func (t *Tracker) Tick(ctx context.Context) {
 	now := t.now()
+	// What is due is collected under the lock and carried out after it: store and queue call back.
 	released, wake := map[types.UID]string{}, map[string]*corev1.Pod{}
 	t.mu.Lock()
 	for uid, h := range t.held {

@@ -8,4 +8,13 @@
 // A pod that is nominated to a node counts there for pods of a lower priority. Victims count until they are gone.
 //
 // Without any NodeMetric in the cluster, the plugin skips every pod.
+//
+//	PreFilter  estimates what the pod will use, once for all nodes
+//	Filter     use by the report + estimates that the report lacks + the pod  ≤  threshold, for each resource
+//	Score      the weighted free share of the resources that would remain, from 0 to 100; 0 without a fresh report
+//	Reserve    counts the pod on its node until reports contain it
+//
+// Which use is compared, and with which threshold, depends on the pod: production pods may have thresholds of their own,
+// which are compared with what production pods use. A node's annotation replaces the thresholds of the arguments. A node
+// whose status was amplified is judged by what it really has.
 package loadaware

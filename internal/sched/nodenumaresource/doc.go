@@ -8,6 +8,10 @@
 // the argument volcanoScore, pods that have Volcano's annotation are ranked by the number of NUMA nodes that they would
 // use, as Volcano does: the fewest NUMA nodes among all candidates win.
 //
+// All decisions about CPUs are those of the placement, which the plugin DeviceShare of the same profile shares: a pod
+// with CPUs and GPUs is parsed, filtered and reserved once, and scored by each of the two for what it knows. So the
+// plugin has no state of its own besides the scores of the cycle under way.
+//
 // The endpoints show the topology, the free CPUs and the account of a node, in the JSON of Koordinator's plugin of the
 // same name, and the last pods whose placement by a kubelet was predicted wrong.
 package nodenumaresource

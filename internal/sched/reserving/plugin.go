@@ -167,6 +167,7 @@ func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&unreadable{err})
 	}
+	// A question what would be without some Reservations leaves them out of the whole cycle.
 	if without := placement.State[excluded](cs, excludedKey); len(without) > 0 {
 		for node, all := range byNode {
 			byNode[node] = slices.DeleteFunc(all, func(s *reservation.Spec) bool { return without[s.UID] })
@@ -310,6 +311,7 @@ func (r *Rooms) Explain(ctx context.Context, f framework.Framework, cs fwk.Cycle
 	node fwk.NodeInfo, findings []why.Finding,
 ) []why.Finding {
 	name, keeping := node.Node().Name, map[string]bool{}
+	// First: the findings are of filters that looked at the node as it is. Inside its Reservations the pod may fit.
 	c := read(cs)
 	if c != nil && (c.pre != nil || len(c.byNode[name]) > 0) {
 		status := r.Filter(ctx, f, cs, pod, node)
@@ -329,6 +331,7 @@ func (r *Rooms) Explain(ctx context.Context, f framework.Framework, cs fwk.Cycle
 	if len(findings) == 0 {
 		return nil
 	}
+	// Then: Reservations that the pod may not use are to blame only if the filters pass without all of them.
 	var names []string
 	for _, other := range r.Reservations.On(name) {
 		isIt := func(s *reservation.Spec) bool { return s.UID == string(other.UID) }

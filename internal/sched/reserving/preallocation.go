@@ -78,6 +78,7 @@ func (r *Rooms) filterOver(ctx context.Context, f framework.Framework, cs fwk.Cy
 	case len(occupants) == 0:
 		return status
 	}
+	// Eligible pods are in the order in which they are to give way, so the first success is the best.
 	without := map[string]bool{}
 	for i, o := range occupants {
 		first := i
