@@ -235,8 +235,8 @@ func assemble(ctx context.Context, o *Options, c *config.Config) (*Scheduler, er
 	if err != nil {
 		return nil, fmt.Errorf("client for topologies, devices, quotas and PodGroups: %w", err)
 	}
-	// A journal is in front of everything: it has the clock of all accounts, and sees each event before they do. Without
-	// one, informers are used as they are.
+	// A journal is in front of everything: it has the clock of all accounts, and sees each event before they do.
+	// Without one, informers are used as they are.
 	var recorder *journal.Recorder
 	now, watch := time.Now, func(i cache.SharedIndexInformer) cache.SharedIndexInformer { return i }
 	if o.Journal != "" {

@@ -148,7 +148,8 @@ func (r *Rounds) shortage(m *members) (failure gang.Failure) {
 					"minResources of PodGroup %s: %s of %s must be free in the whole cluster, and %s is",
 					id, least.Name(name, ""), name, free),
 			}}
-			// A gang that was overtaken waits for room that is kept for it. Trying it again before there is some is in vain.
+			// A gang that was overtaken waits for room that is kept for it. Trying it again before there is some is in
+			// vain.
 			if failure.Outlook = gang.Short; overtaken {
 				failure.Outlook = gang.Hopeless
 			}

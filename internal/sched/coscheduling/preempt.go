@@ -157,8 +157,8 @@ func (r *Rounds) preemptRest(ctx context.Context, pod *framework.QueuedPodInfo, 
 	n, evict := r.preempt(ctx, m, &outcome{failure: gang.Failure{UID: current}})
 	r.failed = &report{members: m, nomination: n}
 	r.evictAfter(pod.Pod, evict)
-	// The failure handler writes this member's nomination. The others are in the queue: each is taken out and fails as if
-	// it had been tried, with the node of its nomination, and for the reasons for which this one failed.
+	// The failure handler writes this member's nomination. The others are in the queue: each is taken out and fails as
+	// if it had been tried, with the node of its nomination, and for the reasons for which this one failed.
 	for _, uid := range m.order[1:] {
 		node := n.nodes[uid]
 		if node == "" || n.unchanged {

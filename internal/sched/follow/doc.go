@@ -19,8 +19,8 @@
 // # What becomes of a bound pod
 //
 // The store calls the tracker when the node reports what a predicted pod got, and when a pod leaves its node. An
-// informer of pods that have failed brings rejections. A rejection is often seen after the pod has gone, so what the pod
-// held is remembered for a minute.
+// informer of pods that have failed brings rejections. A rejection is often seen after the pod has gone, so what the
+// pod held is remembered for a minute.
 //
 // A difference is a model error if the model, given what the node has reported since, still does not explain it. A node
 // with several model errors of late ranks last: it is not refused, because it may be the only one that fits.

@@ -312,8 +312,8 @@ func (t *Tracker) Rejected(ctx context.Context, pod *corev1.Pod) {
 	if !ours {
 		return
 	}
-	// The pod's entry goes at once, as the pod holds nothing that another pod could be refused for. What its kubelet may
-	// not have released yet stays in the account under a UID of its own.
+	// The pod's entry goes at once, as the pod holds nothing that another pod could be refused for. What its kubelet
+	// may not have released yet stays in the account under a UID of its own.
 	node := pod.Spec.NodeName
 	facts := t.store.View(node).Facts()
 	t.store.RemovePod(pod)
@@ -334,8 +334,8 @@ func (t *Tracker) Rejected(ctx context.Context, pod *corev1.Pod) {
 	}
 	klog.FromContext(ctx).Info("The kubelet rejected a pod that was predicted to fit", "pod", klog.KObj(pod),
 		"node", node, "reason", reason, "message", pod.Status.Message, "mode", m.Mode, "model", model)
-	// Only refusals of the kubelet's topology and resource managers speak against the model. Others, such as an eviction
-	// threshold, were never predicted.
+	// Only refusals of the kubelet's topology and resource managers speak against the model. Others, such as an
+	// eviction threshold, were never predicted.
 	if convert.Misaligned(reason) {
 		m.ModelError = true
 		t.record(m)

@@ -14,7 +14,7 @@
 //	Score      the weighted free share of the resources that would remain, from 0 to 100; 0 without a fresh report
 //	Reserve    counts the pod on its node until reports contain it
 //
-// Which use is compared, and with which threshold, depends on the pod: production pods may have thresholds of their own,
-// which are compared with what production pods use. A node's annotation replaces the thresholds of the arguments. A node
-// whose status was amplified is judged by what it really has.
+// Which use is compared, and with which threshold, depends on the pod: production pods may have thresholds of their
+// own, which are compared with what production pods use. A node's annotation replaces the thresholds of the arguments.
+// A node whose status was amplified is judged by what it really has.
 package loadaware
