@@ -50,9 +50,15 @@ const (
 	BindTimestampKey = "scheduling.koordinator.sh/bind-timestamp"
 )
 
-// GPUIsolationLabel is a label of Pods and Nodes: what keeps containers to their shares of a GPU, such as HAMi-core. A
-// pod with it and a share of a GPU goes to nodes with the same value.
+// GPUIsolationLabel is a label of Pods and Nodes: what keeps containers to their shares of a GPU, HAMi-core
+// or mps. A pod with it and a share of a GPU goes to nodes with the same value.
 const GPUIsolationLabel = "koordinator.sh/gpu-isolation-provider"
+
+// Values of GPUIsolationLabel that the agent knows: a library that programs load, and NVIDIA's Multi-Process Service.
+const (
+	HAMiCore = "HAMi-core"
+	MPS      = "mps"
+)
 
 // Labels of a Device, or of one device of it, about GPUs. The gpu-partition-policy is the object's.
 const (

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -52,6 +53,9 @@ func isolationText(i *view.Isolation) string {
 	case device.Hard:
 		return "hard: a MIG device has memory and compute of its own"
 	case device.Cooperative:
+		if i.By == annotation.MPS {
+			return "cooperative: MPS limits programs that keep its variables, and a fault of one ends all on the GPU"
+		}
 		return "cooperative: " + i.By + " limits programs that load it"
 	}
 	return "none: nothing keeps the pods on the GPU to their parts"

@@ -57,9 +57,12 @@ func (a *Agent) setDevices(change func(*inject.Node)) {
 // container which needs it is refused.
 func (a *Agent) readCards() error {
 	cards, err1 := host.ReadCards(a.o.Root)
-	cards.Add(a.found.Devices(nil))
+	devices, mps := a.found.Devices(nil), inject.HasMPS(a.o.Root)
+	cards.Add(devices)
 	names, err2 := inject.Describe(a.o.Root, &cards, func() { a.setDevices(func(n *inject.Node) { n.CDI = nil }) })
-	a.setDevices(func(n *inject.Node) { n.Cards, n.CDI = cards, names })
+	a.setDevices(func(n *inject.Node) {
+		n.Cards, n.CDI, n.MPS, n.Exclusive = cards, names, mps, inject.Exclusive(devices)
+	})
 	return errors.Join(err1, err2)
 }
 

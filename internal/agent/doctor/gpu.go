@@ -126,7 +126,7 @@ func (m *machine) mig(dropped []host.Dropped) Finding {
 // run in a container, as the device plugin's does.
 func (m *machine) mpsDaemon() (pid int) {
 	for _, p := range m.procs {
-		if p.Name() == "nvidia-cuda-mps-control" {
+		if p.Name() == inject.MPSProgram {
 			return p.PID
 		}
 	}
@@ -138,8 +138,14 @@ func (m *machine) mps() Finding {
 	if pid == 0 {
 		return ok("", "no control daemon runs")
 	}
-	return ok(fmt.Sprintf("process %d", pid), "a control daemon runs").Because(Warn,
-		"programs that use it share one fault domain: an error of one ends all of them",
+	const fault = "programs that use it share one fault domain: an error of one ends all of them"
+	where := fmt.Sprintf("process %d", pid)
+	if !inject.HasMPS(m.o.Root) {
+		f := ok(where, "a control daemon runs, its pipes elsewhere than in %s/pipe", inject.MPSFolder)
+		return f.Because(Warn, fault+"; containers of pods with the isolation mps are not created",
+			"start it as docs/guide/nvidia.md does")
+	}
+	return ok(where, "a control daemon runs, with its pipes in %s/pipe", inject.MPSFolder).Because(Warn, fault,
 		"keep it where that is meant; else: echo quit | nvidia-cuda-mps-control")
 }
 

@@ -118,7 +118,13 @@ func TestTheGPUsOfAMachine(t *testing.T) {
 		"a daemon": {
 			"mps",
 			map[string]string{"proc/99/cmdline": "/usr/bin/nvidia-cuda-mps-control\x00-d\x00"},
-			Warn, "a control daemon runs", "quit",
+			Warn, "its pipes elsewhere than in /run/tenon/mps/pipe", "docs/guide/nvidia.md",
+		},
+		"a daemon for pods of Tenon": {
+			"mps", map[string]string{
+				"proc/99/cmdline": "/usr/bin/nvidia-cuda-mps-control\x00-d\x00",
+				"var/run/tenon/mps/pipe/nvidia-cuda-mps-control.pid": "99",
+			}, Warn, "with its pipes in /run/tenon/mps/pipe", "quit",
 		},
 		"no toolkit": {
 			"toolkit", map[string]string{"usr/bin/nvidia-ctk": "-"}, Warn, "is not there", "nvidia-container-toolkit",

@@ -86,6 +86,20 @@ const (
 	label = "koordinator.sh/gpu-isolation-provider"
 )
 
+// shareOf is the allocation of half a GPU.
+func shareOf(gpu string) string { return `{"gpu":[{"id":"` + gpu + `","resources":` + half + `}]}` }
+
+func labeled(text, provider string) inject.Container {
+	c := allocated(text)
+	c.Labels = map[string]string{label: provider}
+	return c
+}
+
+// withMPS is a machine whose GPUs programs share by the control daemon alone.
+func withMPS(n *inject.Node) {
+	n.MPS, n.Exclusive = true, []string{"GPU-a", "GPU-b", "MIG-a"}
+}
+
 func paths(files []host.DeviceFile) (out []string) {
 	for _, f := range files {
 		out = append(out, f.Path)
@@ -236,17 +250,13 @@ func TestDecide(t *testing.T) {
 			env: map[string]string{"NVIDIA_VISIBLE_DEVICES": none},
 		},
 		"limits of a share": {
-			container: func() inject.Container {
-				c := allocated(`{"gpu":[{"id":"GPU-a","resources":` + half + `}]}`)
-				c.Labels = map[string]string{label: "HAMi-core"}
-				return c
-			}(),
+			container: labeled(shareOf("GPU-a"), "HAMi-core"),
 			env: map[string]string{
 				"NVIDIA_VISIBLE_DEVICES": "GPU-a", "CUDA_DEVICE_MEMORY_LIMIT_0": "4096m", "CUDA_DEVICE_SM_LIMIT": "50",
-				"CUDA_DEVICE_MEMORY_SHARED_CACHE": "/tmp/vgpu.cache", "LD_PRELOAD": "/usr/local/vgpu/libvgpu.so",
+				"CUDA_DEVICE_MEMORY_SHARED_CACHE": "/tmp/vgpulock/cache", "LD_PRELOAD": "/usr/local/vgpu/libvgpu.so",
 			},
 			files:  ofA,
-			mounts: []inject.Mount{{Path: "/usr/local/vgpu", ReadOnly: true}, {Path: "/tmp/vgpulock"}},
+			mounts: []inject.Mount{{Path: "/usr/local/vgpu", ReadOnly: true}, {Path: "/tmp/vgpulock", InMemory: true}},
 		},
 		"limits of one container's part": {
 			container: func() inject.Container {
@@ -257,10 +267,26 @@ func TestDecide(t *testing.T) {
 			}(),
 			env: map[string]string{
 				"NVIDIA_VISIBLE_DEVICES": "GPU-a", "CUDA_DEVICE_MEMORY_LIMIT_0": "4096m", "CUDA_DEVICE_SM_LIMIT": "50",
-				"CUDA_DEVICE_MEMORY_SHARED_CACHE": "/tmp/vgpu.cache", "LD_PRELOAD": "/usr/local/vgpu/libvgpu.so",
+				"CUDA_DEVICE_MEMORY_SHARED_CACHE": "/tmp/vgpulock/cache", "LD_PRELOAD": "/usr/local/vgpu/libvgpu.so",
 			},
 			files:  ofA,
-			mounts: []inject.Mount{{Path: "/usr/local/vgpu", ReadOnly: true}, {Path: "/tmp/vgpulock"}},
+			mounts: []inject.Mount{{Path: "/usr/local/vgpu", ReadOnly: true}, {Path: "/tmp/vgpulock", InMemory: true}},
+		},
+		"limits of a share by MPS": {
+			node:      withMPS,
+			container: labeled(shareOf("GPU-a"), "mps"),
+			env: map[string]string{
+				"NVIDIA_VISIBLE_DEVICES": "GPU-a", "CUDA_MPS_PIPE_DIRECTORY": "/run/tenon/mps/pipe",
+				"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "GPU-a=4096M", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50",
+			},
+			files:  ofA,
+			mounts: []inject.Mount{{Path: "/run/tenon/mps/pipe"}, {Path: "/dev/shm", Source: "/run/tenon/mps/shm"}},
+		},
+		"a whole GPU has no neighbours to be kept apart": {
+			container: labeled(`{"gpu":[{"id":"GPU-a","resources":{"koordinator.sh/gpu-core":"100",`+
+				`"koordinator.sh/gpu-memory":"8Gi","koordinator.sh/gpu-memory-ratio":"100"}}]}`, "mps"),
+			env:   map[string]string{"NVIDIA_VISIBLE_DEVICES": "GPU-a"},
+			files: ofA,
 		},
 		"a container without a GPU has no limits": {
 			container: func() inject.Container {
@@ -313,11 +339,6 @@ func TestDecideRefuses(t *testing.T) {
 			c = allocated(text)
 		}
 		c.Has = s
-		return c
-	}
-	labeled := func(text, provider string) inject.Container {
-		c := allocated(text)
-		c.Labels = map[string]string{label: provider}
 		return c
 	}
 	asks := func(c inject.Container, types ...string) inject.Container {
@@ -468,7 +489,27 @@ func TestDecideRefuses(t *testing.T) {
 		},
 		"a library that is not known": {
 			container: labeled(gpuA, "other"),
-			cause:     inject.ErrMalformed, text: "want HAMi-core",
+			cause:     inject.ErrMalformed, text: "want HAMi-core or mps",
+		},
+		"MPS without its daemon": {
+			node:      func(n *inject.Node) { withMPS(n); n.MPS = false },
+			container: labeled(shareOf("GPU-a"), "mps"),
+			cause:     inject.ErrUnavailable, text: "no nvidia-cuda-mps-control with its pipes in",
+		},
+		"MPS on a GPU that programs can use without it": {
+			node:      func(n *inject.Node) { withMPS(n); n.Exclusive = []string{"GPU-b"} },
+			container: labeled(shareOf("GPU-a"), "mps"),
+			cause:     inject.ErrUnavailable, text: "no report says that gpu GPU-a is in compute mode",
+		},
+		"MPS on a MIG device": {
+			node: func(n *inject.Node) {
+				withMPS(n)
+				n.Cards.List = []host.Card{{
+					Kind: host.NVIDIA, ID: "MIG-a", BusID: "x", Files: []host.DeviceFile{file("/dev/nvidia0", 195, 0)},
+				}}
+			},
+			container: labeled(shareOf("MIG-a"), "mps"),
+			cause:     inject.ErrUnavailable, text: "does not use for the MIG device MIG-a",
 		},
 		"a limit without an amount": {
 			container: labeled(gpuA, "HAMi-core"),

@@ -26,6 +26,9 @@ type Node struct {
 	Foreign map[string]string
 	Granted map[string]bool
 	Resolve func(name string) string
+	// MPS is what HasMPS reports, Exclusive are the GPUs that Exclusive returns.
+	MPS       bool
+	Exclusive []string
 	// Exempt pods without an allocation keep what they have: exporters of metrics, drivers.
 	Exempt []Exemption
 }
@@ -86,10 +89,13 @@ type Answer struct {
 	Mounts []Mount
 }
 
-// Mount is a folder of the host that a container gets under the same path.
+// Mount is a folder of the host that a container gets, or one of its own.
 type Mount struct {
-	Path     string
-	ReadOnly bool
+	// Path is that in the container. Source is that of the host; "" for the same.
+	Path, Source string
+	ReadOnly     bool
+	// InMemory folders are empty at first, the container's own, and end with it. They have no Source.
+	InMemory bool
 }
 
 // IsEmpty reports whether nothing is to be set.

@@ -11,7 +11,7 @@ import (
 )
 
 // The library and the driver's files describe the same GPUs of this machine. Nothing is changed on them.
-func TestTheGPUsOfThisMachine(t *testing.T) {
+func TestLibraryOnThisMachine(t *testing.T) {
 	root := host.Root{Dir: "/"}
 	devices, err := NVML(root)[0].Devices()
 	if err != nil {

@@ -1,6 +1,9 @@
 package hookserver
 
 import (
+	"cmp"
+	"fmt"
+
 	"github.com/tenon-project/tenon/api/runtime/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
@@ -21,6 +24,17 @@ func sightOf(r *containerRequest) inject.Sight {
 	return s
 }
 
+// sayable returns an error where an answer cannot be said by CRI, in whose words the proxy speaks.
+func sayable(d *inject.Answer) error {
+	for _, m := range d.Mounts {
+		if m.InMemory {
+			return fmt.Errorf("it needs a file system of memory at %s, which a runtime gives by NRI and not "+
+				"behind the proxy", m.Path)
+		}
+	}
+	return nil
+}
+
 // setDevices puts what a container sees of devices into an answer.
 func setDevices(to *containerAnswer, d inject.Answer) {
 	to.ContainerEnvs, to.ContainerCdiDevices = d.Env, d.CDI
@@ -29,7 +43,8 @@ func setDevices(to *containerAnswer, d inject.Answer) {
 			&v1alpha1.ContainerDevice{ContainerPath: f.Path, HostPath: f.Path, Permissions: "rw"})
 	}
 	for _, m := range d.Mounts {
-		to.ContainerMounts = append(to.ContainerMounts,
-			&v1alpha1.ContainerMount{ContainerPath: m.Path, HostPath: m.Path, Readonly: m.ReadOnly})
+		to.ContainerMounts = append(to.ContainerMounts, &v1alpha1.ContainerMount{
+			ContainerPath: m.Path, HostPath: cmp.Or(m.Source, m.Path), Readonly: m.ReadOnly,
+		})
 	}
 }

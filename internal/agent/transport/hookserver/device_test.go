@@ -1,6 +1,7 @@
 package hookserver_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,7 +22,7 @@ func TestDevicesTravelInBothDirections(t *testing.T) {
 			Env:    map[string]string{"NVIDIA_VISIBLE_DEVICES": "GPU-a"},
 			Files:  []host.DeviceFile{{Path: "/dev/nvidia0", Major: 195}},
 			CDI:    []string{"tenon.sh/gpu=GPU-a"},
-			Mounts: []inject.Mount{{Path: "/usr/local/vgpu", ReadOnly: true}, {Path: "/tmp/vgpulock"}},
+			Mounts: []inject.Mount{{Path: "/usr/local/vgpu", ReadOnly: true}, {Path: "/dev/shm", Source: "/run/shm"}},
 		},
 	}
 	c, _ := serve(t, b)
@@ -42,7 +43,7 @@ func TestDevicesTravelInBothDirections(t *testing.T) {
 		ContainerCdiDevices: []string{"tenon.sh/gpu=GPU-a"},
 		ContainerMounts: []*v1alpha1.ContainerMount{
 			{ContainerPath: "/usr/local/vgpu", HostPath: "/usr/local/vgpu", Readonly: true},
-			{ContainerPath: "/tmp/vgpulock", HostPath: "/tmp/vgpulock"},
+			{ContainerPath: "/dev/shm", HostPath: "/run/shm"},
 		},
 	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
@@ -59,5 +60,17 @@ func TestDevicesTravelInBothDirections(t *testing.T) {
 		t.Errorf("first step %+v, want Devices", b.lines[0])
 	} else if diff := cmp.Diff(sight, asked.Container.Devices); diff != "" {
 		t.Errorf("what the container is to be created with (-want +got):\n%s", diff)
+	}
+}
+
+func TestAMountOfMemoryIsRefusedBehindTheProxy(t *testing.T) {
+	b := &book{devices: inject.Answer{Mounts: []inject.Mount{{Path: "/tmp/vgpulock", InMemory: true}}}}
+	c, _ := serve(t, b)
+	_, err := c.PreCreateContainerHook(t.Context(), containerRequest)
+	if err == nil || !strings.Contains(err.Error(), "/tmp/vgpulock") {
+		t.Errorf("the container is created (%v), want an error that names the path", err)
+	}
+	if len(b.lines) != 1 {
+		t.Errorf("steps %+v, want one: CPUs are not given to a container that is not created", b.lines)
 	}
 }

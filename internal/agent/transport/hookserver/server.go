@@ -96,6 +96,9 @@ func (s *server) PreCreateContainerHook(ctx context.Context, r *containerRequest
 	defer s.Asked("CreateContainer")()
 	c := containerOf(r)
 	devices, err := s.Handler.Devices(c)
+	if err == nil {
+		err = sayable(&devices)
+	}
 	if err != nil {
 		return nil, refusal(err)
 	}

@@ -1,6 +1,7 @@
 package nri
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -28,13 +29,17 @@ func setDevices(to *api.ContainerAdjustment, d inject.Answer) {
 		to.AddCDIDevice(&api.CDIDevice{Name: name})
 	}
 	for _, m := range d.Mounts {
-		access := "rw"
-		if m.ReadOnly {
-			access = "ro"
+		mount := &api.Mount{
+			Source: cmp.Or(m.Source, m.Path), Destination: m.Path, Type: "bind", Options: []string{"rbind", "rw"},
 		}
-		to.AddMount(&api.Mount{
-			Source: m.Path, Destination: m.Path, Type: "bind", Options: []string{"rbind", access},
-		})
+		if m.ReadOnly {
+			mount.Options[1] = "ro"
+		}
+		if m.InMemory {
+			mount.Source, mount.Type = "tmpfs", "tmpfs"
+			mount.Options = []string{"nosuid", "nodev", "noexec", "mode=1777", "size=16m"}
+		}
+		to.AddMount(mount)
 	}
 }
 

@@ -72,7 +72,7 @@ func TestAContainerIsMadeWithItsDevices(t *testing.T) {
 	want := &api.ContainerAdjustment{
 		Env: []*api.KeyValue{
 			{Key: "CUDA_DEVICE_MEMORY_LIMIT_0", Value: "4096m"},
-			{Key: "CUDA_DEVICE_MEMORY_SHARED_CACHE", Value: "/tmp/vgpu.cache"},
+			{Key: "CUDA_DEVICE_MEMORY_SHARED_CACHE", Value: "/tmp/vgpulock/cache"},
 			{Key: "LD_PRELOAD", Value: "/usr/local/vgpu/libvgpu.so"},
 			{Key: "NVIDIA_VISIBLE_DEVICES", Value: "GPU-a"},
 		},
@@ -82,7 +82,10 @@ func TestAContainerIsMadeWithItsDevices(t *testing.T) {
 				Source: "/usr/local/vgpu", Destination: "/usr/local/vgpu", Type: "bind",
 				Options: []string{"rbind", "ro"},
 			},
-			{Source: "/tmp/vgpulock", Destination: "/tmp/vgpulock", Type: "bind", Options: []string{"rbind", "rw"}},
+			{
+				Source: "tmpfs", Destination: "/tmp/vgpulock", Type: "tmpfs",
+				Options: []string{"nosuid", "nodev", "noexec", "mode=1777", "size=16m"},
+			},
 		},
 		Linux: &api.LinuxContainerAdjustment{
 			Devices: []*api.LinuxDevice{linuxFile("/dev/nvidia1", 1), linuxFile("/dev/nvidiactl", 255)},
