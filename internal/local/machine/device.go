@@ -10,28 +10,21 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 )
 
-// board is the devices of a machine: of each type as many on each NUMA node, and under each PCI root complex.
+// board is the devices of a machine: of each type as many on each NUMA node, and under each PCI root complex. Fields
+// are those of presets.json.
 type board struct {
-	gpus, nics, fpgas int
-	vendor, model     string // of the GPUs
-	memory            int64  // bytes of a GPU
-	link              string // what joins GPUs directly: NVLink, XGMI
-	meshes            []mesh
-	rootComplexes     int
+	GPUs, NICs, FPGAs int
+	Vendor, Model     string // of the GPUs
+	MemoryGiB         int64  // of a GPU
+	Link              string // what joins GPUs directly: NVLink, XGMI
+	Meshes            []mesh
+	RootComplexes     int
 }
 
 // mesh is GPUs of which each is linked to each other one with so many lanes.
 type mesh struct {
-	lanes int32
-	gpus  []int
-}
-
-// pairs are meshes of two GPUs each.
-func pairs(lanes int32, gpus ...int) (list []mesh) {
-	for i := 0; i < len(gpus); i += 2 {
-		list = append(list, mesh{lanes, gpus[i : i+2]})
-	}
-	return list
+	Lanes int32
+	GPUs  []int
 }
 
 // Devices are the devices of the machine with this name, as a drop file lists them; equal names have equal UUIDs. Those
@@ -45,7 +38,7 @@ func (d Description) Devices(name string) []host.Dropped {
 		node := i * len(numa.NUMA) / count
 		at := host.DroppedTopology{
 			SocketID: "0", NodeID: strconv.Itoa(numa.NUMA[node].ID),
-			PCIEID: fmt.Sprintf("pci0000:%02x", 0x10*(i*b.rootComplexes/count+1)),
+			PCIEID: fmt.Sprintf("pci0000:%02x", 0x10*(i*b.RootComplexes/count+1)),
 		}
 		for _, c := range numa.CPUs {
 			if c.NUMA == numa.NUMA[node].ID {
@@ -55,15 +48,15 @@ func (d Description) Devices(name string) []host.Dropped {
 		return at
 	}
 	var list []host.Dropped
-	for i := range b.gpus {
+	for i := range b.GPUs {
 		gpu := host.Dropped{
-			Type: "gpu", Vendor: b.vendor, Model: b.model, UUID: uuidOf(name, i), Minor: strconv.Itoa(i),
-			Resources: map[string]string{"gpu-core": "100", "gpu-memory": strconv.FormatInt(b.memory>>30, 10) + "Gi"},
-			Topology:  place(i, b.gpus),
+			Type: "gpu", Vendor: b.Vendor, Model: b.Model, UUID: uuidOf(name, i), Minor: strconv.Itoa(i),
+			Resources: map[string]string{"gpu-core": "100", "gpu-memory": strconv.FormatInt(b.MemoryGiB, 10) + "Gi"},
+			Topology:  place(i, b.GPUs),
 		}
 		gpu.Topology.BusID = fmt.Sprintf("0000:%02x:00.0", 0x11+4*i)
 		gpu.Topology.P2PLinks = b.linksOf(i)
-		if b.link == "NVLink" {
+		if b.Link == "NVLink" {
 			gpu.Topology.LaneBandwidth = "25G" // of the versions 2 to 4
 		}
 		list = append(list, gpu)
@@ -78,23 +71,23 @@ func (d Description) Devices(name string) []host.Dropped {
 			list = append(list, o)
 		}
 	}
-	others("rdma", b.nics, 0x12)
-	others("fpga", b.fpgas, 0x13)
+	others("rdma", b.NICs, 0x12)
+	others("fpga", b.FPGAs, 0x13)
 	return list
 }
 
 // linksOf lists the links of a GPU, those of one mesh together.
 func (b *board) linksOf(gpu int) (links []host.DroppedLink) {
-	for _, m := range b.meshes {
+	for _, m := range b.Meshes {
 		var peers []string
 		in := false
-		for _, peer := range m.gpus {
+		for _, peer := range m.GPUs {
 			if in = in || peer == gpu; peer != gpu {
 				peers = append(peers, strconv.Itoa(peer))
 			}
 		}
 		if in {
-			links = append(links, host.DroppedLink{PeerMinor: strings.Join(peers, ","), Type: b.link, Count: m.lanes})
+			links = append(links, host.DroppedLink{PeerMinor: strings.Join(peers, ","), Type: b.Link, Count: m.Lanes})
 		}
 	}
 	return links

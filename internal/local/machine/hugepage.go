@@ -37,11 +37,11 @@ func (d *Description) takeHugepages(words []string) (rest []string, err error) {
 		if err != nil || amount.Sign() < 0 || amount.Value()%size != 0 {
 			return nil, fmt.Errorf("%s: the amount must be a multiple of the page size, such as %s=4Gi", word, key)
 		}
-		d.shape.hugepages = maps.Clone(d.shape.hugepages)
-		if d.shape.hugepages == nil {
-			d.shape.hugepages = map[int64]int64{}
+		d.shape.Hugepages = maps.Clone(d.shape.Hugepages)
+		if d.shape.Hugepages == nil {
+			d.shape.Hugepages = map[int64]int64{}
 		}
-		d.shape.hugepages[size] = amount.Value() / size
+		d.shape.Hugepages[size] = amount.Value() / size
 	}
 	return rest, d.checkHugepages()
 }
