@@ -33,7 +33,7 @@ func NewMigrationInformer(client rest.Interface) cache.SharedIndexInformer {
 
 // WithoutManagedFields is a transform of informers that keeps caches small.
 func WithoutManagedFields(object any) (any, error) {
-	if o, err := meta.Accessor(object); err == nil {
+	if o, err := meta.Accessor(object); err == nil && o.GetManagedFields() != nil {
 		o.SetManagedFields(nil)
 	}
 	return object, nil

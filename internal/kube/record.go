@@ -73,15 +73,15 @@ func set[T any](s *Store, r *record, object **T, next *T, same func(a, b *T) boo
 func (r *record) setFacts(s *Store) {
 	facts := noFacts()
 	r.problems = nil
+	s.reading.Lock()
+	defer s.reading.Unlock()
 	if r.sources != (convert.Sources{}) {
 		args, sources := s.Args(), r.sources
 		if n := sources.Node; n != nil && annotation.IsLeaving(n.Annotations) {
 			sources = convert.Sources{Node: n} // what is still published is given to no pod
 		}
-		s.reading.Lock()
 		facts, r.problems = s.known.Read(sources, args)
-		s.reading.Unlock()
 	}
 	s.count(r.ledger.View().Facts(), &facts)
-	r.ledger.SetFacts(facts)
+	s.frames.SetFacts(r.ledger, facts)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
-// server is an API server that has some resources, by path. It answers pages of lists; its watches never send anything.
+// server is an API server that has some resources, by path. Its watches never send anything.
 type server struct {
 	items  map[string][][]byte
 	hidden func() bool              // for a while, all resources are missing
@@ -79,18 +78,9 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, r.Context().Err()
 		}
 	}
-	from, _ := strconv.Atoi(q.Get("continue"))
-	limit, err := strconv.Atoi(q.Get("limit"))
-	if err != nil {
-		limit = len(items)
-	}
-	to, next := min(from+limit, len(items)), ""
-	if to < len(items) {
-		next = strconv.Itoa(to)
-	}
 	version := strings.TrimPrefix(r.URL.Path[:strings.LastIndex(r.URL.Path, "/")], "/apis/")
-	text := fmt.Appendf(nil, `{"apiVersion":%q,"kind":"List","metadata":{"resourceVersion":"1","continue":%q},`+
-		`"items":[`, version, next)
-	text = append(text, bytes.Join(items[from:to], []byte(","))...)
+	text := fmt.Appendf(nil, `{"apiVersion":%q,"kind":"List","metadata":{"resourceVersion":"1"},"items":[`,
+		version)
+	text = append(text, bytes.Join(items, []byte(","))...)
 	return answer(http.StatusOK, append(text, "]}"...))
 }

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -23,12 +24,8 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 )
 
-const (
-	// page bounds how many objects are in memory untrimmed: a tree of 256 CPUs takes several times 10 KB.
-	page = 100
-	// absentPause is how often a missing resource is looked for.
-	absentPause = 10 * time.Second
-)
+// absentPause is how often a missing resource is looked for.
+const absentPause = 10 * time.Second
 
 // NewClient returns a client that lists and watches resources as JSON.
 func NewClient(config *rest.Config) (rest.Interface, error) {
@@ -37,7 +34,7 @@ func NewClient(config *rest.Config) (rest.Interface, error) {
 	return rest.UnversionedRESTClientFor(config)
 }
 
-// source lists and watches a resource, trimming each object before the next page is read. A server without the resource
+// source lists and watches a resource, trimming each object before the next one is read. A server without the resource
 // looks like one without objects. T has what is read of an object in a list: a tree of everything else would cost three
 // times as much.
 type source[T any] struct {
@@ -112,7 +109,7 @@ func readWhole[T any](u *unread, field string, text json.RawMessage) (value T) {
 	return value
 }
 
-// IsWatchListSemanticsUnSupported lets reflectors list in pages, which trims sooner, and find a missing resource.
+// IsWatchListSemanticsUnSupported lets reflectors list, which finds a missing resource.
 func (*source[T]) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (s *source[T]) List(options metav1.ListOptions) (runtime.Object, error) {
@@ -144,31 +141,79 @@ func (s *source[T]) newList() *objects {
 	return &objects{}
 }
 
-func (s *source[T]) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+// list reads all objects as they arrive. A consistent read comes whole from the server's cache; in pages it would take
+// as many times longer as there are pages.
+func (s *source[T]) list(ctx context.Context, options metav1.ListOptions) (list runtime.Object, err error) {
 	all, r := s.newList(), s.versions[0]
-	// Pages need a consistent read: resource version "0" would come whole from the server's cache.
-	options.Limit, options.ResourceVersion, options.ResourceVersionMatch = page, "", ""
-	for {
-		text, err := s.client.Get().AbsPath("/apis", r.Group, r.Version, r.Resource).
-			SpecificallyVersionedParams(&options, scheme.ParameterCodec, corev1.SchemeGroupVersion).Do(ctx).Raw()
+	options.Limit, options.ResourceVersion, options.ResourceVersionMatch = 0, "", ""
+	text, err := s.client.Get().AbsPath("/apis", r.Group, r.Version, r.Resource).
+		SpecificallyVersionedParams(&options, scheme.ParameterCodec, corev1.SchemeGroupVersion).Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, text.Close()) }()
+	var metadata metav1.ListMeta
+	err = readList(json.NewDecoder(text), &metadata, func(one *T) {
+		all.Items = append(all.Items, s.keep(one, r.GroupVersion()))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", r.GroupResource(), err)
+	}
+	all.ResourceVersion = metadata.ResourceVersion
+	return all, nil
+}
+
+// readList reads the metadata of a list, and each item by itself.
+func readList[T any](in *json.Decoder, metadata *metav1.ListMeta, add func(*T)) error {
+	if err := delimiter(in, '{'); err != nil {
+		return err
+	}
+	for in.More() {
+		name, err := in.Token()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		var got struct {
-			Metadata metav1.ListMeta `json:"metadata"`
-			Items    []T             `json:"items"`
+		switch name {
+		case "metadata":
+			err = in.Decode(metadata)
+		case "items":
+			err = readItems(in, add)
+		default:
+			err = in.Decode(new(json.RawMessage))
 		}
-		if err := json.Unmarshal(text, &got); err != nil {
-			return nil, fmt.Errorf("list %s: %w", r.GroupResource(), err)
-		}
-		for i := range got.Items {
-			all.Items = append(all.Items, s.keep(&got.Items[i], r.GroupVersion()))
-		}
-		if options.Continue = got.Metadata.Continue; options.Continue == "" {
-			all.ResourceVersion = got.Metadata.ResourceVersion
-			return all, nil
+		if err != nil {
+			return err
 		}
 	}
+	return delimiter(in, '}')
+}
+
+// readItems reads the items of a list. Servers write none as null.
+func readItems[T any](in *json.Decoder, add func(*T)) error {
+	begin, err := in.Token()
+	if err != nil || begin == nil {
+		return err
+	}
+	if begin != json.Delim('[') {
+		return fmt.Errorf("items must be an array, begin with %v", begin)
+	}
+	for in.More() {
+		one := new(T)
+		if err := in.Decode(one); err != nil {
+			return err
+		}
+		add(one)
+	}
+	return delimiter(in, ']')
+}
+
+// delimiter reads a delimiter, which must be this one.
+func delimiter(in *json.Decoder, want json.Delim) error {
+	got, err := in.Token()
+	if err == nil && got != want {
+		err = fmt.Errorf("must have %v, has %v", want, got)
+	}
+	return err
 }
 
 // WatchWithContext watches from where a list ended. For a missing resource it is silent, then orders a new list.

@@ -30,7 +30,7 @@ func published(b *testing.B, spec string, n int) *server {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s := &server{items: map[string][][]byte{}, hidden: func() bool { return false }}
+	_, s := client(b)
 	switches := probe.Switches{QueryKubelet: true, CPUSetAllocator: true}
 	mode, _ := probe.ModeOf(switches, d.Kubelet.CPU.Policy == annotation.KubeletPolicyStatic, "")
 	for i := range n {

@@ -28,8 +28,9 @@ type Store struct {
 	args   convert.Args
 	sealed bool // Args has returned args, or Configure has set them: they do not change any more
 
-	reading sync.Mutex    // guards known
+	reading sync.Mutex    // guards known and frames
 	known   convert.Known // keeps one value of equal machines, and of equal kubelets
+	frames  ledger.Frames // keeps one value of what follows from equal facts
 
 	// static counts nodes whose kubelet has a static CPU manager, constrained those whose topology policy confines pods
 	// of the shared pool to NUMA nodes.
@@ -342,8 +343,8 @@ func (s *Store) create(node string, f func(*record)) {
 	for {
 		r, ok := s.nodes.Load(node)
 		if !ok {
-			fresh := &record{ledger: ledger.New(noFacts())}
-			fresh.publish()
+			fresh := &record{ledger: s.unknown.Begin()}
+			fresh.view.Store(s.unknown)
 			r, _ = s.nodes.LoadOrStore(node, fresh)
 		}
 		updated := false

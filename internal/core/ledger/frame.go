@@ -25,6 +25,29 @@ type frame struct {
 	rows []align.Row
 }
 
+// framesKept is how many different facts Frames remembers: more than the kinds of node of most clusters.
+const framesKept = 16
+
+// Frames remembers what follows from facts, so that nodes with equal facts share one value. The zero value is ready. It
+// is not safe for concurrent use.
+type Frames struct {
+	last [framesKept]*frame
+	next int // the place of last that the next new frame takes
+}
+
+// frame returns what follows from facts.
+func (s *Frames) frame(f Facts) *frame {
+	for _, fr := range s.last {
+		if fr != nil && fr.facts.Equal(&f) {
+			return fr
+		}
+	}
+	fr := newFrame(f)
+	s.last[s.next] = fr
+	s.next = (s.next + 1) % framesKept
+	return fr
+}
+
 // newFrame returns what follows from the facts of a node alone, whatever its pods.
 func newFrame(f Facts) *frame {
 	m := f.Machine

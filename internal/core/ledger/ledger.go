@@ -31,15 +31,20 @@ type Ledger struct {
 // New returns the account of a machine with the given facts and entries, in any order; of entries with equal UID the
 // last one counts.
 func New(f Facts, entries ...Entry) *Ledger {
-	view := derive(newFrame(f), accountsOf(f.Machine, entries), 1, change{})
-	return &Ledger{view: view, assumed: map[string]uint64{}}
+	return derive(newFrame(f), accountsOf(f.Machine, entries), 1, change{}).Begin()
 }
+
+// Begin returns an account that is as the view is.
+func (v *View) Begin() *Ledger { return &Ledger{view: v, assumed: map[string]uint64{}} }
 
 // View returns the current state. It never changes.
 func (l *Ledger) View() *View { return l.view }
 
 // SetFacts replaces the facts. Entries remain and are translated again. Equal facts change nothing.
-func (l *Ledger) SetFacts(f Facts) {
+func (l *Ledger) SetFacts(f Facts) { new(Frames).SetFacts(l, f) }
+
+// SetFacts is Ledger.SetFacts; ledgers with equal facts share what follows from them.
+func (s *Frames) SetFacts(l *Ledger, f Facts) {
 	v := l.view
 	if v.facts.Equal(&f) {
 		return
@@ -52,7 +57,7 @@ func (l *Ledger) SetFacts(f Facts) {
 		}
 		deductAllUsers(f.Machine, accounts)
 	}
-	l.view = derive(newFrame(f), accounts, v.version+1, change{})
+	l.view = derive(s.frame(f), accounts, v.version+1, change{})
 }
 
 // Put records what the API server says of a pod: it replaces any entry of that UID, an assumed one too. An equal entry

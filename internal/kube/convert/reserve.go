@@ -51,6 +51,11 @@ func RawAllocatable(node *corev1.Node) corev1.ResourceList {
 }
 
 func takenOff(node *corev1.Node) corev1.ResourceList {
+	_, reserves := node.Annotations[annotation.NodeReservation]
+	_, gives := node.Annotations[annotation.NodeSystemQoSResource]
+	if !reserves && !gives {
+		return nil
+	}
 	taken := corev1.ResourceList{}
 	var reserved []int
 	r, _, _ := parse(node.Annotations, annotation.NodeReservation, annotation.ParseReservation)

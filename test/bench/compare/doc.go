@@ -35,6 +35,10 @@
 //
 // The suite workloads measures bursts of 50, 200 and 1,000 alternating sizes and ReplicaSets.
 //
+//	compare --suite start --stock bin/kube-scheduler --tenon bin/tenon-scheduler [--nodes 1000,5000] [--rounds 5]
+//
+// The suite start measures the time from the start to the first bind, the scheduler's CPU until then, and its memory.
+//
 // Closed bursts: all pods exist before the scheduler starts; bind times come from a watch. Open loop: a warm scheduler
 // gets pods at a fixed rate and latency counts from each pod's due time. CPU is user + system time of the scheduler's
 // process and of the control plane's between the first and the last bind. Ratios are formed within a round; the table

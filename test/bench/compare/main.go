@@ -37,6 +37,7 @@ type benchCase struct {
 	besidePods  int      // plain pods that come each second beside gangs that arrive
 	backlog     int      // pods beside an open loop that fit nowhere
 	churn       int      // changes of nodes and bound pods each second beside an open loop
+	starts      bool     // the start alone counts: few pods
 }
 
 // suite is what is measured beside what.
@@ -120,6 +121,8 @@ func workloadSuite(stock, tenon string) suite {
 }
 
 const (
+	// startPods wait for a scheduler whose start alone counts.
+	startPods = 20
 	// collect has the control plane collect its garbage, which it does by itself beyond planeMemory bytes only.
 	collect     = syscall.SIGUSR1
 	planeMemory = 6 << 30
@@ -169,7 +172,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		"scheduler-plugins), device (pods with GPUs and plain pods, without and with GPUs on the nodes), "+
 		"reservation (plain pods without and with Reservations in the cluster), load (tenon-scheduler's default "+
 		"profile without and with LoadAwareScheduling), workloads (200 and 1,000 alternating sizes and ReplicaSets), "+
-		"backlog (plain pods beside pods that fit nowhere) or journal (plain pods without and with a journal)")
+		"backlog (plain pods beside pods that fit nowhere), start (time, CPU and memory until the first bind) or "+
+		"journal (plain pods without and with a journal)")
 	stock := flags.String("stock", "bin/kube-scheduler", "the stock kube-scheduler")
 	community := flags.String("community", "bin/scheduler-plugins", "kube-scheduler with scheduler-plugins")
 	tenon := flags.String("tenon", "bin/tenon-scheduler", "tenon-scheduler")
@@ -209,6 +213,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		chosen = workloadSuite(*stock, *tenon)
 	case "backlog":
 		chosen = backlogSuite(*stock, *tenon)
+	case "start":
+		chosen = startSuite(*stock, *tenon)
 	case "journal":
 		folder, err := os.MkdirTemp("", "tenon-bench-journal-")
 		if err != nil {
@@ -217,8 +223,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		defer func() { _ = os.RemoveAll(folder) }() // it is temporary anyway
 		chosen = journalSuite(*tenon, folder)
 	default:
-		return fmt.Errorf("--suite: %q is not stock, quota, gang, device, reservation, load, workloads, backlog or "+
-			"journal", *suiteName)
+		return fmt.Errorf("--suite: %q is not stock, quota, gang, device, reservation, load, workloads, backlog, "+
+			"start or journal", *suiteName)
 	}
 	chosen.contenders = slices.DeleteFunc(chosen.contenders, func(c contender) bool {
 		return slices.Contains(strings.Split(*without, ","), c.name)
@@ -251,7 +257,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if slices.ContainsFunc(chosen.cases, benchCase.ofGangs) {
 		gangTable(out, results, chosen, counts)
 	}
-	table(out, results, chosen, counts)
+	if *suiteName == "start" {
+		startTable(out, results, chosen, counts)
+	} else {
+		table(out, results, chosen, counts)
+	}
 	benchmarkTable(out, chosen, speeds, results, counts[0])
 	if *asJSON == "" {
 		return nil
@@ -332,8 +342,11 @@ func series(ctx context.Context, b *bench, rounds, pods, paced int, s suite) (re
 				}
 				r := result{Case: kase.name, Nodes: b.nodes, Round: round, Scheduler: who.name}
 				n := pods
-				if kase.perNode {
+				switch {
+				case kase.perNode:
 					n = min(pods, b.nodes)
+				case kase.starts:
+					n = startPods
 				}
 				id := fmt.Sprintf("%s-%s-%d", kase.name, who.name, round)
 				switch {

@@ -22,9 +22,10 @@ type figures struct {
 	PeakMemory     int64         `json:"peakMemoryBytes"`
 	Bound, Of      int
 	BatchHints     map[string]float64 `json:"batch,omitempty"`
-	Startup        time.Duration
-	Gangs          gangFigures `json:"gangs,omitzero"`
-	Refused        refused     `json:"refused,omitzero"`
+	Startup        time.Duration      // until the first bind
+	StartCPU       time.Duration      // of the scheduler until then
+	Gangs          gangFigures        `json:"gangs,omitzero"`
+	Refused        refused            `json:"refused,omitzero"`
 }
 
 // refused is the attempts that ended without a node, and how long one took.

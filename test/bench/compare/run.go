@@ -154,7 +154,7 @@ func (b *bench) burst(ctx context.Context, who contender, run string, w workload
 		return figures{}, err
 	}
 	stored := func() {}
-	if w.size > 0 { // a gang is work before its first bind
+	if w.size > 0 || n == startPods { // work before the first bind counts
 		stored = b.profile(ctx, port, run)
 	}
 	defer func() { stored() }()
@@ -171,6 +171,9 @@ func (b *bench) burst(ctx context.Context, who contender, run string, w workload
 		if from, err = b.cluster.account(p.cmd.Process.Pid); err != nil {
 			return f, err
 		}
+		f.StartCPU = from.scheduler
+	}
+	if w.size == 0 && n != startPods {
 		stored = b.profile(ctx, port, run)
 	}
 	return b.finish(ctx, p, port, seen, f, from)

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,7 +37,7 @@ func Informers(client kubernetes.Interface, upstream informers.SharedInformerFac
 	gangs *kube.Gangs, reservations *kube.Reservations, loads *kube.Loads, watch Watch,
 ) informers.SharedInformerFactory {
 	core := upstream.Core().V1()
-	factory := informers.NewSharedInformerFactory(client, 0)
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
 	serve := func(object runtime.Object, i cache.SharedIndexInformer) {
 		factory.InformerFor(object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return i })
 	}
@@ -47,6 +48,23 @@ func Informers(client kubernetes.Interface, upstream informers.SharedInformerFac
 	nodes := kube.First(quotas.NodeHandler(), watch(core.Nodes().Informer()))
 	serve(&corev1.Node{}, kube.Mapped(nodes, convert.Schedulable))
 	return factory
+}
+
+// trim leaves out what no part of the scheduler reads.
+func trim(object any) (any, error) {
+	object, err := kube.WithoutManagedFields(object)
+	switch o := object.(type) {
+	case *appsv1.ReplicaSet:
+		out := *o
+		out.Spec.Template, object = corev1.PodTemplateSpec{}, &out
+	case *appsv1.StatefulSet:
+		out := *o
+		out.Spec.Template, out.Spec.VolumeClaimTemplates, object = corev1.PodTemplateSpec{}, nil, &out
+	case *corev1.ReplicationController:
+		out := *o
+		out.Spec.Template, object = nil, &out
+	}
+	return object, err
 }
 
 // serveDevices serves the kinds of dynamic resource allocation, which Kubernetes has since 1.34.

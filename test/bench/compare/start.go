@@ -1,0 +1,45 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"time"
+)
+
+// startSuite is the start of kube-scheduler and of tenon-scheduler with few pods to bind, without and with Devices.
+func startSuite(stock, tenon string) suite {
+	plain := workload{cpu: "100m", memory: "128Mi"}
+	return suite{
+		contenders: []contender{{name: "stock", path: stock}, {name: "tenon", path: tenon}},
+		base:       "stock", digits: 2,
+		cases: []benchCase{
+			{name: "s", title: "(s) nodes with topologies", ratioTo: "s", load: plain, starts: true},
+			{
+				name: "d", title: "(d) the same, each with a Device of 8 GPUs", ratioTo: "d", load: plain, gpus: true,
+				starts: true,
+			},
+		},
+	}
+}
+
+// startTable writes how long each contender took until its first bind, its CPU until then, and its memory.
+func startTable(w io.Writer, results []result, s suite, sizes []int) {
+	fmt.Fprintf(w, "| Nodes | Case | Scheduler | first bind | × %[1]s | CPU until then | × %[1]s | peak memory | "+
+		"× %[1]s |\n|---:|---|---|---:|---:|---:|---:|---:|---:|\n", s.base)
+	for _, nodes := range sizes {
+		for _, c := range s.cases {
+			for _, who := range s.contenders {
+				rows := pick(results, c.name, nodes, who.name)
+				base := pick(results, c.ratioTo, nodes, cmp.Or(c.ratioOf, s.base))
+				first := func(f figures) float64 { return float64(f.Startup) }
+				used := func(f figures) float64 { return float64(f.StartCPU) }
+				memory := func(f figures) float64 { return float64(f.PeakMemory) }
+				fmt.Fprintf(w, "| %d | %s | %s | %s | %s | %s | %s | %s | %s |\n", nodes, c.title, who.name,
+					short(time.Duration(median(rows, first))), s.ratio(rows, base, first),
+					short(time.Duration(median(rows, used))), s.ratio(rows, base, used),
+					megabytes(median(rows, memory)), s.ratio(rows, base, memory))
+			}
+		}
+	}
+}
