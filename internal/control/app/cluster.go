@@ -96,6 +96,7 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 	}
 	follow(kube.ByUID(c.pods), store.PodHandler())
 	follow(c.nodes, store.NodeHandler())
+	c.reserved.Deliver(store.PodHandler()) // what a Reservation holds counts in its quota
 	follow(kube.ByUID(c.pods), c.reserved.PodHandler())
 	follow(c.reservations, c.reserved.Handler())
 	for _, group := range v1alpha1.Groups() {

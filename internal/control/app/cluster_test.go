@@ -5,10 +5,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/testkit"
@@ -40,13 +42,20 @@ func TestRoomCountsThePodsOfTheNodeAndTheirTrustedAllocations(t *testing.T) {
 	}
 	testkit.Check(t, c.nodes.GetStore().Add(object.Node("n", nil, "cpu", "16", "memory", "64Gi")))
 	testkit.Check(t, c.topologies.GetStore().Add(object.Topology("n", grid.Worked().Build(t), nil)))
+	testkit.Check(t, c.store.Configure(quota.Config{}, quota.Rules{}))
+	most := corev1.ResourceList{"cpu": resource.MustParse("9")}
+	c.store.PutQuota(object.Quota("default/team", corev1.ResourceList{}, most))
 	c.reserved.Profile = "tenon-scheduler"
 	r, err := kube.ReadReservation([]byte(`{"metadata":{"name":"r","uid":"reserved","annotations":{"` +
 		annotation.ResourceStatusKey + `":"{\"cpuset\":\"0-2\"}"}},"spec":{"owners":[{"object":{"name":"later"}}],` +
-		`"template":{"metadata":{"labels":{"koordinator.sh/qosClass":"LSR"}},"spec":{"containers":[{"resources":` +
+		`"template":{"metadata":{"labels":{"koordinator.sh/qosClass":"LSR","` + annotation.QuotaName +
+		`":"team"}},"spec":{"containers":[{"resources":` +
 		`{"requests":{"cpu":"3"},"limits":{"cpu":"3"}}}]}}},"status":{"phase":"Available","nodeName":"n"}}`))
 	testkit.Check(t, err)
 	c.reserved.Put(r)
+	if r, known := c.store.Report("team"); !known || r.Used["cpu"] != 3000 {
+		t.Errorf("the quota of the Reservation uses %+v, want the 3 CPUs that are reserved", r.Used)
+	}
 	room := c.room(resized)
 	if got := room.Others.Cpu().Value(); got != 7 {
 		t.Errorf("other pods of the node request %d CPUs, want 4, and 3 that are reserved", got)

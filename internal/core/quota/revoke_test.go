@@ -246,6 +246,12 @@ func TestVictims(t *testing.T) {
 			},
 			want: "c", kept: "a=NonPreemptible b=NonPreemptible",
 		},
+		"a Reservation is not evicted": {
+			run: func(f *quota.Forest) []quota.Holder {
+				return []quota.Holder{one(f, "a", 12, func(h *quota.Holder) { h.Room = true }), one(f, "b", 1)}
+			},
+			want: "b", kept: "a=Reservation",
+		},
 		"a budget that is exhausted excludes its pods": {
 			run: func(f *quota.Forest) []quota.Holder {
 				none := budget(&gang.Budget{})

@@ -13,6 +13,7 @@ type Obstacle string
 // The obstacles.
 const (
 	NonPreemptible  Obstacle = "NonPreemptible"
+	OfReservation   Obstacle = "Reservation"     // it stands for a Reservation, which nothing evicts
 	BudgetExhausted Obstacle = "BudgetExhausted" // a PodDisruptionBudget allows no further disruption
 	SeveralBudgets  Obstacle = "SeveralBudgets"  // the Eviction API refuses pods that more than one budget counts
 	GangElsewhere   Obstacle = "GangElsewhere"   // its gang would fall below min, and has members in other quotas
@@ -220,6 +221,8 @@ func (s *selection) kept() []Kept {
 // obstacle returns why a pod cannot be evicted; empty if it can.
 func (h *Holder) obstacle() Obstacle {
 	switch {
+	case h.Room:
+		return OfReservation
 	case h.NonPreemptible:
 		return NonPreemptible
 	case len(h.Budgets) > 1:
