@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -30,8 +31,8 @@ func fleet(turn int) map[string]any {
 	return map[string]any{"items": items}
 }
 
-// serveFleet serves the pages with a stream that changes twice a second, as far as a cluster is not needed for it.
-func serveFleet(t *testing.T) string {
+// serve serves the pages with a stream that changes twice a second, as far as a cluster is not needed for it.
+func serve(t *testing.T, answers func(turn int) map[string]any) string {
 	t.Helper()
 	files := os.DirFS("../../web/dist")
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -44,7 +45,7 @@ func serveFleet(t *testing.T) string {
 			return
 		}
 		for turn := 0; r.Context().Err() == nil; turn++ {
-			for topic, answer := range map[string]any{"nodes": fleet(turn), "gpus": map[string]any{"items": []any{}}} {
+			for topic, answer := range answers(turn) {
 				text, err := json.Marshal(map[string]any{"topic": topic, "read": time.Now(), "answer": answer})
 				if err != nil {
 					t.Error(err)
@@ -66,7 +67,9 @@ func serveFleet(t *testing.T) string {
 // TestFramesOfAThousandNodes measures frames while the fleet is scrolled, filtered and coloured anew, and prints them.
 // How long one takes depends on the machine, so nothing is expected of it; docs/reference/performance.md has a run.
 func TestFramesOfAThousandNodes(t *testing.T) {
-	address := serveFleet(t)
+	address := serve(t, func(turn int) map[string]any {
+		return map[string]any{"nodes": fleet(turn), "gpus": map[string]any{"items": []any{}}}
+	})
 	b := newBrowser(t, address)
 	b.do("open the fleet", chromedp.Navigate(address+"/fleet"))
 	b.shows("1000 of 1000 nodes", "node-0999")
@@ -95,6 +98,30 @@ func TestFramesOfAThousandNodes(t *testing.T) {
 		at := func(part float64) float64 { return times[int(part*float64(len(times)-1))] }
 		t.Logf("%s: %d frames in 4 s, %.1f ms in the middle, %.1f ms at 95 %%, %.1f ms the longest",
 			step.name, len(times), at(0.5), at(0.95), at(1))
+	}
+	b.checkFaults()
+}
+
+// TestTenThousandPodsAndNamesWithMarkup: a page lists some of many pods, and names are text whatever they contain.
+func TestTenThousandPodsAndNamesWithMarkup(t *testing.T) {
+	const markup = `<img src=x onerror="alert(1)">`
+	pods := []string{"default/" + markup}
+	for i := range 9999 {
+		pods = append(pods, fmt.Sprintf("default/p-%05d", i))
+	}
+	address := serve(t, func(int) map[string]any {
+		return map[string]any{"pending": map[string]any{"items": []any{map[string]any{
+			"rootCause": "InsufficientCPU", "class": "capacity", "count": len(pods), "pods": pods, "oldest": time.Now(),
+			"example": pods[0], "message": "<script>alert(1)</script>" + markup,
+		}}}}
+	})
+	b := newBrowser(t, address)
+	query := url.Values{"cause": {"InsufficientCPU"}, "pod": {pods[0]}}
+	b.do("open what waits", chromedp.Navigate(address+"/pending?"+query.Encode()))
+	b.shows("10000", "and 9800 more", markup, "<script>alert(1)</script>")
+	const elements = "document.querySelectorAll('main img, main script').length"
+	if n := run(b, "look for markup", chromedp.Evaluate[int](elements)); n > 0 {
+		t.Errorf("%d elements come from names", n)
 	}
 	b.checkFaults()
 }
