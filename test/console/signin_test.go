@@ -167,7 +167,7 @@ func signIn(t *testing.T, kubeconfig string) {
 	enter("wrong")
 	b.shows("Sign in", "the token is missing, wrong or expired")
 
-	// Who reads one namespace is told which right is missing for all of them, and sees that one.
+	// Who reads one namespace learns which right is missing for all of them, and sees that one.
 	enter(a.visitor("member", ""))
 	b.shows("cannot list resource \"pods\" in API group \"\" at the cluster scope", "live, read at")
 	b.do("choose a namespace", chromedp.SetValue("input[name=namespace]", "default"),
