@@ -101,7 +101,8 @@ func newBrowser(t *testing.T, address string) *browser {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program),
 		chromedp.Flag("disable-gpu", true), chromedp.Flag("disable-quic", true), chromedp.Flag("lang", "en-US"),
-		chromedp.Flag("disable-component-update", true), chromedp.Flag("ignore-certificate-errors", true), chromedp.WSURLReadTimeout(patience))
+		chromedp.Flag("disable-component-update", true), chromedp.Flag("ignore-certificate-errors", true),
+		chromedp.WSURLReadTimeout(patience))
 	if os.Getuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}

@@ -99,9 +99,9 @@ func (a *administrator) visitor(name, role string) (token string) {
 		a.create(rbac+"clusterrolebindings", binding)
 	} else {
 		binding["roleRef"] = fields{"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+		read := fields{"apiGroups": []string{""}, "resources": []string{"pods"}, "verbs": []string{"get", "list"}}
 		a.create(rbac+"namespaces/default/roles", fields{
-			"metadata": fields{"name": name},
-			"rules":    []fields{{"apiGroups": []string{""}, "resources": []string{"pods"}, "verbs": []string{"get", "list"}}},
+			"metadata": fields{"name": name}, "rules": []fields{read},
 		})
 		a.create(rbac+"namespaces/default/rolebindings", binding)
 	}
