@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,6 +44,7 @@ func TestAnotherReleaseOfKubernetes(t *testing.T) {
 	t.Run("a share of a GPU", c.shares)
 	t.Run("a gang", c.gathers)
 	t.Run("a quota", c.limits)
+	t.Run("a migration", c.moves)
 	t.Run("webhooks", c.refuses)
 	t.Run("an agent and the objects of another node", c.keepsNodesApart)
 	t.Run("status", c.isWell)
@@ -165,6 +167,27 @@ func (c *release) limits(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// moves shows that a PodMigrationJob moves a pod with CPUs of its own to another node, and that its successor has some.
+func (c *release) moves(t *testing.T) {
+	labels := map[string]string{"app": "db", annotation.QoSClass: "LSR"}
+	podSpec := pod("p", object.PriorityClass("koord-prod"), object.Both("cpu", "2", "memory", "1Gi"))
+	_, err := c.client.AppsV1().StatefulSets(metav1.NamespaceDefault).Create(t.Context(), &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "db"},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec.Spec},
+		},
+	}, metav1.CreateOptions{})
+	testkit.Check(t, err)
+	old := c.running(t, "db-0")
+	c.running(t, "db-1") // the budget of unavailable pods has room for db-0
+	moved := move(t, c.local, old, func() {}).target
+	if moved.Spec.NodeName == old.Spec.NodeName ||
+		!strings.Contains(moved.Annotations[annotation.ResourceStatusKey], `"cpuset"`) {
+		t.Errorf("from node %s to %s, with %v", old.Spec.NodeName, moved.Spec.NodeName, moved.Annotations)
+	}
 }
 
 // refuses shows that webhooks refuse a pod of Tenon's schedulers, and are not asked about one of another.
