@@ -2,11 +2,13 @@ package view
 
 import "time"
 
-// Fix is one change after which a pod that waits was placed, in a copy of the cluster.
+// Fix is one change after which a pod that waits was placed, in a copy of the cluster; of a member of a gang, with as
+// many members as must start together.
 type Fix struct {
 	Kind    string `json:"kind"`
 	Message string `json:"message"`
-	// Changes are what was tried, as POST /apis/v1/whatif takes them.
+	// Changes are what was tried, as POST /apis/v1/whatif takes them; none for what a gang no longer requires, since
+	// that places members without the rules of their gang.
 	Changes []Change `json:"changes,omitempty"`
 	// Node is where the pod was placed, and VerifiedAt when; absent for MakeRoom.
 	Node       string     `json:"node,omitempty"`
@@ -17,14 +19,21 @@ type Fix struct {
 
 // Kinds of Fix, in the order in which they are reported.
 const (
+	// FixWait waits for pods that terminate.
+	FixWait = "WaitFor"
 	// FixRequest is another amount that the pod requests, FixPolicy something else that it no longer requires.
 	FixRequest = "ChangeRequest"
 	FixPolicy  = "ChangePolicy"
+	// FixMembers creates the members that a gang lacks, FixGang requires less of its members.
+	FixMembers = "CreateMembers"
+	FixGang    = "ChangeGang"
 	// FixQuota raises the quota that holds the pod back.
 	FixQuota = "RaiseQuota"
 	// FixNode uncordons or labels a node, or removes its taints.
 	FixNode = "RelaxNode"
-	// FixAddNode adds a node like one that is there.
+	// FixEvict deletes a pod that runs.
+	FixEvict = "Evict"
+	// FixAddNode adds nodes like one that is there.
 	FixAddNode = "AddNode"
 	// FixRoom moves pods.
 	FixRoom = "MakeRoom"

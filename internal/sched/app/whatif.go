@@ -75,6 +75,20 @@ func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
 			slices.SortFunc(members, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 			return members
 		},
+		Gang: func(id string) (g *view.Gang, rule string) {
+			s.gangs.Read(func(state *gang.State) {
+				if g = view.GangOf(state, id); g == nil {
+					return
+				}
+				known, _ := state.Find(id)
+				for i, r := range known.Settings.DomainRules {
+					if r.Must || r.Multiple > 0 {
+						rule = g.Network[i]
+					}
+				}
+			})
+			return g, rule
+		},
 		Admit: elasticquota.Admitted,
 		Reserve: func(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, node string,
 		) (func() map[string]string, string, *fwk.Status) {

@@ -63,9 +63,14 @@ func (s *server) addFixes(r *http.Request, pod *corev1.Pod, into *view.Pod) {
 	if into.Fixes, into.Search, err = s.Fixes(r.Context(), pod, into); err != nil {
 		into.Search = &view.FixSearch{Note: "no fix was looked for: " + err.Error()}
 	}
-	if into.Quota != nil && !s.mayReadPods(r, "") { // what others use shows in what is enough
-		into.Fixes = slices.DeleteFunc(into.Fixes, func(f view.Fix) bool { return f.Kind == view.FixQuota })
-	}
+	// Fixes can name other pods, and say what others use of a quota.
+	mayRead := s.reader(r)
+	into.Fixes = slices.DeleteFunc(into.Fixes, func(f view.Fix) bool {
+		return f.Kind == view.FixQuota && !mayRead("") || slices.ContainsFunc(f.Changes, func(c view.Change) bool {
+			namespace, named := namespaceOf(c.RemovePod)
+			return named && !mayRead(namespace)
+		})
+	})
 }
 
 // devices serves what explain says of devices.

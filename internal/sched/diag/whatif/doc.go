@@ -45,11 +45,18 @@
 // For a pod that waits, Fixes tries single changes, each in a session begun anew, and returns those after which a cycle
 // places the pod. What takes one trial comes before what takes several:
 //
+//	members       of a gang: the members that it lacks are created, or its minimum is what fits
 //	quota         the max that refuses the pod is raised by what is missing
+//	terminating   the pods that terminate on a node are gone
 //	nodeChanges   a cordon, a taint or a missing label that alone keeps the pod off a node is lifted
 //	policies      one requirement of the pod is left out
-//	addNode       a node like one that refuses the pod is added
+//	addNode       a node like one that refuses the pod is added, for a gang as many as it takes
 //	requests      one amount of one container is rounded up, or else lowered to the largest amount that fits
+//	evict         one pod is deleted whose priority is not higher and that no PodDisruptionBudget or gang protects
+//
+// A member of a gang is placed if as many members are as must start together, one after the other, within their quotas;
+// changes of a pod are made to all members that wait, if these are alike. The rules of a gang about domains are not
+// tried: for a gang that has one, the only fix is to leave it out, once its members are placed without it.
 //
 // The explanation of the pod says what is worth a trial, and no fix is returned that was not tried. mostTrials and
 // fixTime bound the search; the answer says if either ended it.

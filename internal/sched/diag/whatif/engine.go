@@ -76,6 +76,9 @@ type Cluster struct {
 	Quotas func() Quotas
 	// Members returns the pods of a gang, namespace/name, by name.
 	Members func(gang string) []*corev1.Pod
+	// Gang returns a gang, and how its members must be placed, "" if they may be anywhere; nil for one that does not
+	// exist.
+	Gang func(gang string) (g *view.Gang, rule string)
 	// Admit marks a cycle whose pod is not compared with its quota.
 	Admit func(cs fwk.CycleState)
 	// Reserve reserves CPUs and devices on the trial of a cycle, and returns what writes the annotations of the pod
@@ -96,7 +99,8 @@ type Engine struct {
 	// Deadline bounds an answer. It is not changed after the first question.
 	Deadline time.Duration
 
-	fixing chan struct{} // holds a value while fixes are looked for
+	fixing chan struct{} // holds a value while fixes are looked for; whoever put it there owns known
+	known  map[string]knownFixes
 	turn   chan struct{} // holds a value for each question that is answered or waits
 	alone  chan struct{} // holds a value while a question is answered; whoever put it there owns what follows
 
@@ -110,8 +114,8 @@ type Engine struct {
 // New returns an engine.
 func New(c Cluster) *Engine {
 	return &Engine{
-		Cluster: c, Deadline: deadline, fixing: make(chan struct{}, 1), turn: make(chan struct{}, waiting),
-		alone: make(chan struct{}, 1),
+		Cluster: c, Deadline: deadline, turn: make(chan struct{}, waiting), alone: make(chan struct{}, 1),
+		fixing: make(chan struct{}, 1), known: map[string]knownFixes{},
 		nodes: &nodes{Snapshot: cache.NewEmptySnapshot()},
 	}
 }

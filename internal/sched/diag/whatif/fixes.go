@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"strings"
@@ -29,14 +30,20 @@ const (
 	nodesTried = 8
 	// fixesShown is how many fixes are answered, one of each kind.
 	fixesShown = 3
+	// fixesKept is how long an answer may be given again, mostKnown bounds the number of answers that are kept.
+	fixesKept = 30 * time.Second
+	mostKnown = 64
 	// mostSteps bounds the amounts among which a search by halves chooses.
 	mostSteps = 1024
 )
 
-// fixing looks for single changes after which a pod that waits is placed. Each is tried by a session of its own.
+// fixing looks for single changes after which a pod that waits is placed, with the members of its gang if it has one.
+// Each is tried by a session of its own.
 type fixing struct {
 	*session
 	key string // of the pod
+	// gang is that of the pod, with the members that wait; nil for a pod that starts alone.
+	gang *waitingGang
 	// pod is the pod as the cluster has it.
 	pod *corev1.Pod
 	// said explains why the pod waits.
@@ -50,15 +57,18 @@ type fixing struct {
 // the pod waits: it names what is worth a try, and every fix was tried. It is Busy while another search is under way.
 func (e *Engine) Fixes(ctx context.Context, pod *corev1.Pod, said *view.Pod) ([]view.Fix, *view.FixSearch, error) {
 	x := &fixing{key: pod.Namespace + "/" + pod.Name, pod: pod, said: said}
-	_, member := convert.GangPod(pod)
-	switch {
-	case said.State != view.Pending || said.RootCause == nil || e.Pod(pod.Namespace, pod.Name) == nil:
+	member, ganged := convert.GangPod(pod)
+	if said.State != view.Pending || e.Pod(pod.Namespace, pod.Name) == nil {
 		return nil, nil, nil // it has a node, or stands for a Reservation
-	case said.RootCause.Code.Class() == why.Attention || said.RootCause.Code.Class() == why.Gate:
-		return nil, nil, nil // no other cluster helps
-	case member:
-		x.runs.Note = "no fix was looked for: the pod starts with the members of its gang"
-		return nil, &x.runs, nil
+	}
+	if root := said.RootCause; root == nil && !ganged ||
+		root != nil && (root.Code.Class() == why.Attention || root.Code.Class() == why.Gate) {
+		return nil, nil, nil // it fits, or no other cluster helps
+	}
+	if ganged {
+		if x.gang, x.runs.Note = e.waitingGang(member.Gang, x.key); x.runs.Note != "" {
+			return nil, &x.runs, nil
+		}
 	}
 	select {
 	case e.fixing <- struct{}{}:
@@ -66,35 +76,93 @@ func (e *Engine) Fixes(ctx context.Context, pod *corev1.Pod, said *view.Pod) ([]
 	default:
 		return nil, nil, Busy{}
 	}
+	var answer knownFixes
 	err := e.session(ctx, func(s *session) error {
 		x.session = s
+		revision, err := x.revision()
+		if err != nil {
+			return err
+		}
+		if answer = e.known[x.key]; answer.revision == revision && time.Since(answer.at) < fixesKept {
+			return nil
+		}
 		late, err := s.within(fixTime, x.search)
 		x.runs.Exhausted = x.runs.Exhausted || late
+		slices.SortStableFunc(x.found, func(a, b view.Fix) int { return cmp.Compare(rank(a.Kind), rank(b.Kind)) })
+		x.found = slices.CompactFunc(x.found, func(a, b view.Fix) bool { return a.Kind == b.Kind })
+		answer = knownFixes{revision, time.Now(), x.found[:min(len(x.found), fixesShown)], x.runs}
 		return err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	slices.SortStableFunc(x.found, func(a, b view.Fix) int { return cmp.Compare(rank(a.Kind), rank(b.Kind)) })
-	x.found = slices.CompactFunc(x.found, func(a, b view.Fix) bool { return a.Kind == b.Kind })
-	return x.found[:min(len(x.found), fixesShown)], &x.runs, nil
+	if len(e.known) == mostKnown {
+		clear(e.known)
+	}
+	e.known[x.key] = answer
+	return slices.Clone(answer.fixes), &answer.search, nil
+}
+
+// knownFixes are the fixes that a search found. The pages of a console ask for them again and again.
+type knownFixes struct {
+	revision uint64
+	at       time.Time
+	fixes    []view.Fix
+	search   view.FixSearch
+}
+
+// revision identifies what a search depends on: the nodes with their pods, and what is said of the pod. What neither
+// shows, such as the pods of other quotas, is why an answer is kept for fixesKept only.
+func (x *fixing) revision() (uint64, error) {
+	nodes, err := x.nodes.List()
+	if err != nil {
+		return 0, err
+	}
+	sum := fnv.New64a()
+	for _, n := range nodes {
+		_, _ = fmt.Fprintln(sum, n.Node().Name, n.GetGeneration()) // never fails
+	}
+	said := *x.said
+	said.Queue, said.Data, said.Fixes, said.Search = nil, view.Data{}, nil, nil
+	all := []any{said, x.pod.UID, x.pod.ResourceVersion}
+	if g := x.gang; g != nil {
+		all = append(all, g.Min, g.Started, g.Bound, g.pending, g.rule)
+	}
+	text, err := json.Marshal(all)
+	_, _ = sum.Write(text)
+	return sum.Sum64(), err
 }
 
 // rank orders kinds of fixes: what the pod's owner can change comes first, a new node last.
 func rank(kind string) int {
-	return slices.Index([]string{view.FixRequest, view.FixPolicy, view.FixQuota, view.FixNode, view.FixAddNode}, kind)
+	return slices.Index([]string{
+		view.FixWait, view.FixRequest, view.FixPolicy, view.FixMembers, view.FixGang, view.FixQuota, view.FixNode,
+		view.FixEvict, view.FixAddNode,
+	}, kind)
 }
 
 // search tries what takes one trial before what takes several.
 func (x *fixing) search() error {
 	node, err := x.try()
+	if x.gang != nil && x.gang.rule != "" {
+		// Without its rule the members may be anywhere, and that is all that was tried.
+		if node != "" {
+			x.keep(view.FixGang, fmt.Sprintf("leave out the network rule of gang %s (%s)", x.gang.Name, x.gang.rule),
+				node)
+		}
+		return err
+	}
 	if err != nil || node != "" {
 		if node != "" {
 			x.runs.Note = "tried without a change: schedules on " + node + " at its next attempt"
 		}
 		return err
 	}
-	for _, step := range []func() error{x.quota, x.nodeChanges, x.policies, x.addNode, x.requests} {
+	steps := []func() error{x.quota, x.terminating, x.nodeChanges, x.policies, x.addNode, x.requests, x.evict}
+	if x.gang != nil {
+		steps = slices.Insert(steps, 0, x.members)
+	}
+	for _, step := range steps {
 		if err := step(); err != nil || x.runs.Exhausted {
 			return err
 		}
@@ -102,7 +170,8 @@ func (x *fixing) search() error {
 	return nil
 }
 
-// try makes changes in a copy of the cluster and returns the node on which the pod is placed then, "" for none.
+// try makes changes in a copy of the cluster and returns the node on which the pod is placed then, "" for none or if
+// too few members of its gang are placed.
 func (x *fixing) try(changes ...view.Change) (node string, err error) {
 	if x.runs.Runs == mostTrials {
 		x.runs.Exhausted = true
@@ -110,6 +179,11 @@ func (x *fixing) try(changes ...view.Change) (node string, err error) {
 	}
 	x.runs.Runs++
 	x.restart()
+	if x.gang != nil { // its members must fit the quotas together
+		if err := x.ownQuotas(); err != nil {
+			return "", err
+		}
+	}
 	for i := range changes {
 		var wrong *BadQuestion
 		if _, err := x.apply(&changes[i]); errors.As(err, &wrong) {
@@ -117,6 +191,9 @@ func (x *fixing) try(changes ...view.Change) (node string, err error) {
 		} else if err != nil {
 			return "", err
 		}
+	}
+	if x.gang != nil {
+		return x.tryMembers()
 	}
 	pod, err := x.pending(x.key)
 	if err != nil {
@@ -130,21 +207,24 @@ func (x *fixing) try(changes ...view.Change) (node string, err error) {
 }
 
 // offer tries a change, and keeps it as a fix where the pod is placed.
-func (x *fixing) offer(kind, message string, change view.Change) (works bool, err error) {
-	node, err := x.try(change)
+func (x *fixing) offer(kind, message string, changes ...view.Change) (works bool, err error) {
+	node, err := x.try(changes...)
 	if node == "" || err != nil {
 		return false, err
 	}
-	x.keep(kind, message, node, change)
+	x.keep(kind, message, node, changes...)
 	return true, nil
 }
 
 // keep records a fix that was tried.
-func (x *fixing) keep(kind, message, node string, change view.Change) {
+func (x *fixing) keep(kind, message, node string, changes ...view.Change) {
 	now := time.Now()
+	tried := "schedules on " + node
+	if x.gang != nil {
+		tried += " with its gang"
+	}
 	x.found = append(x.found, view.Fix{
-		Kind: kind, Message: message + " (tried: schedules on " + node + ")", Changes: []view.Change{change},
-		Node: node, VerifiedAt: &now,
+		Kind: kind, Message: message + " (tried: " + tried + ")", Changes: changes, Node: node, VerifiedAt: &now,
 	})
 }
 
@@ -162,7 +242,7 @@ func (x *fixing) quota() error {
 		if err := errors.Join(badUsed, badRequest); err != nil {
 			return fmt.Errorf("%s of quota %s: %w", s.Dimension, q.Quota, err)
 		}
-		// The quota must have room for what is used and for the pod.
+		// The quota must have room for what is used and for the pod, with its gang.
 		used.Add(request)
 		most[corev1.ResourceName(s.Dimension)] = used
 		texts = append(texts, fmt.Sprintf("%s %s (from %s)", s.Dimension, used.String(), s.Limit))
@@ -237,8 +317,11 @@ func factual(labels map[string]any) bool {
 	return false
 }
 
-// policies leaves out what the pod requires of its place, one requirement at a time.
+// policies leaves out what the pod requires of its place, one requirement at a time. Members of a gang change alike.
 func (x *fixing) policies() error {
+	if !x.alike() {
+		return nil
+	}
 	type policy struct {
 		message string
 		patch   map[string]any
@@ -273,7 +356,7 @@ func (x *fixing) policies() error {
 		})
 	}
 	for _, p := range all {
-		works, err := x.offer(view.FixPolicy, p.message, x.patch(p.patch))
+		works, err := x.offer(view.FixPolicy, p.message, x.patch(p.patch)...)
 		if works || err != nil {
 			return err
 		}
@@ -281,15 +364,47 @@ func (x *fixing) policies() error {
 	return nil
 }
 
-// addNode adds a node like one of those that refuse the pod.
+// addNode adds nodes like one of those that refuse the pod, or that take some members of its gang: one, or the fewest
+// with which as many members are placed as must.
 func (x *fixing) addNode() error {
-	for _, c := range x.said.Candidates[:min(len(x.said.Candidates), nodesTried)] {
-		works, err := x.offer(view.FixAddNode, "add 1 node like "+c.Node, view.Change{
-			AddNode: &view.AddNode{Like: c.Node, Count: 1},
-		})
-		if works || err != nil {
+	var likes []string
+	for _, c := range x.said.Candidates {
+		likes = append(likes, c.Node)
+	}
+	if x.gang != nil {
+		likes = append(likes, x.gang.taken...)
+	}
+	for i, like := range likes {
+		if i == nodesTried {
+			break
+		}
+		add := func(n int) view.Change { return view.Change{AddNode: &view.AddNode{Like: like, Count: n}} }
+		fits := func(n int) (string, error) { return x.try(add(n)) }
+		least, most := 1, min(x.together(), mostNodes)
+		node, err := fits(most)
+		if err != nil || x.runs.Exhausted {
 			return err
 		}
+		if node == "" {
+			continue
+		}
+		for least < most {
+			middle := (least + most) / 2
+			if node, err = fits(middle); err != nil || x.runs.Exhausted {
+				return err // it may not be the smallest change
+			}
+			if node != "" {
+				most = middle
+			} else {
+				least = middle + 1
+			}
+		}
+		message := "add 1 node like " + like
+		if least > 1 {
+			message = fmt.Sprintf("add %d nodes like %s", least, like)
+		}
+		_, err = x.offer(view.FixAddNode, message, add(least))
+		return err
 	}
 	return nil
 }
@@ -297,15 +412,17 @@ func (x *fixing) addNode() error {
 // requests changes one amount of one container: that which requests most of the resource. An amount that must be a
 // multiple is first rounded up, else the largest smaller amount that fits is searched by halves.
 func (x *fixing) requests() error {
+	if !x.alike() {
+		return nil
+	}
 	for _, a := range x.amounts() {
 		fits := func(steps int64) (string, error) {
-			node, err := x.try(x.request(a, steps*a.step))
-			return node, err
+			return x.try(x.request(a, steps*a.step)...)
 		}
 		offer := func(steps int64, node string) {
 			n := steps * a.step
 			x.keep(view.FixRequest, fmt.Sprintf("request %s %s instead of %s in container %s", a.names[0], a.text(n),
-				a.text(a.asked), a.container.Name), node, x.request(a, n))
+				a.text(a.asked), a.container.Name), node, x.request(a, n)...)
 		}
 		if up := (a.asked + a.step - 1) / a.step; up*a.step != a.asked {
 			if node, err := fits(up); node != "" || err != nil {
@@ -440,7 +557,7 @@ func (x *fixing) cpuStep(asked int64) int64 {
 }
 
 // request is the change of an amount. A limit that was equal, or would be too low, follows.
-func (x *fixing) request(a amount, n int64) view.Change {
+func (x *fixing) request(a amount, n int64) []view.Change {
 	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
 	for _, name := range a.names {
 		q := a.quantity(n)
@@ -459,9 +576,16 @@ func (x *fixing) request(a amount, n int64) view.Change {
 	}}})
 }
 
-// patch is the change of the pod by a merge patch.
-func (x *fixing) patch(patch map[string]any) view.Change {
-	return view.Change{PatchPod: &view.Patch{Name: x.key, Patch: encode(patch)}}
+// patch is the change of the pod, and of the members of its gang that wait, by a merge patch.
+func (x *fixing) patch(patch map[string]any) (changes []view.Change) {
+	keys := []string{x.key}
+	if x.gang != nil {
+		keys = x.gang.pending
+	}
+	for _, key := range keys {
+		changes = append(changes, view.Change{PatchPod: &view.Patch{Name: key, Patch: encode(patch)}})
+	}
+	return changes
 }
 
 // encode writes what always encodes: maps with names, amounts and texts.

@@ -1,0 +1,244 @@
+package app
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/object"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+// asking is a pod that waits, or a gang of equal pods, in a cluster of nodes with 30 CPUs for pods each.
+type asking struct {
+	*asked
+	cpus, members int
+	free          []int // CPUs, by node
+	pods          []string
+	running       map[string]*corev1.Pod
+	room          int // CPUs that the quota of the pods still admits
+}
+
+// drawAsking draws 1 to 3 nodes with pods, which may terminate, be protected or important, and pods that wait.
+func drawAsking(t *testing.T, r *rapid.T) *asking {
+	a := &asking{
+		cpus:    2 * rapid.IntRange(1, 16).Draw(r, "half of the CPUs"),
+		members: rapid.SampledFrom([]int{1, 1, 1, 2, 3, 4}).Draw(r, "members"),
+		running: map[string]*corev1.Pod{}, room: 1 << 20,
+	}
+	names := []string{"a", "b", "c"}[:rapid.IntRange(1, 3).Draw(r, "nodes")]
+	a.asked = newAsked(t, names...)
+	now := metav1.NewTime(time.Unix(1e9, 0))
+	for _, name := range names {
+		a.quotas.PutNode(object.Node(name, nil, "cpu", "32"))
+		free := 30
+		for i := range rapid.IntRange(0, 3).Draw(r, "pods of "+name) {
+			cpus := 2 * rapid.IntRange(1, 5).Draw(r, "half of the CPUs of one")
+			if free < cpus {
+				break
+			}
+			pod := bound(fmt.Sprintf("on-%s-%d", name, i), name, list(16-free/2, cpus),
+				object.Priority(rapid.SampledFrom([]int32{9000, 9500}).Draw(r, "priority")))
+			switch rapid.IntRange(0, 4).Draw(r, "what it is") {
+			case 0, 1:
+				pod.DeletionTimestamp = &now
+			case 2:
+				object.Label("protected", "true")(pod)
+			}
+			a.add(pod)
+			a.running["default/"+pod.Name] = pod
+			free -= cpus
+		}
+		a.free = append(a.free, free)
+	}
+	testkit.Check(t, a.config.InformerFactory.Policy().V1().PodDisruptionBudgets().Informer().GetStore().Add(
+		&policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "none"},
+			Spec: policyv1.PodDisruptionBudgetSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"protected": "true"}},
+			},
+		}))
+	var options []object.PodOption
+	if rapid.Bool().Draw(r, "in a quota") {
+		a.room = rapid.IntRange(1, 40).Draw(r, "max")
+		a.quotas.PutQuota(object.Quota("default/team", corev1.ResourceList{},
+			corev1.ResourceList{"cpu": resource.MustParse(fmt.Sprint(a.room))}))
+		options = append(options, object.Label(annotation.QuotaName, "team"))
+	}
+	if a.members > 1 {
+		options = append(options, object.Gang("g", fmt.Sprint(a.members)))
+	}
+	have := a.members
+	if a.members > 1 && rapid.IntRange(0, 4).Draw(r, "whole") == 0 {
+		have--
+	}
+	for i := range have {
+		a.know(exclusive(fmt.Sprint("g-", i), fmt.Sprint(a.cpus), options...))
+		a.pods = append(a.pods, fmt.Sprint("default/g-", i))
+	}
+	return a
+}
+
+// fits counts how many pods fit of so many CPUs each: no plugin is asked.
+func (a *asking) fits(cpus, members, room int, free ...int) bool {
+	n := 0
+	for _, f := range free {
+		n += f / cpus
+	}
+	return min(n, room/cpus) >= members
+}
+
+// TestEachFixIsVerifiedAndTheSmallest makes random clusters. Each fix must make the pods fit by plain arithmetic, and
+// no smaller change of its kind may.
+func TestEachFixIsVerifiedAndTheSmallest(t *testing.T) {
+	seen := map[string]int{}
+	rapid.Check(t, func(r *rapid.T) {
+		a := drawAsking(t, r)
+		have := len(a.pods)
+		plain := func(cpus, members, room int, free ...int) bool {
+			return a.fits(cpus, members, room, append(slices.Clone(a.free), free...)...)
+		}
+		fixes, search := a.fixes("g-0")
+		if have == a.members && plain(a.cpus, a.members, a.room) {
+			if len(fixes) > 0 {
+				r.Fatalf("%d pods of %d CPUs fit, and have fixes %+v", a.members, a.cpus, fixes)
+			}
+			seen["fits"]++
+			return
+		}
+		for _, f := range fixes {
+			seen[f.Kind]++
+			wrong := func(format string, args ...any) {
+				t.Helper()
+				r.Fatalf("%s of %d×%d CPUs, free %v, quota %d: %s", f.Message, have, a.cpus, a.free, a.room,
+					fmt.Sprintf(format, args...))
+			}
+			if f.Kind != view.FixGang { // what-if has no rules of gangs
+				pods := slices.Clone(a.pods)
+				for i := range a.members - have {
+					pods = append(pods, fmt.Sprintf("default/g-0-whatif-%d", i+1))
+				}
+				if f.Kind != view.FixMembers {
+					pods = pods[:have]
+				}
+				answer, err := a.whatIf.Answer(t.Context(), &view.WhatIf{
+					Changes: f.Changes, Ask: view.Ask{Pods: pods},
+				})
+				if err != nil || len(answer.Placements) < a.members {
+					wrong("the question has the answer %+v, %v", answer, err)
+				}
+			}
+			a.isSmallest(f, plain, wrong)
+		}
+		if len(fixes) == 0 && have == a.members && search != nil && search.Note == "" {
+			a.hasNone(r, plain)
+			seen["none"]++
+		}
+	})
+	t.Logf("outcomes %v", seen)
+	for _, kind := range []string{
+		"fits", view.FixWait, view.FixRequest, view.FixMembers, view.FixGang, view.FixQuota, view.FixEvict,
+		view.FixAddNode,
+	} {
+		if seen[kind] == 0 {
+			t.Errorf("outcomes %v, want %s among them", seen, kind)
+		}
+	}
+}
+
+// isSmallest checks a fix by arithmetic: it is enough, and what is one step smaller is not.
+func (a *asking) isSmallest(f view.Fix, plain func(cpus, members, room int, free ...int) bool,
+	wrong func(string, ...any),
+) {
+	var n, was int
+	var text string
+	switch f.Kind {
+	case view.FixRequest:
+		if _, err := fmt.Sscanf(f.Message, "request cpu %d instead of %d", &n, &was); err != nil || was != a.cpus {
+			wrong("%v", err)
+		}
+		if !plain(n, a.members, a.room) || plain(n+1, a.members, a.room) {
+			wrong("the largest request that fits is another one")
+		}
+	case view.FixGang:
+		const format = "lower the minimum of gang default/g to %d (from %d)"
+		if _, err := fmt.Sscanf(f.Message, format, &n, &was); err != nil {
+			wrong("%v", err)
+		}
+		have := len(a.pods)
+		if was != a.members || n > have || !plain(a.cpus, n, a.room) || n < have && plain(a.cpus, n+1, a.room) {
+			wrong("the largest minimum that fits is another one")
+		}
+	case view.FixMembers:
+		if !plain(a.cpus, a.members, a.room) {
+			wrong("the members do not fit")
+		}
+	case view.FixQuota:
+		if _, err := fmt.Sscanf(f.Message, "raise max of quota team to cpu %d (from %d)", &n, &was); err != nil {
+			wrong("%v", err)
+		}
+		if was != a.room || !plain(a.cpus, a.members, n) || plain(a.cpus, a.members, n-1) {
+			wrong("the smallest max that suffices is another one")
+		}
+	case view.FixAddNode:
+		if _, err := fmt.Sscanf(f.Message, "add %d node", &n); err != nil {
+			wrong("%v", err)
+		}
+		full := slices.Repeat([]int{30}, n)
+		if !plain(a.cpus, a.members, a.room, full...) || n > 1 && plain(a.cpus, a.members, a.room, full[1:]...) {
+			wrong("the smallest number of nodes is another one")
+		}
+	case view.FixEvict:
+		var priority int32
+		if _, err := fmt.Sscanf(f.Message, "delete pod %s (priority %d)", &text, &priority); err != nil {
+			wrong("%v", err)
+		}
+		pod := a.running[text]
+		if pod == nil || priority > 9000 || pod.Labels["protected"] != "" || !a.fitsWithout(plain, pod) {
+			wrong("the pod must not be deleted, or its room does not suffice")
+		}
+	case view.FixWait:
+		var gone []*corev1.Pod
+		for _, c := range f.Changes {
+			pod := a.running[c.RemovePod]
+			if pod == nil || pod.DeletionTimestamp == nil {
+				wrong("pod %s does not terminate", c.RemovePod)
+			}
+			gone = append(gone, pod)
+		}
+		if !a.fitsWithout(plain, gone...) {
+			wrong("the room of the pods does not suffice")
+		}
+	default:
+		wrong("no such fix is expected")
+	}
+}
+
+// fitsWithout reports whether the pods fit once others are gone.
+func (a *asking) fitsWithout(plain func(cpus, members, room int, free ...int) bool, gone ...*corev1.Pod) bool {
+	was := slices.Clone(a.free)
+	defer func() { a.free = was }()
+	a.free = slices.Clone(was)
+	for _, pod := range gone {
+		a.free[pod.Spec.NodeName[0]-'a'] += int(pod.Spec.Containers[0].Resources.Requests.Cpu().Value())
+	}
+	return plain(a.cpus, a.members, a.room)
+}
+
+// hasNone checks that indeed no single change of these kinds suffices.
+func (a *asking) hasNone(r *rapid.T, plain func(cpus, members, room int, free ...int) bool) {
+	full := slices.Repeat([]int{30}, a.members)
+	switch {
+	case plain(1, a.members, a.room), plain(a.cpus, a.members, a.room, full...), plain(a.cpus, a.members, 1<<20):
+		r.Fatalf("no fix was found for %d×%d CPUs, free %v, quota %d", a.members, a.cpus, a.free, a.room)
+	}
+}
