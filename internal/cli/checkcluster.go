@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +24,9 @@ type ClusterObjects struct {
 	// Policies says that the API server serves ValidatingAdmissionPolicies.
 	Policies bool
 	Nodes    []corev1.Node
+	// Cgroups are the versions of cgroups, as in 2, that kubelets report, by node. Of nodes with equal systems one is
+	// asked.
+	Cgroups map[string]string
 	// CRDs are the CustomResourceDefinitions, by name, with the Helm release NAMESPACE/NAME of each; "" for none.
 	CRDs map[string]string
 	// Programs are the names of DaemonSets and Deployments, as NAMESPACE/NAME.
@@ -39,10 +43,9 @@ func newCheckCluster(flags *genericclioptions.ConfigFlags, streams genericioopti
 	c := &cobra.Command{
 		Use:   "cluster",
 		Short: "Check before an installation what a cluster lacks",
-		Long: `Check before an installation what a cluster lacks: its version, your rights, the container ` +
-			`runtimes, and
-what of it another program has. It changes nothing. TENON_NAMESPACE is where Tenon is to be installed (default
-tenon-system). The exit code is 5 when a check fails.`,
+		Long: `Check before an installation what a cluster lacks: its version, your rights, cgroups, container runtimes
+and their NRI, cards of NVIDIA, and what of it another program has. It changes nothing. TENON_NAMESPACE is
+where Tenon is to be installed (default tenon-system). The exit code is 5 when a check fails.`,
 		Example: `  # the cluster of the current context
   tenon check cluster
 
@@ -60,7 +63,10 @@ tenon-system). The exit code is 5 when a check fails.`,
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)
 			defer cancel()
-			objects, err := cl.beforeInstallation(ctx)
+			objects, err := cl.beforeInstallation(ctx, func(ctx context.Context, node string) ([]byte, error) {
+				return cl.core.CoreV1().RESTClient().Get().Resource("nodes").Name(node).SubResource("proxy").
+					Suffix("metrics").DoRaw(ctx)
+			})
 			if err != nil {
 				return err
 			}
@@ -87,8 +93,38 @@ func made() []authorizationv1.ResourceAttributes {
 	}
 }
 
+// mostKubelets is how many kubelets are asked at most.
+const mostKubelets = 8
+
+// cgroupVersions asks a node of each kind of system for its version of cgroups. A kubelet that does not say it is left
+// out.
+func cgroupVersions(ctx context.Context, nodes []corev1.Node, metrics kubeletMetrics) map[string]string {
+	type system struct{ image, kernel, kubelet, runtime string }
+	asked, versions := map[system]bool{}, map[string]string{}
+	for i := range nodes {
+		info := &nodes[i].Status.NodeInfo
+		kind := system{info.OSImage, info.KernelVersion, info.KubeletVersion, info.ContainerRuntimeVersion}
+		if asked[kind] || len(asked) == mostKubelets {
+			continue
+		}
+		asked[kind] = true
+		bounded, cancel := context.WithTimeout(ctx, 2*time.Second)
+		text, err := metrics(bounded, nodes[i].Name)
+		cancel()
+		for line := range strings.Lines(string(text)) {
+			if version, found := strings.CutPrefix(line, "kubelet_cgroup_version "); found && err == nil {
+				versions[nodes[i].Name] = strings.TrimSpace(version)
+			}
+		}
+	}
+	return versions
+}
+
+// kubeletMetrics returns the metrics of the kubelet of a node.
+type kubeletMetrics func(ctx context.Context, node string) ([]byte, error)
+
 // beforeInstallation reads what the checks need. What the caller may not read is among what is denied.
-func (c cluster) beforeInstallation(ctx context.Context) (o ClusterObjects, err error) {
+func (c cluster) beforeInstallation(ctx context.Context, metrics kubeletMetrics) (o ClusterObjects, err error) {
 	o.Namespace.Name = installedIn()
 	version, err := c.core.Discovery().ServerVersion()
 	if err != nil {
@@ -119,7 +155,7 @@ func (c cluster) beforeInstallation(ctx context.Context) (o ClusterObjects, err 
 	if err != nil {
 		return o, fmt.Errorf("list nodes: %w", err)
 	}
-	o.Nodes = nodes.Items
+	o.Nodes, o.Cgroups = nodes.Items, cgroupVersions(ctx, nodes.Items, metrics)
 	namespace, err := c.core.CoreV1().Namespaces().Get(ctx, o.Namespace.Name, metav1.GetOptions{})
 	if err == nil {
 		o.Namespace = *namespace

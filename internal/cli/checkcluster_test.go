@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -25,6 +26,7 @@ import (
 func TestWhatIsReadBeforeAnInstallation(t *testing.T) {
 	t.Parallel()
 	core := fake.NewClientset(
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, // a system as that of n
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenon-system", UID: "u"}})
 	served := core.Discovery().(*discoveryfake.FakeDiscovery)
@@ -59,14 +61,19 @@ func TestWhatIsReadBeforeAnInstallation(t *testing.T) {
 	dynamic.PrependReactor("list", "deployments", func(clientgotesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "", errors.New("no"))
 	})
-	o, err := cluster{core: core, dynamic: dynamic}.beforeInstallation(t.Context())
+	var asked []string
+	o, err := cluster{core: core, dynamic: dynamic}.beforeInstallation(t.Context(),
+		func(_ context.Context, node string) ([]byte, error) {
+			asked = append(asked, node)
+			return []byte("# TYPE kubelet_cgroup_version gauge\nkubelet_cgroup_version 2\n"), nil
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprint(o.Version, o.Policies, len(o.Nodes), o.Namespace.UID, o.CRDs, o.Programs)
-	want := fmt.Sprint("v1.36.3", true, 1, "u", map[string]string{
+	got := fmt.Sprint(o.Version, o.Policies, len(o.Nodes), o.Namespace.UID, o.CRDs, o.Programs, o.Cgroups, asked)
+	want := fmt.Sprint("v1.36.3", true, 2, "u", map[string]string{
 		"devices.scheduling.koordinator.sh": "koordinator-system/koordinator",
-	}, []string{"koordinator-system/koordlet"})
+	}, []string{"koordinator-system/koordlet"}, map[string]string{"m": "2"}, []string{"m"})
 	if got != want || !reflect.DeepEqual(o.Denied, []string{"create clusterroles", "list deployments"}) {
 		t.Errorf("got  %s, denied %q\nwant %s", got, o.Denied, want)
 	}

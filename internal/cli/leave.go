@@ -234,6 +234,7 @@ func (l *leaver) plan(ctx context.Context) (answer view.Diagnosis, err error) {
 		for _, r := range reports[n.Name] {
 			remove = append(remove, r.Resource+"/"+n.Name)
 		}
+		remove = slices.Compact(remove) // one name for all versions of a report
 		does := "would find nothing to remove"
 		if len(remove) > 0 {
 			does = "would remove " + strings.Join(remove, ", ")

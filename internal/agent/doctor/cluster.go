@@ -16,6 +16,9 @@ type ClusterView struct {
 	// Policies says that the API server serves ValidatingAdmissionPolicies.
 	Policies bool
 	Nodes    []corev1.Node
+	// Cgroups are the versions of cgroups, as in 2, that kubelets report, by node. Of nodes with equal systems one is
+	// asked.
+	Cgroups map[string]string
 	// CRDs are the CustomResourceDefinitions, by name, with the Helm release NAMESPACE/NAME of each; "" for none.
 	CRDs map[string]string
 	// Programs are the names of DaemonSets and Deployments, as NAMESPACE/NAME.
@@ -40,7 +43,9 @@ func Cluster(v ClusterView, ours []string) []Finding {
 	all.add("definitions", v.definitions(ours))
 	all.add("schedulers", v.programs()...)
 	all.add("nodes", v.platforms())
+	all.add("cgroups", v.cgroups())
 	all.add("runtime-version", v.runtimes()...)
+	all.add("nri", v.nri()...)
 	all.add("gpus", v.gpus())
 	return all
 }
@@ -161,18 +166,28 @@ func (v *ClusterView) platforms() Finding {
 	return f
 }
 
-// runtimes judges each release of a container runtime once.
-func (v *ClusterView) runtimes() (found []Finding) {
+// byRuntime returns the names of nodes by their container runtime.
+func (v *ClusterView) byRuntime() map[string][]string {
 	nodes := map[string][]string{}
 	for i := range v.Nodes {
 		text := v.Nodes[i].Status.NodeInfo.ContainerRuntimeVersion
 		nodes[text] = append(nodes[text], v.Nodes[i].Name)
 	}
+	return nodes
+}
+
+func andMore(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
+}
+
+// runtimes judges each release of a container runtime once.
+func (v *ClusterView) runtimes() (found []Finding) {
+	nodes := v.byRuntime()
 	for _, text := range slices.Sorted(maps.Keys(nodes)) {
-		where := nodes[text][0]
-		if more := len(nodes[text]) - 1; more > 0 {
-			where += fmt.Sprintf(" and %d more", more)
-		}
+		where := andMore(nodes[text])
 		name, version, readable := strings.Cut(text, "://")
 		switch {
 		case name == simulated:
@@ -186,8 +201,56 @@ func (v *ClusterView) runtimes() (found []Finding) {
 	return found
 }
 
+func (v *ClusterView) cgroups() Finding {
+	var old, others []string
+	for _, node := range slices.Sorted(maps.Keys(v.Cgroups)) {
+		switch v.Cgroups[node] {
+		case "1":
+			old = append(old, node)
+		case "2":
+			others = append(others, node)
+		}
+	}
+	const where = "kubelet_cgroup_version"
+	switch {
+	case len(old) > 0:
+		return ok(where, "version 1 on %s", strings.Join(old, ", ")).Because(Warn,
+			"Tenon works there, and a kubelet of 1.35 or newer does not start unless its failCgroupV1 is false",
+			"start the node's kernel with systemd.unified_cgroup_hierarchy=1")
+	case len(others) == 0:
+		return ok(where, "no kubelet that was asked says it").Because(Unknown,
+			"a kubelet of 1.35 or newer does not start with cgroups of version 1 by itself",
+			"run tenon doctor on the nodes")
+	}
+	return ok(where, "version 2 on %s", strings.Join(others, ", "))
+}
+
+// nri says what a runtime does by itself: no API shows the settings of a node.
+func (v *ClusterView) nri() (found []Finding) {
+	const page = "docs/guide/run-the-agent.md#the-container-runtime"
+	nodes := v.byRuntime()
+	for _, text := range slices.Sorted(maps.Keys(nodes)) {
+		name, version, _ := strings.Cut(text, "://")
+		old, readable := isBefore(version, "2.0")
+		switch where := andMore(nodes[text]); {
+		case name == simulated:
+		case name == "containerd" && readable && old:
+			found = append(found, ok(where, "off in %s, unless the node's file switches it on", text).Because(Warn,
+				"without NRI containers start on all CPUs and see no cards of Tenon",
+				"switch it on, as "+page+" shows, and run tenon doctor on the node"))
+		default:
+			f := ok(where, "%s: the node's file says whether it and its validator are on", text)
+			found = append(found, f.Because(Unknown,
+				"without NRI containers start on all CPUs, without the validator while the agent is away",
+				"run tenon doctor on the node; the settings are in "+page))
+		}
+	}
+	return found
+}
+
 func (v *ClusterView) gpus() Finding {
 	cards, offered := 0, 0
+	drivers := map[string]bool{}
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
 		labelled := n.Labels["nvidia.com/gpu.present"] == "true" ||
@@ -199,11 +262,19 @@ func (v *ClusterView) gpus() Finding {
 		if !plugin.IsZero() {
 			offered++
 		}
+		if driver := n.Labels["nvidia.com/cuda.driver-version.full"]; driver != "" {
+			drivers[driver] = true
+		}
 	}
 	if cards == 0 {
 		return ok("", "no node says that it has cards of NVIDIA")
 	}
-	f := ok("", "%d nodes with cards of NVIDIA; the device plugin offers those of %d", cards, offered)
+	driver := "no label says its version; see tenon doctor gpu on a node"
+	if len(drivers) > 0 {
+		driver = strings.Join(slices.Sorted(maps.Keys(drivers)), ", ")
+	}
+	f := ok("", "%d nodes with cards of NVIDIA; the device plugin offers those of %d; driver: %s", cards, offered,
+		driver)
 	if offered > 0 {
 		return f.Because(Warn, "parts of cards and whole cards of Tenon must not be the device plugin's, too",
 			"install with --set nvidia.enabled=true, and move node by node: docs/guide/move-gpus.md")

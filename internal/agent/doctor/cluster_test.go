@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -27,10 +28,10 @@ func TestClusterBeforeAnInstallation(t *testing.T) {
 	t.Parallel()
 	ours := []string{"devices.scheduling.koordinator.sh", "reservations.scheduling.koordinator.sh"}
 	const good = "ok version, ok policies, ok rights, ok namespace, ok definitions, ok schedulers, ok nodes, " +
-		"ok runtime-version, ok gpus"
+		"ok cgroups, ok runtime-version, unknown nri, ok gpus"
 	for name, c := range map[string]struct {
 		change func(*doctor.ClusterView)
-		want   string // the finding that differs; "" for none
+		want   string // the findings that differ; "" for none
 		text   string // part of what is found or of the remedy
 	}{
 		"a fresh cluster": {change: func(*doctor.ClusterView) {}},
@@ -74,7 +75,17 @@ func TestClusterBeforeAnInstallation(t *testing.T) {
 		}, "warn nodes", "1 linux/amd64, 1 windows/amd64"},
 		"an old runtime": {func(v *doctor.ClusterView) {
 			v.Nodes = []corev1.Node{newNode("o", "linux/arm64", "containerd://1.7.27", nil, 0)}
-		}, "warn runtime-version", "update containerd to 2.2"},
+		}, "warn runtime-version, warn nri", "update containerd to 2.2"},
+		"a runtime of another kind": {func(v *doctor.ClusterView) {
+			v.Nodes = []corev1.Node{newNode("o", "linux/arm64", "cri-o://1.36.0", nil, 0)}
+		}, "", "without the validator while the agent is away"},
+		"nodes of a local cluster": {func(v *doctor.ClusterView) {
+			v.Nodes = []corev1.Node{newNode("o", "linux/arm64", "tenon://1.0.0", nil, 0)}
+		}, "no nri", ""},
+		"a node with old cgroups": {func(v *doctor.ClusterView) {
+			v.Cgroups["b"] = "1"
+		}, "warn cgroups", "version 1 on b"},
+		"no kubelet answers": {func(v *doctor.ClusterView) { v.Cgroups = nil }, "unknown cgroups", ""},
 		"a device plugin": {func(v *doctor.ClusterView) {
 			v.Nodes[0] = newNode("g", "linux/amd64", "containerd://2.2.0", nil, 8)
 		}, "warn gpus", "move-gpus.md"},
@@ -85,7 +96,7 @@ func TestClusterBeforeAnInstallation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			v := doctor.ClusterView{
-				Version: "v1.36.3", Policies: true, CRDs: map[string]string{},
+				Version: "v1.36.3", Policies: true, CRDs: map[string]string{}, Cgroups: map[string]string{"a": "2"},
 				Programs:  []string{"kube-system/coredns"},
 				Nodes:     []corev1.Node{newNode("a", "linux/amd64", "containerd://2.2.0", nil, 0)},
 				Namespace: corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenon-system"}},
@@ -103,9 +114,12 @@ func TestClusterBeforeAnInstallation(t *testing.T) {
 				}
 			}
 			want := good
-			if _, check, found := strings.Cut(c.want, " "); found {
-				want = strings.Replace(good, "ok "+check, c.want, 1)
+			for _, differs := range strings.Split(c.want, ", ") {
+				if _, check, found := strings.Cut(differs, " "); found {
+					want = regexp.MustCompile(`\w+ `+check+`, |\w+ `+check+`$`).ReplaceAllString(want, differs+", ")
+				}
 			}
+			want = strings.TrimSuffix(strings.Replace(want, "no nri, ", "", 1), ", ")
 			if got := strings.Join(all, ", "); got != want || !strings.Contains(text, c.text) {
 				t.Errorf("got  %s\nwant %s\n%q in %s", got, want, c.text, text)
 			}
