@@ -161,9 +161,9 @@ func waitsFor(occupants []corev1.ObjectReference) string {
 		names = append(names, o.Namespace+"/"+o.Name)
 	}
 	if len(names) == 1 {
-		return "waits until pod " + names[0] + " ends"
+		return "pod " + names[0] + " has not ended"
 	}
-	return "waits until pods " + strings.Join(names, ", ") + " end"
+	return "pods " + strings.Join(names, ", ") + " have not ended"
 }
 
 func endedAt(r *v1alpha1.Reservation) (at time.Time) {

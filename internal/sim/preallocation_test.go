@@ -47,7 +47,7 @@ func TestAReservationIsPlacedOnTheRoomOfRunningPods(t *testing.T) {
 		reason                string
 	}{
 		"without preAllocation":     {"", "", three, "Pending", "", "", ""},
-		"the pod that leaves least": {pre, "", three, "Waiting", "a", "1", "waits until pod default/a ends"},
+		"the pod that leaves least": {pre, "", three, "Waiting", "a", "1", "pod default/a has not ended"},
 		"the pod of highest priority": {
 			pre, "", occupant("a", "cpu: 3", "") + occupant("b", "cpu: 3", first), "Waiting", "b", "1", "",
 		},
@@ -57,7 +57,7 @@ func TestAReservationIsPlacedOnTheRoomOfRunningPods(t *testing.T) {
 		},
 		"two pods together are": {
 			several, "", pair, "Waiting",
-			"ab", "2", "waits until pods default/a, default/b end",
+			"ab", "2", "pods default/a, default/b have not ended",
 		},
 		"no running pod matches": {pre, "", runs("c", "cpu: 6", 0, ""), "Pending", "", "", ""},
 		"enough is free":         {pre, "", occupant("a", "cpu: 1", ""), "Available", "", "4", ""},
