@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/reservation"
 )
@@ -216,68 +218,78 @@ func (c *cluster) schedule(pod string) {
 // reservation for one pod, and one that no pod used can be used in the end.
 func TestAReservationForOnePodIsUsedOnce(t *testing.T) {
 	t.Parallel()
-	random := rand.New(rand.NewPCG(3, 5))
 	used, unused := 0, 0
-	for run := range 6000 {
-		c := &cluster{random: random, pods: map[string]bool{}}
-		c.object = reservation.Spec{
-			UID: "r", Node: "n", Once: true, Allocatable: reservation.Amounts{"cpu": 1},
-			Owners: []reservation.Owner{{Selector: device.Selector{}}},
-		}
-		c.start()
-		log := []string{}
-		for step := range 40 {
-			pod := fmt.Sprint("p", random.IntN(3))
-			kind := random.IntN(18)
-			log = append(log, fmt.Sprint(kind, " ", pod))
-			switch kind {
-			case 0:
-				if _, exists := c.pods[pod]; !exists && !slices.Contains(c.used, pod) {
-					c.pods[pod] = false
-					c.putPod(pod)
-				}
-			case 1:
-				delete(c.pods, pod)
-				c.putPod(pod)
-			case 2:
-				if random.IntN(3) == 0 {
-					c.start()
-				}
-			case 3:
-				c.land(&c.flying)
-			case 4:
-				c.land(&c.orphaned)
-			case 5, 6:
-				c.reconcile()
-			case 7, 8:
-				c.learn()
-			default:
-				c.schedule(pod)
-			}
-			if len(c.used) > 1 {
-				t.Fatalf("run %d, step %d: %v were bound to the reservation:\n%v", run, step, c.used, log)
+	rapid.Check(t, func(t *rapid.T) {
+		random := drawn(t)
+		for range 60 {
+			if wasUsed(t, random) {
+				used++
+			} else {
+				unused++
 			}
 		}
-		for c.start(); len(c.orphaned) > 0; {
-			c.land(&c.orphaned)
-		}
-		for range 50 {
-			c.reconcile()
-			c.learn()
-		}
-		if len(c.used) > 0 {
-			used++
-			if err := c.account.Use("new", "r", nil); !errors.Is(err, reservation.ErrUsed) {
-				t.Fatalf("run %d: %v used the reservation, which a further pod may use: %v\n%v", run, c.used, err, log)
-			}
-			continue
-		}
-		unused++
-		if err := c.account.Use("new", "r", nil); err != nil && !c.ended && len(c.object.Announced) == 0 {
-			t.Fatalf("run %d: no pod used the reservation, and none may: %v", run, err)
-		}
-	}
+	})
 	if used < 1000 || unused < 1000 {
 		t.Errorf("%d runs used the reservation and %d did not: too few of one", used, unused)
 	}
+}
+
+// wasUsed takes random steps with a reservation for one pod, and reports whether a pod used it.
+func wasUsed(t *rapid.T, random *rand.Rand) bool {
+	c := &cluster{random: random, pods: map[string]bool{}}
+	c.object = reservation.Spec{
+		UID: "r", Node: "n", Once: true, Allocatable: reservation.Amounts{"cpu": 1},
+		Owners: []reservation.Owner{{Selector: device.Selector{}}},
+	}
+	c.start()
+	log := []string{}
+	for step := range 40 {
+		pod := fmt.Sprint("p", random.IntN(3))
+		kind := random.IntN(18)
+		log = append(log, fmt.Sprint(kind, " ", pod))
+		switch kind {
+		case 0:
+			if _, exists := c.pods[pod]; !exists && !slices.Contains(c.used, pod) {
+				c.pods[pod] = false
+				c.putPod(pod)
+			}
+		case 1:
+			delete(c.pods, pod)
+			c.putPod(pod)
+		case 2:
+			if random.IntN(3) == 0 {
+				c.start()
+			}
+		case 3:
+			c.land(&c.flying)
+		case 4:
+			c.land(&c.orphaned)
+		case 5, 6:
+			c.reconcile()
+		case 7, 8:
+			c.learn()
+		default:
+			c.schedule(pod)
+		}
+		if len(c.used) > 1 {
+			t.Fatalf("step %d: %v were bound to the reservation:\n%v", step, c.used, log)
+		}
+	}
+	for c.start(); len(c.orphaned) > 0; {
+		c.land(&c.orphaned)
+	}
+	for range 50 {
+		c.reconcile()
+		c.learn()
+	}
+	if len(c.used) > 0 {
+		if err := c.account.Use("new", "r", nil); !errors.Is(err, reservation.ErrUsed) {
+			t.Fatalf("%v used the reservation, which a further pod may use: %v\n%v", c.used, err, log)
+		}
+		return true
+	}
+	if err := c.account.Use("new", "r", nil); err != nil && !c.ended && len(c.object.Announced) == 0 {
+		t.Fatalf("no pod used the reservation, and none may: %v", err)
+	}
+	return false
 }

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/reservation"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 func labelled(key string, values ...string) device.Selector {
@@ -293,49 +295,61 @@ func (m *model) use(node, resource string) (sum int64) {
 	return sum
 }
 
+// drawn returns a source of random numbers that a property draws: the cases of `make soak` are others.
+func drawn(t *rapid.T) *rand.Rand {
+	return rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), rapid.Uint64().Draw(t, "stream")))
+}
+
 // TestAccountsAgreeWithACountOfEverything: after each of many random steps the indexed account answers as one that
 // looks at all reservations and pods, one pod at most uses a reservation that is for one, and no more of a reservation
 // is allocated than there is.
 func TestAccountsAgreeWithACountOfEverything(t *testing.T) {
 	t.Parallel()
-	random := rand.New(rand.NewPCG(7, 11))
-	pick := func(words ...string) string { return words[random.IntN(len(words))] }
-	for range 5000 {
-		a := reservation.NewAccount()
-		m := model{map[string]*reservation.Spec{}, map[string]string{}, map[string]reservation.Amounts{}}
-		for range 24 {
-			pod := pick("p0", "p1", "p2", "p3")
-			switch random.IntN(6) {
-			case 0, 1:
-				s := randomSpec(random, pick)
-				a.Put(s)
-				m.specs[s.UID] = s
-			case 2:
-				uid := pick("r0", "r1", "r2")
-				a.Remove(uid)
-				delete(m.specs, uid)
-			case 3, 4:
-				uid := pick("r0", "r1", "r2")
-				request := reservation.Amounts{"cpu": random.Int64N(5), "gpu": random.Int64N(2)}
-				s := m.specs[uid]
-				others := slices.DeleteFunc(m.usersOf(uid), func(p string) bool { return p == pod })
-				possible := s != nil && s.Node != "" && !(s.Once && len(others) > 0)
-				err := a.Use(pod, uid, request)
-				if (err == nil) != possible || err != nil && !errors.Is(err, reservation.ErrUsed) {
-					t.Fatalf("%s uses %s: %v, possible %v", pod, uid, err, possible)
-				}
-				if possible {
-					m.users[pod], m.requests[pod] = uid, request
-				}
-			case 5:
-				if got := a.Release(pod); got != m.users[pod] {
-					t.Fatalf("%s used %q, want %q", pod, got, m.users[pod])
-				}
-				delete(m.users, pod)
-			}
-			compareAccounts(t, a, &m)
-			compareMatches(t, a, &m, randomPod(random, pick))
+	rapid.Check(t, func(t *rapid.T) {
+		random := drawn(t)
+		for range 50 {
+			useAtRandom(t, random)
 		}
+	})
+}
+
+// useAtRandom takes random steps with an account, and compares it after each.
+func useAtRandom(t *rapid.T, random *rand.Rand) {
+	pick := func(words ...string) string { return words[random.IntN(len(words))] }
+	a := reservation.NewAccount()
+	m := model{map[string]*reservation.Spec{}, map[string]string{}, map[string]reservation.Amounts{}}
+	for range 24 {
+		pod := pick("p0", "p1", "p2", "p3")
+		switch random.IntN(6) {
+		case 0, 1:
+			s := randomSpec(random, pick)
+			a.Put(s)
+			m.specs[s.UID] = s
+		case 2:
+			uid := pick("r0", "r1", "r2")
+			a.Remove(uid)
+			delete(m.specs, uid)
+		case 3, 4:
+			uid := pick("r0", "r1", "r2")
+			request := reservation.Amounts{"cpu": random.Int64N(5), "gpu": random.Int64N(2)}
+			s := m.specs[uid]
+			others := slices.DeleteFunc(m.usersOf(uid), func(p string) bool { return p == pod })
+			possible := s != nil && s.Node != "" && !(s.Once && len(others) > 0)
+			err := a.Use(pod, uid, request)
+			if (err == nil) != possible || err != nil && !errors.Is(err, reservation.ErrUsed) {
+				t.Fatalf("%s uses %s: %v, possible %v", pod, uid, err, possible)
+			}
+			if possible {
+				m.users[pod], m.requests[pod] = uid, request
+			}
+		case 5:
+			if got := a.Release(pod); got != m.users[pod] {
+				t.Fatalf("%s used %q, want %q", pod, got, m.users[pod])
+			}
+			delete(m.users, pod)
+		}
+		compareAccounts(t, a, &m)
+		compareMatches(t, a, &m, randomPod(random, pick))
 	}
 }
 
@@ -375,7 +389,7 @@ func randomPod(random *rand.Rand, pick func(...string) string) *reservation.Pod 
 	return p
 }
 
-func compareAccounts(t *testing.T, a *reservation.Account, m *model) {
+func compareAccounts(t *rapid.T, a *reservation.Account, m *model) {
 	t.Helper()
 	for _, node := range []string{"n0", "n1"} {
 		for _, resource := range []string{"cpu", "gpu"} {
@@ -407,7 +421,7 @@ func compareAccounts(t *testing.T, a *reservation.Account, m *model) {
 	}
 }
 
-func compareMatches(t *testing.T, a *reservation.Account, m *model, p *reservation.Pod) {
+func compareMatches(t *rapid.T, a *reservation.Account, m *model, p *reservation.Pod) {
 	t.Helper()
 	want, got := map[string]bool{}, map[string]bool{}
 	for uid, s := range m.specs {

@@ -113,14 +113,18 @@ func (r *Rounds) PreemptPod(h fwk.Handle) func(context.Context, upstream.Candida
 			untilAllGo(ctx, h, []*corev1.Pod{pod})
 		}
 		recorder, e := h.EventRecorder().WithLogger(logger), event.Preempted
-		recorder.Eventf(pod, evictor.Obj(), e.Type(), e.String(), "Preempting", "%s", text)
+		related := evictor.Obj() // of a pod it is a type of upstream, which an Event cannot refer to
+		if pods := slices.Collect(maps.Values(evictor.Pods())); len(pods) == 1 {
+			related = pods[0]
+		}
+		recorder.Eventf(pod, related, e.Type(), e.String(), "Preempting", "%s", text)
 		if gangUID := r.Gangs.GangOf(pod); gangUID != "" {
 			var about runtime.Object = pod
 			if g := r.Gangs.Object(gangUID); g != nil {
 				about = g
 			}
 			e = event.GangPreempted
-			recorder.Eventf(about, evictor.Obj(), e.Type(), e.String(), "Preempting",
+			recorder.Eventf(about, related, e.Type(), e.String(), "Preempting",
 				"pod %s of gang %s is evicted for %s, of priority %d", klog.KObj(pod), gangUID, who, evictor.Priority())
 		}
 		return nil

@@ -317,9 +317,13 @@ type about struct {
 	sent []string
 }
 
-func (a *about) Eventf(o, _ runtime.Object, _, reason, _, note string, args ...any) {
+func (a *about) Eventf(o, related runtime.Object, _, reason, _, note string, args ...any) {
 	m, _ := meta.Accessor(o)
-	a.sent = append(a.sent, fmt.Sprintf("%T %s %s", o, m.GetName(), reason))
+	text := fmt.Sprintf("%T %s %s", o, m.GetName(), reason)
+	if related != nil {
+		text += fmt.Sprintf(" (%T) ", related) + fmt.Sprintf(note, args...)
+	}
+	a.sent = append(a.sent, text)
 }
 
 func (a *about) WithLogger(klog.Logger) events.EventRecorderLogger { return a }
@@ -441,11 +445,12 @@ type candidate struct{ preemption.Candidate }
 
 func (candidate) Name() string { return "n0" }
 
+// podCandidate is a pod that preempts, as upstream has it.
 type podCandidate struct{ *corev1.Pod }
 
 func (b podCandidate) UID() types.UID               { return b.Pod.UID }
 func (podCandidate) SchedulerName() string          { return "ours" }
-func (b podCandidate) Obj() runtime.Object          { return b.Pod }
+func (b podCandidate) Obj() runtime.Object          { return b }
 func (b podCandidate) Pods() map[string]*corev1.Pod { return map[string]*corev1.Pod{b.Name: b.Pod} }
 func (podCandidate) Priority() int32                { return 7 }
 func (podCandidate) Type() string                   { return "pod" }
@@ -494,8 +499,11 @@ func TestAVictimIsEvictedAndNotItsNamesake(t *testing.T) {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{
-		"*v1.Pod victim Preempted", "*v1.Pod victim GangPreempted", "*v1.Pod plain Preempted",
-		"*v1.Pod waits Preempted", "*v1.Pod waits GangPreempted",
+		"*v1.Pod victim Preempted (*v1.Pod) Preempted by pod ns/urgent on node n0",
+		"*v1.Pod victim GangPreempted (*v1.Pod) pod ns/victim of gang ns/g is evicted for pod ns/urgent, of priority 7",
+		"*v1.Pod plain Preempted (*v1.Pod) Preempted by pod ns/urgent on node n0",
+		"*v1.Pod waits Preempted (*v1.Pod) Preempted by pod ns/urgent on node n0 (in kube-scheduler memory).",
+		"*v1.Pod waits GangPreempted (*v1.Pod) pod ns/waits of gang ns/g is evicted for pod ns/urgent, of priority 7",
 	}, h.recorder.(*about).sent); diff != "" {
 		t.Errorf("Events (-want +got):\n%s", diff)
 	}
