@@ -72,7 +72,8 @@ func (c *Controller) report(ctx context.Context, j *v1alpha1.PodMigrationJob, wa
 	case strings.HasPrefix(s.Message, string(evict.GaveUp)):
 		c.event(j, event.EvictionGivenUp, "%s", s.Message)
 	default:
-		c.event(j, event.MigrationFailed, "%s %s: %s", s.Phase, s.Reason, s.Message)
+		how := strings.TrimSpace(string(s.Phase) + " " + s.Reason)
+		c.event(j, event.MigrationFailed, "%s: %s", how, s.Message)
 	}
 	c.Metrics.ended.WithLabelValues(string(s.Phase), s.Reason).Inc()
 	klog.FromContext(ctx).Info("Job ended", "podMigrationJob", j.Name, "phase", s.Phase, "reason", s.Reason,
