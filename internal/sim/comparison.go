@@ -97,7 +97,7 @@ func Compare(ctx context.Context, path string, until time.Time, with string, oth
 	out := Comparison{File: path, With: with, Differences: []PodDifference{}}
 	var loads [3]usage
 	own, changed := &course{}, &course{config: other}
-	err := c.record(ctx, &loads[0], func(*journal.Record) error { return nil }, func(*replay) {})
+	err := c.record(ctx, &loads[0], func(*journal.Record, journal.Object) {}, func(*replay) {})
 	for i, free := range []*course{own, changed} {
 		if err == nil {
 			err = c.run(ctx, free)
@@ -146,7 +146,7 @@ func (c *comparison) nodeOf(uid types.UID, s, recorded *outcome) (node string, w
 func (c *comparison) survey(ctx context.Context) error {
 	given, seeds := map[types.UID]bool{}, map[types.UID]uint32{}
 	var pods []*corev1.Pod
-	see := func(record *journal.Record) error {
+	see := func(record *journal.Record, o journal.Object) {
 		c.to = record.Time
 		switch {
 		case record.Snapshot != nil:
@@ -156,12 +156,11 @@ func (c *comparison) survey(ctx context.Context) error {
 			}
 		case record.Decision != nil:
 			seeds[types.UID(record.Decision.UID)] = record.Decision.Seed
-		case record.Event.Kind == "Pod" && (record.Event.Op == journal.Put || record.Event.Op == journal.Delete):
-			o, err := record.Event.Decode()
-			if err != nil {
-				return err
+		default:
+			pod, ok := o.(*corev1.Pod)
+			if !ok {
+				return
 			}
-			pod := o.(*corev1.Pod)
 			a := c.arrivals[pod.UID]
 			if a == nil && !given[pod.UID] && record.Event.Op == journal.Put {
 				pods = append(pods, pod)
@@ -172,7 +171,6 @@ func (c *comparison) survey(ctx context.Context) error {
 				a.observe(pod, record.Event.Op, record.Time)
 			}
 		}
-		return nil
 	}
 	return c.record(ctx, &usage{}, see, func(r *replay) {
 		for uid, a := range c.arrivals {
@@ -196,24 +194,27 @@ func (c *comparison) arrive(pod *corev1.Pod, at time.Time) *arrival {
 }
 
 // record applies the journal as it is, without a decision. It calls see before each record, and done at the end.
-func (c *comparison) record(ctx context.Context, load *usage, see func(*journal.Record) error, done func(*replay),
+func (c *comparison) record(ctx context.Context, load *usage, see func(*journal.Record, journal.Object),
+	done func(*replay),
 ) error {
 	var r *replay
 	err := eachRecord(c.path, c.until, func(record *journal.Record, _ int) (err error) {
-		if err = see(record); err != nil {
-			return err
-		}
 		if record.Snapshot != nil {
 			if r, err = begin(ctx, record, nil); err != nil {
 				return err
 			}
 			c.watch(r.engine, load)
 		}
+		o, err := r.decode(record)
+		if err != nil {
+			return err
+		}
+		see(record, o)
 		load.pass(record.Time.Sub(r.at))
 		r.reach(record)
 		switch {
 		case record.Event != nil:
-			err = r.event(ctx, record.Event)
+			err = r.event(ctx, record.Event, o)
 		case record.Decision != nil:
 			r.force(record.Decision)
 		}

@@ -186,14 +186,9 @@ func (c *course) apply(ctx context.Context, record *journal.Record) error {
 	if record.Event == nil {
 		return nil
 	}
-	switch record.Event.Op {
-	case journal.Put, journal.Delete:
-	default:
-		return nil // the engine does these itself
-	}
-	o, err := record.Event.Decode()
-	if err != nil {
-		return err
+	o, err := c.decode(record)
+	if op := record.Event.Op; err != nil || op != journal.Put && op != journal.Delete {
+		return err // what the scheduler did by itself, the engine does anew
 	}
 	switch o := o.(type) {
 	case *corev1.Pod:

@@ -34,11 +34,11 @@ func differs(recorded, got *journal.Decision) *Difference {
 		{"refused", recorded.Refused, got.Refused},
 		{"nominated", recorded.Nominated, got.Nominated},
 		{"patch", withoutTime(recorded.Patch), withoutTime(got.Patch)},
-		{"score", bestOf(recorded), bestOf(got)},
-		{"scores", scoresOf(recorded), scoresOf(got)},
+		{"score", recorded.Best, got.Best},
+		{"scores", recorded.Scores, got.Scores},
 	} {
-		if field.name == "scores" && (len(scoresOf(recorded)) == 0 || len(scoresOf(got)) == 0) {
-			continue // of many equal nodes the best three are recorded
+		if field.name == "scores" && (len(recorded.Scores) == 0 || len(got.Scores) == 0) {
+			continue // of many equal nodes three are kept
 		}
 		if !reflect.DeepEqual(field.recorded, field.made) {
 			return &Difference{
@@ -54,26 +54,5 @@ func withoutTime(patch map[string]string) map[string]string {
 	out := map[string]string{}
 	maps.Copy(out, patch)
 	delete(out, annotation.BindTimestampKey)
-	return out
-}
-
-// bestOf returns the best score; 0 where only one node was feasible.
-func bestOf(d *journal.Decision) int64 {
-	if len(d.Scores) == 0 {
-		return 0
-	}
-	return d.Scores[0].Total
-}
-
-// scoresOf returns the scores of the chosen node by plugin.
-func scoresOf(d *journal.Decision) map[string]int64 {
-	out := map[string]int64{}
-	for _, s := range d.Scores {
-		for _, p := range s.Plugins {
-			if s.Node == d.Node && p.Score != 0 {
-				out[p.Name] = p.Score
-			}
-		}
-	}
 	return out
 }

@@ -35,10 +35,11 @@ type replay struct {
 	cycle    journal.Cycle
 	at       time.Time // of the record
 
-	queue  *recordedQueue
-	record *journal.Decision    // the recorded decision of the cycle; nil where no pod may leave the queue
-	popped bool                 // its pod has left the queue
-	keys   map[types.UID]string // namespace/name of all pods
+	queue   *recordedQueue
+	objects journal.Decoder
+	record  *journal.Decision    // the recorded decision of the cycle; nil where no pod may leave the queue
+	popped  bool                 // its pod has left the queue
+	keys    map[types.UID]string // namespace/name of all pods
 	// forced are pods that are reserved as recorded, and not by a cycle of the replay, as they were without a node.
 	forced map[types.UID]*corev1.Pod
 }
@@ -201,7 +202,11 @@ func Replay(ctx context.Context, path string, until time.Time) (Replayed, error)
 		switch {
 		case record.Event != nil:
 			out.Events++
-			return r.event(ctx, record.Event)
+			o, err := r.decode(record)
+			if err != nil {
+				return err
+			}
+			return r.event(ctx, record.Event, o)
 		case record.Decision == nil:
 		case hasClaims(r.pod(types.UID(record.Decision.UID))):
 			out.Skipped[claims]++

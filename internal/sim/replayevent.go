@@ -19,8 +19,16 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/journal"
 )
 
-// event applies a recorded event.
-func (r *replay) event(ctx context.Context, e *journal.Event) error {
+// decode returns the object of a record; nil for one without.
+func (r *replay) decode(record *journal.Record) (journal.Object, error) {
+	if record.Event == nil || len(record.Event.Object) == 0 {
+		return nil, nil
+	}
+	return r.objects.Decode(record.Event)
+}
+
+// event applies a recorded event; o is its object.
+func (r *replay) event(ctx context.Context, e *journal.Event, o journal.Object) error {
 	switch e.Op {
 	case journal.Release:
 		r.release(ctx, types.UID(e.UID))
@@ -35,9 +43,8 @@ func (r *replay) event(ctx context.Context, e *journal.Event) error {
 		r.engine.rounds.LookForDeadlocks(klog.FromContext(ctx))
 		return nil
 	}
-	o, err := e.Decode()
-	if err != nil {
-		return err
+	if o == nil {
+		return errors.New("event.object: must be set")
 	}
 	if n, ok := o.(*reservation.Reservation); ok && n.Status.NodeName != "" {
 		defer r.bound(ctx, n.UID)

@@ -27,7 +27,7 @@ func journalOf(records ...string) string {
 }
 
 func replayCases() []bad {
-	const snapshot = `"snapshot" "snapshot":{"version":1,"build":"v1","config":{"profiles":[{"schedulerName":"s",` +
+	const snapshot = `"snapshot" "snapshot":{"version":2,"build":"v1","config":{"profiles":[{"schedulerName":"s",` +
 		`"plugins":{"multiPoint":{"enabled":[{"name":"PrioritySort"},{"name":"DefaultBinder"}]}}}]},"objects":0}`
 	in := func(text string, args ...string) func(*testing.T) string {
 		return func(t *testing.T) string {
@@ -57,8 +57,8 @@ func replayCases() []bad {
 		},
 		{
 			"replay: a journal of another version",
-			in(journalOf(`"snapshot" "snapshot":{"version":2,"build":"v9","config":{},"objects":0}`)),
-			[]string{"line 1: snapshot.version: 2 is not supported, want 1", `"v9"`},
+			in(journalOf(`"snapshot" "snapshot":{"version":3,"build":"v9","config":{},"objects":0}`)),
+			[]string{"line 1: snapshot.version: 3 is not supported, want 2", `"v9"`},
 		},
 		{
 			"replay: a journal that was edited",
@@ -67,17 +67,17 @@ func replayCases() []bad {
 		},
 		{
 			"replay: a configuration without profiles",
-			in(journalOf(`"snapshot" "snapshot":{"version":1,"build":"","config":{},"objects":0}`)),
+			in(journalOf(`"snapshot" "snapshot":{"version":2,"build":"","config":{},"objects":0}`)),
 			[]string{"line 1: snapshot.config: profiles: must not be empty"},
 		},
 		{
 			"replay: a profile without plugins",
-			in(journalOf(`"snapshot" "snapshot":{"version":1,"build":"","config":{"profiles":[{}]},"objects":0}`)),
+			in(journalOf(`"snapshot" "snapshot":{"version":2,"build":"","config":{"profiles":[{}]},"objects":0}`)),
 			[]string{"line 1: snapshot.config: profiles[0].plugins: must be set"},
 		},
 		{
 			"replay: a scheduler with extenders",
-			in(journalOf(`"snapshot" "snapshot":{"version":1,"build":"","config":{"profiles":[{"plugins":{}}],` +
+			in(journalOf(`"snapshot" "snapshot":{"version":2,"build":"","config":{"profiles":[{"plugins":{}}],` +
 				`"extenders":[{"urlPrefix":"http://a"}]},"objects":0}`)),
 			[]string{"line 1: snapshot.config: extenders: what HTTP extenders answered is not recorded"},
 		},

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +26,7 @@ type Cycle struct {
 	decision *Decision // nil between cycles
 	pulled   []string  // UIDs of pods that were taken out of the queue since the last cycle
 	searches int       // for a node, in the cycle
+	scores   []view.Score
 }
 
 // Begin begins the cycle of a pod.
@@ -35,7 +35,7 @@ func (c *Cycle) Begin(pod *corev1.Pod, seed uint32) {
 		Pod: pod.Namespace + "/" + pod.Name, UID: string(pod.UID), Profile: pod.Spec.SchedulerName, Seed: seed,
 		Pulled: c.pulled,
 	}
-	c.pulled, c.searches = nil, 0
+	c.pulled, c.searches, c.scores = nil, 0, nil
 	c.current.Store(&pod.UID)
 }
 
@@ -51,13 +51,16 @@ func (c *Cycle) End() *Decision {
 	if d.Node == "" && d.Refused == "" {
 		return nil
 	}
-	best := ""
-	if len(d.Scores) > 0 {
-		best = d.Scores[0].Node
+	for i := range c.scores {
+		if d.Best = max(d.Best, c.scores[i].Total); c.scores[i].Node != d.Node {
+			continue
+		}
+		for _, p := range c.scores[i].Plugins {
+			if p.Score != 0 {
+				d.Scores = append(d.Scores, Score{p.Name, p.Score})
+			}
+		}
 	}
-	d.Scores = slices.DeleteFunc(slices.Clone(d.Scores), func(s view.Score) bool {
-		return s.Node != best && s.Node != d.Node
-	})
 	return d
 }
 
@@ -108,7 +111,7 @@ func (c *Cycle) Schedule(inner diag.SchedulePod) diag.SchedulePod {
 // Scored adds the scores to the decision.
 func (c *Cycle) Scored(v view.Decision) {
 	if d := c.decision; d != nil && d.UID == v.UID {
-		d.Scores, d.Feasible, d.Of = v.Scores, v.Feasible, v.Of
+		c.scores, d.Feasible, d.Of = v.Scores, v.Feasible, v.Of
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
@@ -58,22 +59,26 @@ func KeyOf(o Object) string {
 		"/")
 }
 
-// Encode returns the event of an object, with what scheduling reads of it.
-func Encode(op string, o Object) (*Event, error) {
-	e, kept := &Event{Op: op, Kind: kindOf(o)}, keep(o)
-	if op == Delete {
-		kept = reflect.New(reflect.TypeOf(o).Elem()).Interface().(Object)
-		kept.SetName(o.GetName())
-		kept.SetNamespace(o.GetNamespace())
-		kept.SetUID(o.GetUID())
-		kept.GetObjectKind().SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
+// newEvent returns the event of an object, with what scheduling reads of it.
+func newEvent(op string, o Object) (*writtenEvent, error) {
+	e := &writtenEvent{Event: &Event{Op: op, Kind: kindOf(o)}}
+	switch op {
+	default:
+		e.Object = keep(o)
+	case Delete:
+		e.Object = reflect.New(reflect.TypeOf(o).Elem()).Interface().(Object)
+		e.Object.SetName(o.GetName())
+		e.Object.SetNamespace(o.GetNamespace())
+		e.Object.SetUID(o.GetUID())
+		e.Object.GetObjectKind().SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
+	case Change:
+		pod := o.(*corev1.Pod)
+		e.Object = &corev1.Pod{
+			ObjectMeta: keepMeta(&pod.ObjectMeta), Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},
+			Status: keepStatus(&pod.Status),
+		}
 	}
-	text, err := json.Marshal(kept)
-	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", KeyOf(o), err)
-	}
-	e.Object = text
-	for field, value := range hidden(kept) {
+	for field, value := range hidden(e.Object) {
 		if value.IsZero() {
 			continue
 		}
@@ -87,6 +92,46 @@ func Encode(op string, o Object) (*Event, error) {
 		e.Hidden[field] = text
 	}
 	return e, nil
+}
+
+// Encode returns the event of an object as a reader has it.
+func Encode(op string, o Object) (*Event, error) {
+	e, err := newEvent(op, o)
+	if err == nil {
+		e.Event.Object, err = json.Marshal(e.Object)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", KeyOf(o), err)
+	}
+	return e.Event, nil
+}
+
+// Decoder decodes the objects of a file, in its order. It keeps what later records leave out.
+type Decoder struct{ specs map[types.UID]*corev1.PodSpec }
+
+// Decode returns the object of an event. A change of a pod becomes an event that puts the pod.
+func (d *Decoder) Decode(e *Event) (Object, error) {
+	o, err := e.Decode()
+	if err != nil {
+		return nil, err
+	}
+	pod, ok := o.(*corev1.Pod)
+	switch {
+	case e.Op == Change && (!ok || d.specs[pod.UID] == nil):
+		return nil, fmt.Errorf("event: %s is changed, and no record has put it", KeyOf(o))
+	case e.Op == Change:
+		node := pod.Spec.NodeName
+		pod.Spec, e.Op = *d.specs[pod.UID].DeepCopy(), Put
+		pod.Spec.NodeName = node
+	case ok && e.Op == Put:
+		if d.specs == nil {
+			d.specs = map[types.UID]*corev1.PodSpec{}
+		}
+		d.specs[pod.UID] = pod.Spec.DeepCopy()
+	case ok && e.Op == Delete:
+		delete(d.specs, pod.UID)
+	}
+	return o, nil
 }
 
 // Decode returns the object of an event.
@@ -121,11 +166,19 @@ func (e *Event) Decode() (Object, error) {
 
 // hidden returns the fields of an object that its JSON form does not have.
 func hidden(o Object) map[string]reflect.Value {
-	out, v := map[string]reflect.Value{}, reflect.ValueOf(o).Elem()
-	for i := range v.NumField() {
-		if field := v.Type().Field(i); field.Tag.Get("json") == "-" {
-			out[field.Name] = v.Field(i)
+	var out map[string]reflect.Value
+	switch o.(type) {
+	case *corev1.Pod, *corev1.Node: // most objects
+		return nil
+	}
+	for field, value := range reflect.ValueOf(o).Elem().Fields() {
+		if field.Tag.Get("json") != "-" {
+			continue
 		}
+		if out == nil {
+			out = map[string]reflect.Value{}
+		}
+		out[field.Name] = value
 	}
 	return out
 }
@@ -154,12 +207,7 @@ func keep(o Object) Object {
 	case *corev1.Pod:
 		return keepPod(o)
 	case *corev1.Node:
-		out := *o
-		out.ObjectMeta = keepMeta(&o.ObjectMeta)
-		out.Spec = corev1.NodeSpec{Unschedulable: o.Spec.Unschedulable, Taints: o.Spec.Taints}
-		out.Status.Addresses, out.Status.NodeInfo, out.Status.VolumesInUse = nil, corev1.NodeSystemInfo{}, nil
-		out.Status.VolumesAttached, out.Status.Config = nil, nil
-		return &out
+		return keepNode(o)
 	case *corev1.Namespace:
 		return &corev1.Namespace{ObjectMeta: keepMeta(&o.ObjectMeta)}
 	case *corev1.Service:
@@ -203,11 +251,29 @@ func keepMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	}
 }
 
+// keepNode returns a node with what scheduling reads of it, which is neither heartbeats nor messages.
+func keepNode(n *corev1.Node) *corev1.Node {
+	out := *n
+	out.TypeMeta, out.ObjectMeta = metav1.TypeMeta{}, keepMeta(&n.ObjectMeta)
+	out.Spec = corev1.NodeSpec{Unschedulable: n.Spec.Unschedulable, Taints: n.Spec.Taints}
+	out.Status.Addresses, out.Status.NodeInfo, out.Status.VolumesInUse = nil, corev1.NodeSystemInfo{}, nil
+	out.Status.VolumesAttached, out.Status.Config, out.Status.Conditions = nil, nil, nil
+	for _, c := range n.Status.Conditions {
+		out.Status.Conditions = append(out.Status.Conditions, corev1.NodeCondition{
+			Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime,
+		})
+	}
+	return &out
+}
+
 // keepPod returns a pod with what scheduling reads of spec and status.
 func keepPod(p *corev1.Pod) *corev1.Pod {
-	out := &corev1.Pod{ObjectMeta: keepMeta(&p.ObjectMeta), Spec: keepSpec(&p.Spec)}
-	s := &p.Status
-	out.Status = corev1.PodStatus{
+	return &corev1.Pod{ObjectMeta: keepMeta(&p.ObjectMeta), Spec: keepSpec(&p.Spec), Status: keepStatus(&p.Status)}
+}
+
+// keepStatus returns what scheduling reads of the status of a pod.
+func keepStatus(s *corev1.PodStatus) corev1.PodStatus {
+	out := corev1.PodStatus{
 		Phase: s.Phase, NominatedNodeName: s.NominatedNodeName, StartTime: s.StartTime, QOSClass: s.QOSClass,
 		Resize: s.Resize, ResourceClaimStatuses: s.ResourceClaimStatuses, Resources: s.Resources,
 		AllocatedResources: s.AllocatedResources,
@@ -216,13 +282,13 @@ func keepPod(p *corev1.Pod) *corev1.Pod {
 		switch c := &s.Conditions[i]; c.Type {
 		case corev1.PodScheduled, corev1.DisruptionTarget, corev1.PodInitialized, corev1.PodResizePending,
 			corev1.PodResizeInProgress:
-			out.Status.Conditions = append(out.Status.Conditions, corev1.PodCondition{
+			out.Conditions = append(out.Conditions, corev1.PodCondition{
 				Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime,
 			})
 		}
 	}
-	out.Status.ContainerStatuses = keepStatuses(s.ContainerStatuses)
-	out.Status.InitContainerStatuses = keepStatuses(s.InitContainerStatuses)
+	out.ContainerStatuses = keepStatuses(s.ContainerStatuses)
+	out.InitContainerStatuses = keepStatuses(s.InitContainerStatuses)
 	return out
 }
 

@@ -13,11 +13,10 @@ import (
 	"time"
 
 	"github.com/tenon-project/tenon/internal/kube"
-	"github.com/tenon-project/tenon/internal/view"
 )
 
 // Version is that of the format. Other versions are not read.
-const Version = 1
+const Version = 2
 
 // longestLine bounds a record that is read: an object of the API server has at most 3 MiB.
 const longestLine = 8 << 20
@@ -32,6 +31,7 @@ const (
 // Operations of events.
 const (
 	Put     = "put"     // the object is new or has changed
+	Change  = "change"  // a pod has changed, but for its spec: of that, the record has the node alone
 	Delete  = "delete"  // the object is gone
 	Release = "release" // the pod is not bound after all: what was reserved for it is free
 	Forget  = "forget"  // the pod was deleted before it was bound: it holds nothing of its node
@@ -44,7 +44,7 @@ const (
 
 // operations has those of events.
 func operations() []string {
-	return []string{Put, Delete, Release, Forget, Expire, Deadlocks, Written, Ended}
+	return []string{Put, Change, Delete, Release, Forget, Expire, Deadlocks, Written, Ended}
 }
 
 // Record is a line of a journal. Exactly one of its pointers is set, by its type.
@@ -101,12 +101,33 @@ type Decision struct {
 	// Samples are the nodes that were scored where not all nodes of the cluster were looked at, by the number of the
 	// search in the cycle: a gang's first cycle looks for a node for each member.
 	Samples map[int][]string `json:"samples,omitempty"`
-	Scores  []view.Score     `json:"scores,omitempty"` // of the best node and the chosen one
+	// Best is the best score of a node, 0 where fewer than two were feasible. Scores are those of the chosen node by
+	// plugin, without zeros; none where many nodes are as good.
+	Best   int64   `json:"best,omitempty"`
+	Scores []Score `json:"scores,omitempty"`
 	// Patch is what the Binding records of the reservation.
 	Patch map[string]string `json:"patch,omitempty"`
 	// Refused is why the pod has no node, Nominated the node that preemption makes room on.
 	Refused   string `json:"refused,omitempty"`
 	Nominated string `json:"nominated,omitempty"`
+}
+
+// Score is what a plugin adds to the score of a node.
+type Score struct {
+	Plugin string `json:"plugin"`
+	Score  int64  `json:"score"`
+}
+
+// written is a record as it is written: the object of an event is encoded with it.
+type written struct {
+	*Record
+	Event *writtenEvent `json:"event,omitempty"`
+}
+
+// writtenEvent is an event with its object.
+type writtenEvent struct {
+	*Event
+	Object Object `json:"object,omitempty"`
 }
 
 // check returns what is wrong with a record by itself.

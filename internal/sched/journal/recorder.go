@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -204,15 +205,46 @@ func (r *Recorder) put(old, obj any) {
 		return
 	}
 	r.objects[KeyOf(o)] = o
-	if pod, ok := obj.(*corev1.Pod); ok {
-		if pod.Spec.NodeName != "" {
-			delete(r.reserved, pod.UID)
+	op := Put
+	switch o := o.(type) {
+	case *corev1.Pod:
+		if o.Spec.NodeName != "" {
+			delete(r.reserved, o.UID)
 		}
-		if was, ok := old.(*corev1.Pod); ok && samePod(was, pod) {
+		switch was, ok := old.(*corev1.Pod); {
+		case !ok || !sameSpec(was, o):
+		case was.Spec.NodeName == o.Spec.NodeName && sameState(was, o):
+			return
+		default:
+			op = Change
+		}
+	case *corev1.Node:
+		if was, ok := old.(*corev1.Node); ok && reflect.DeepEqual(keepNode(was), keepNode(o)) {
 			return
 		}
 	}
-	r.add(entry{at: time.Now(), op: Put, object: o})
+	r.add(entry{at: time.Now(), op: op, object: o})
+}
+
+// sameSpec reports whether two states of a pod have one spec but for the node. API servers before Kubernetes 1.33 count
+// no generations.
+func sameSpec(a, b *corev1.Pod) bool {
+	if a.UID != b.UID || a.Generation != b.Generation {
+		return false
+	}
+	if a.Generation > 0 {
+		return true
+	}
+	was, now := keepSpec(&a.Spec), keepSpec(&b.Spec)
+	was.NodeName = now.NodeName
+	return reflect.DeepEqual(was, now)
+}
+
+// sameState reports whether two states of a pod with one spec are the same to scheduling: they differ in what its
+// containers do.
+func sameState(a, b *corev1.Pod) bool {
+	return a.Status.Phase == b.Status.Phase && reflect.DeepEqual(keepMeta(&a.ObjectMeta), keepMeta(&b.ObjectMeta)) &&
+		reflect.DeepEqual(keepStatus(&a.Status), keepStatus(&b.Status))
 }
 
 // NextPod takes a pod from the scheduling queue.
@@ -366,6 +398,7 @@ type writer struct {
 	// ring has the files; nil before the first record.
 	ring     *ring
 	snapshot int64 // length of the last one
+	text     bytes.Buffer
 	// broken is true after an error, until a snapshot begins another file.
 	broken bool
 }
@@ -402,15 +435,14 @@ func (w *writer) record(e *entry) (err error) {
 	if w.broken {
 		return nil
 	}
-	record := &Record{Gen: e.gen, Time: e.at}
+	record := written{Record: &Record{Type: EventType, Gen: e.gen, Time: e.at, Decision: e.decision}}
 	switch {
 	case e.decision != nil:
-		record.Type, record.Decision = DecisionType, e.decision
+		record.Type = DecisionType
 	case e.event != nil:
-		record.Type, record.Event = EventType, e.event
+		record.Event = &writtenEvent{Event: e.event}
 	default:
-		record.Type = EventType
-		if record.Event, err = Encode(e.op, e.object); err != nil {
+		if record.Event, err = newEvent(e.op, e.object); err != nil {
 			return err
 		}
 	}
@@ -423,16 +455,13 @@ func (w *writer) begin(e *entry) error {
 		return err
 	}
 	w.broken = false
-	if err := w.line(&Record{Type: SnapshotType, Gen: e.gen, Time: e.at, Snapshot: e.snapshot}); err != nil {
+	first := &Record{Type: SnapshotType, Gen: e.gen, Time: e.at, Snapshot: e.snapshot}
+	if err := w.line(written{Record: first}); err != nil {
 		return err
 	}
 	slices.SortFunc(e.objects, func(a, b Object) int { return cmp.Compare(loadOrder(a), loadOrder(b)) })
 	for i, o := range e.objects {
-		event, err := Encode(Put, o)
-		if err != nil {
-			return err
-		}
-		if err := w.line(&Record{Type: EventType, Gen: e.gen + uint64(i) + 1, Time: e.at, Event: event}); err != nil {
+		if err := w.record(&entry{gen: e.gen + uint64(i) + 1, at: e.at, op: Put, object: o}); err != nil {
 			return err
 		}
 	}
@@ -453,16 +482,14 @@ func loadOrder(o Object) string {
 }
 
 // line writes one record as a line.
-func (w *writer) line(r *Record) error {
-	if e := r.Event; e != nil && len(e.Object) > 0 && len(e.Hidden) == 0 { // most records: the object is JSON already
-		return w.ring.write(fmt.Appendf(nil, `{"t":%q,"gen":%d,"ts":%q,"event":{"op":%q,"kind":%q,"object":%s}}`,
-			r.Type, r.Gen, r.Time.Format(time.RFC3339Nano), e.Op, e.Kind, e.Object))
-	}
-	text, err := json.Marshal(r)
-	if err != nil {
+func (w *writer) line(r written) error {
+	w.text.Reset()
+	encoder := json.NewEncoder(&w.text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(r); err != nil {
 		return fmt.Errorf("encode a record: %w", err)
 	}
-	return w.ring.write(text)
+	return w.ring.write(bytes.TrimSuffix(w.text.Bytes(), []byte("\n")))
 }
 
 // flush writes what is in memory.
@@ -482,10 +509,4 @@ func (w *writer) end() {
 			w.logger.Error(err, "Journal not written", "folder", w.recorder.folder)
 		}
 	}
-}
-
-// samePod reports whether two states of a pod are the same to scheduling: they differ in what its containers do.
-func samePod(a, b *corev1.Pod) bool {
-	return a.UID == b.UID && a.Spec.NodeName == b.Spec.NodeName && a.Status.Phase == b.Status.Phase &&
-		reflect.DeepEqual(keepPod(a), keepPod(b))
 }

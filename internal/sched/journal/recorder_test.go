@@ -2,9 +2,12 @@ package journal
 
 import (
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -60,6 +63,84 @@ func TestAnUpdateThatSchedulingDoesNotReadIsNotRecorded(t *testing.T) {
 	bound := now.DeepCopy()
 	bound.Spec.NodeName = "n"
 	if h.OnUpdate(now, bound); len(r.records) != waiting+1 {
+		t.Error("not recorded")
+	}
+}
+
+// TestAChangeOfAPodIsReadAsTheWholePod: of a pod whose spec is the same but for the node the spec is left out, and a
+// reader has it from the record before.
+func TestAChangeOfAPodIsReadAsTheWholePod(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		generation int64
+		change     func(*corev1.Pod)
+		op         string // "": none
+	}{
+		"bound": {1, func(p *corev1.Pod) {
+			object.On("n")(p)
+			object.Annotation("scheduling.koordinator.sh/a", "b")(p)
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: "True"}}
+		}, Change},
+		"bound by an old API server":        {0, func(p *corev1.Pod) { p.Spec.NodeName = "n" }, Change},
+		"it has ended":                      {1, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, Change},
+		"a label":                           {1, object.Label("a", "b"), Change},
+		"an address":                        {1, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.1" }, ""},
+		"a spec":                            {1, func(p *corev1.Pod) { p.Generation++ }, Put},
+		"a spec of an old API server":       {0, func(p *corev1.Pod) { p.Spec.SchedulingGates = nil }, Put},
+		"a successor with its name":         {1, func(p *corev1.Pod) { p.UID = "b" }, Put},
+		"a spec that scheduling has no use": {0, func(p *corev1.Pod) { p.Spec.HostIPC = true }, Put},
+	} {
+		r := New(t.TempDir(), Snapshot{}, func(...metrics.Registerable) {})
+		h := r.handler(cache.ResourceEventHandlerFuncs{})
+		was := object.Pod("a", object.UID("a"), object.Both("cpu", "2"))
+		was.Generation, was.Spec.SchedulingGates = c.generation, []corev1.PodSchedulingGate{{Name: "g"}}
+		h.OnAdd(was, false)
+		now := was.DeepCopy()
+		c.change(now)
+		h.OnUpdate(was, now)
+		var objects Decoder
+		var last Object
+		op := ""
+		for len(r.records) > 0 {
+			if e := <-r.records; e.snapshot == nil {
+				event, err := Encode(e.op, e.object)
+				testkit.Check(t, err)
+				last, err = objects.Decode(event)
+				testkit.Check(t, err)
+				op = e.op
+			}
+		}
+		if c.op == "" {
+			c.op, now = Put, was
+		}
+		if diff := cmp.Diff(Object(keepPod(now)), last, cmpopts.EquateEmpty()); op != c.op || diff != "" {
+			t.Errorf("%s: recorded as %s, want %s\n(-want +got)\n%s", name, op, c.op, diff)
+		}
+	}
+	event, err := Encode(Change, object.Pod("a", object.UID("a")))
+	testkit.Check(t, err)
+	if _, err := new(Decoder).Decode(event); err == nil || !strings.Contains(err.Error(), "no record has put it") {
+		t.Errorf("a change of an unknown pod: got %v", err)
+	}
+}
+
+// TestAHeartbeatOfANodeIsNotRecorded, and another condition is.
+func TestAHeartbeatOfANodeIsNotRecorded(t *testing.T) {
+	t.Parallel()
+	r := New(t.TempDir(), Snapshot{}, func(...metrics.Registerable) {})
+	h := r.handler(cache.ResourceEventHandlerFuncs{})
+	was := object.Node("n", nil, "cpu", "8")
+	was.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	h.OnAdd(was, false)
+	waiting := len(r.records)
+	now := was.DeepCopy()
+	now.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(start)
+	if h.OnUpdate(was, now); len(r.records) != waiting {
+		t.Error("recorded")
+	}
+	unready := now.DeepCopy()
+	unready.Status.Conditions[0].Status = corev1.ConditionFalse
+	if h.OnUpdate(now, unready); len(r.records) != waiting+1 {
 		t.Error("not recorded")
 	}
 }

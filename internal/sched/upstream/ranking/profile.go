@@ -154,7 +154,9 @@ type Profile struct {
 	// ids has the index of each name.
 	ids   map[string]int
 	every []int32 // the indices of names
-	sets  uint64
+	// hashes are those of names; empty without Seed.
+	hashes []uint32
+	sets   uint64
 	// places has the topologies of the nodes, for spreading.
 	places topologies
 
@@ -450,10 +452,15 @@ func (p *Profile) RunScorePlugins(
 }
 
 // Lot is the number of a node among those with equal scores: the highest wins.
-func Lot(seed uint32, node string) uint32 {
+func Lot(seed uint32, node string) uint32 { return lot(seed, hashOf(node)) }
+
+// lot is Lot of a node whose name has a hash.
+func lot(seed, hash uint32) uint32 { return (hash ^ seed) * 0x9e3779b1 }
+
+func hashOf(node string) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(node)) // never fails
-	return (h.Sum32() ^ seed) * 0x9e3779b1
+	return h.Sum32()
 }
 
 // RunReservePluginsReserve reports the reservation.
@@ -509,10 +516,14 @@ func (p *Profile) begin() *ranking {
 	if p.ids == nil || p.sets != r.sets || len(p.names) != len(all) {
 		p.rankings.Clear() // they know other indices
 		p.sets, p.names, p.ids = r.sets, make([]string, len(all)), make(map[string]int, len(all))
+		p.hashes = p.hashes[:0]
 		p.every, p.places = make([]int32, len(all)), topologies{}
 		for i, n := range all {
 			p.names[i], p.every[i] = n.Node().Name, int32(i)
 			p.ids[p.names[i]] = i
+			if p.Seed != nil {
+				p.hashes = append(p.hashes, hashOf(p.names[i]))
+			}
 		}
 	}
 	if len(p.feasible)+int(p.rejected.Load()) == len(all) {

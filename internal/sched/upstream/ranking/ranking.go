@@ -277,12 +277,17 @@ func (r *ranking) sum(ctx context.Context, p *Profile, state fwk.CycleState, pod
 	for i := range total {
 		total[i] += same
 	}
+	seed := uint32(0)
+	if p.Seed != nil {
+		seed = p.Seed()
+	}
 	better := func(i, j int) bool {
 		if j < 0 || total[i] != total[j] {
 			return j < 0 || total[i] > total[j]
 		}
-		a, b := p.names[r.members[i]], p.names[r.members[j]]
-		return p.ByName && a < b || p.Seed != nil && Lot(p.Seed(), a) > Lot(p.Seed(), b)
+		a, b := r.members[i], r.members[j]
+		return p.ByName && p.names[a] < p.names[b] ||
+			len(p.hashes) > 0 && lot(seed, p.hashes[a]) > lot(seed, p.hashes[b])
 	}
 	best, next := -1, -1
 	for k := range r.members {
