@@ -96,6 +96,7 @@ type cluster struct {
 	account   *reservation.Account
 	unseen    []func()        // changes of objects that the scheduler does not know
 	seen      *cluster        // the object as the scheduler knows it
+	queue     map[string]bool // pods that exist without a node, as the scheduler knows
 	announced map[string]bool // pods whose announcement was written
 	flying    []string        // pods whose Binding the API server may still carry out
 	orphaned  []string        // flying ones of a scheduler that was killed
@@ -124,6 +125,7 @@ func (c *cluster) putPod(pod string) {
 			c.account.Record(pod, "r", reservation.Amounts{"cpu": 1})
 		}
 		c.account.SetPending(pod, exists && !node)
+		c.queue[pod] = exists && !node
 	})
 }
 
@@ -141,7 +143,7 @@ func (c *cluster) write(owners []string, ended bool) bool {
 // start kills the scheduler and starts another one, which knows all objects.
 func (c *cluster) start() {
 	c.orphaned = append(c.orphaned, c.flying...)
-	c.flying, c.unseen, c.announced = nil, nil, map[string]bool{}
+	c.flying, c.unseen, c.announced, c.queue = nil, nil, map[string]bool{}, map[string]bool{}
 	c.account = reservation.NewAccount()
 	c.put()
 	for pod := range c.pods {
@@ -195,9 +197,8 @@ func (c *cluster) reconcile() {
 }
 
 func (c *cluster) schedule(pod string) {
-	_, exists := c.pods[pod]
 	switch {
-	case !exists || c.pods[pod] || slices.Contains(c.flying, pod) || slices.Contains(c.orphaned, pod):
+	case !c.queue[pod] || slices.Contains(c.flying, pod) || slices.Contains(c.orphaned, pod):
 	case c.account.UsedBy(pod) == "":
 		_ = c.account.Use(pod, "r", reservation.Amounts{"cpu": 1})
 	case c.announced[pod]:
@@ -242,20 +243,24 @@ func wasUsed(t *rapid.T, random *rand.Rand) bool {
 		Owners: []reservation.Owner{{Selector: device.Selector{}}},
 	}
 	c.start()
-	log := []string{}
+	log, lives := []string{}, [3]int{} // a pod that is created again has another UID
 	for step := range 40 {
-		pod := fmt.Sprint("p", random.IntN(3))
+		i := random.IntN(len(lives))
+		pod := fmt.Sprintf("p%d.%d", i, lives[i])
 		kind := random.IntN(18)
 		log = append(log, fmt.Sprint(kind, " ", pod))
 		switch kind {
 		case 0:
-			if _, exists := c.pods[pod]; !exists && !slices.Contains(c.used, pod) {
+			if _, exists := c.pods[pod]; !exists {
 				c.pods[pod] = false
 				c.putPod(pod)
 			}
 		case 1:
-			delete(c.pods, pod)
-			c.putPod(pod)
+			if _, exists := c.pods[pod]; exists {
+				delete(c.pods, pod)
+				c.putPod(pod)
+				lives[i]++
+			}
 		case 2:
 			if random.IntN(3) == 0 {
 				c.start()
