@@ -43,6 +43,7 @@ rules:
 - {apiGroups: [""], resources: [pods, pods/status], verbs: [patch]}
 - {apiGroups: [""], resources: [pods], verbs: [delete]}
 - {apiGroups: [scheduling.k8s.io], resources: [priorityclasses], verbs: [get]}
+- {apiGroups: [lifecycle.k8s.io], resources: [evictionrequests], verbs: [get, list, watch, create, delete]}
 `
 
 const pluginRightsBound = `apiVersion: rbac.authorization.k8s.io/v1
