@@ -107,6 +107,7 @@ func up(t *testing.T, schedulers int, args ...string) *local {
 			_ = cmd.Process.Kill()
 			t.Error("tenon up did not end within a minute of Ctrl-C")
 		}
+		checkAccounts(t, dir)
 	})
 	waitFor(t, 2*time.Minute, "tenon up to be ready", func() error {
 		select {
@@ -126,6 +127,22 @@ func up(t *testing.T, schedulers int, args ...string) *local {
 	client, err := kubernetes.NewForConfig(cfg)
 	testkit.Check(t, err)
 	return &local{dir: dir, schedulers: schedulers, client: client}
+}
+
+// checkAccounts reports what schedulers had to repair in their accounts: never anything, whatever was killed.
+func checkAccounts(t *testing.T, dir string) {
+	t.Helper()
+	logs, err := filepath.Glob(filepath.Join(dir, "log", "scheduler*.log"))
+	testkit.Check(t, err)
+	for _, file := range logs {
+		text, err := os.ReadFile(file)
+		testkit.Check(t, err)
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, "Account differed from its pods") {
+				t.Errorf("%s: %s", filepath.Base(file), line)
+			}
+		}
+	}
 }
 
 // output is what a command has written so far.
