@@ -523,20 +523,24 @@ func (p *Plugin) Yield(cs fwk.CycleState, pod *corev1.Pod, node string) {
 	if uid == "" {
 		return
 	}
-	if now, after := p.shrunk(cs, pod, uid); after != nil {
+	if now, after := shrunk(p.copied(cs), pod, uid); after != nil {
 		p.quotas.PutPod(after)
 	} else if now != nil {
 		p.quotas.RemovePod(now)
 	}
 }
 
-// shrunk returns the reserve pod of a Reservation, and the one that is left once the pod uses the Reservation: nil if
-// nothing is left. Both are nil if the pod cannot use it. The Reservation itself changes in Reserve.
-func (p *Plugin) shrunk(cs fwk.CycleState, pod *corev1.Pod, uid string) (now, after *corev1.Pod) {
-	rooms := p.reservations.Try()
+// copied returns a copy of the Reservations that a cycle reads.
+func (p *Plugin) copied(cs fwk.CycleState) *kube.ReservationTrial {
 	if t := placement.OnTrial(cs); t != nil && t.Rooms != nil {
-		rooms = t.Rooms.Clone()
+		return t.Rooms.Clone()
 	}
+	return p.reservations.Try()
+}
+
+// shrunk returns the reserve pod of a Reservation, and the one that is left once the pod uses the Reservation: nil if
+// nothing is left. Both are nil if the pod cannot use it. Of rooms, it leaves the pod as a user.
+func shrunk(rooms *kube.ReservationTrial, pod *corev1.Pod, uid string) (now, after *corev1.Pod) {
 	now = rooms.ReservePod(types.UID(uid))
 	if now == nil || rooms.Use(pod, uid) != nil {
 		return nil, nil
@@ -548,11 +552,16 @@ func (p *Plugin) shrunk(cs fwk.CycleState, pod *corev1.Pod, uid string) (now, af
 // of that once the pod uses the Reservation: nil for nothing.
 func (p *Plugin) Inside(cs fwk.CycleState, pod *corev1.Pod, admits func(room, left *corev1.Pod) bool) bool {
 	_, byNode, _ := p.matching(cs, pod) // a pod that cannot be read is refused by PreFilter
+	if len(byNode) == 0 {
+		return false
+	}
+	rooms := p.copied(cs)
 	for _, all := range byNode {
 		for _, s := range all {
-			if room, left := p.shrunk(cs, pod, s.UID); room != nil && admits(room, left) {
+			if room, left := shrunk(rooms, pod, s.UID); room != nil && admits(room, left) {
 				return true
 			}
+			rooms.Release(pod)
 		}
 	}
 	return false
