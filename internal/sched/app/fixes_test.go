@@ -48,19 +48,21 @@ func (a *asked) fixes(name string) ([]view.Fix, *view.FixSearch) {
 	return fixes, search
 }
 
+// change changes a node.
+func (a *asked) change(name string, f func(*corev1.Node)) {
+	info := a.nodes.Dump().Nodes[name]
+	node := info.Node().DeepCopy()
+	f(node)
+	a.nodes.UpdateNode(klog.Background(), info.Node(), node)
+	a.store.PutNode(node)
+}
+
 func TestFixesWereTried(t *testing.T) {
 	oneNode := object.Annotation(annotation.GangNetworkTopology,
 		`{"gatherStrategy":[{"layer":"NodeTopologyLayer","strategy":"MustGather"}]}`)
 	fullCores := object.Annotation(annotation.ResourceSpecKey, `{"requiredCPUBindPolicy":"FullPCPUs"}`)
 	selects := func(key, value string) object.PodOption {
 		return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{key: value} }
-	}
-	change := func(a *asked, name string, f func(*corev1.Node)) {
-		info := a.nodes.Dump().Nodes[name]
-		node := info.Node().DeepCopy()
-		f(node)
-		a.nodes.UpdateNode(klog.Background(), info.Node(), node)
-		a.store.PutNode(node)
 	}
 	for name, tt := range map[string]struct {
 		pod    *corev1.Pod
@@ -91,7 +93,7 @@ func TestFixesWereTried(t *testing.T) {
 		"a pod whose nodes are cordoned": {
 			pod: exclusive("small", "2"), before: func(a *asked) {
 				for _, name := range []string{"a", "b"} {
-					change(a, name, func(n *corev1.Node) { n.Spec.Unschedulable = true })
+					a.change(name, func(n *corev1.Node) { n.Spec.Unschedulable = true })
 				}
 			},
 			want: []string{"uncordon node a"},
@@ -99,7 +101,7 @@ func TestFixesWereTried(t *testing.T) {
 		"a pod whose nodes are tainted": {
 			pod: exclusive("small", "2"), before: func(a *asked) {
 				for _, name := range []string{"a", "b"} {
-					change(a, name, func(n *corev1.Node) {
+					a.change(name, func(n *corev1.Node) {
 						n.Spec.Taints = []corev1.Taint{{Key: "team", Value: "ml", Effect: corev1.TaintEffectNoSchedule}}
 					})
 				}
@@ -177,7 +179,7 @@ func TestFixesWereTried(t *testing.T) {
 			pod: exclusive("g-0", "8", object.Gang("g", "2")), before: func(a *asked) {
 				a.know(exclusive("g-1", "8", object.Gang("g", "2")))
 				for _, name := range []string{"a", "b"} {
-					change(a, name, func(n *corev1.Node) { n.Spec.Unschedulable = true })
+					a.change(name, func(n *corev1.Node) { n.Spec.Unschedulable = true })
 				}
 			},
 			want: []string{"uncordon node a"},

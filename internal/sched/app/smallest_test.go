@@ -242,3 +242,65 @@ func (a *asking) hasNone(r *rapid.T, plain func(cpus, members, room int, free ..
 		r.Fatalf("no fix was found for %d×%d CPUs, free %v, quota %d", a.members, a.cpus, a.free, a.room)
 	}
 }
+
+// TestRulesOfNodesAreLiftedWhereThatAloneHelps makes random clusters whose nodes are cordoned, tainted, without the
+// label that the pod selects, or full. A fix lifts the only fault of a node, or drops what the pod selects.
+func TestRulesOfNodesAreLiftedWhereThatAloneHelps(t *testing.T) {
+	seen := map[string]int{}
+	rapid.Check(t, func(r *rapid.T) {
+		names := []string{"a", "b", "c"}[:rapid.IntRange(1, 3).Draw(r, "nodes")]
+		a := newAsked(t, names...)
+		faults := map[string][]string{}
+		for _, name := range names {
+			for _, fault := range []string{"cordon", "taint", "label", "room"} {
+				if rapid.Bool().Draw(r, fault) {
+					faults[name] = append(faults[name], fault)
+				}
+			}
+			if slices.Contains(faults[name], "room") {
+				a.add(bound("on-"+name, name, list(2, 28), object.Priority(9500)))
+			}
+			a.change(name, func(n *corev1.Node) {
+				n.Spec.Unschedulable = slices.Contains(faults[name], "cordon")
+				if slices.Contains(faults[name], "taint") {
+					n.Spec.Taints = []corev1.Taint{{Key: "team", Value: "ml", Effect: corev1.TaintEffectNoSchedule}}
+				}
+				if !slices.Contains(faults[name], "label") {
+					n.Labels["disk"] = "ssd"
+				}
+			})
+		}
+		a.know(exclusive("waits", "8", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }))
+		// helps reports whether a node has no fault but these.
+		helps := func(lifted ...string) bool {
+			return slices.ContainsFunc(names, func(name string) bool {
+				return !slices.ContainsFunc(faults[name], func(f string) bool { return !slices.Contains(lifted, f) })
+			})
+		}
+		fixes, _ := a.fixes("waits")
+		found := map[string]bool{}
+		for _, f := range fixes {
+			seen[f.Kind]++
+			found[f.Kind] = true
+			answer, err := a.whatIf.Answer(t.Context(), &view.WhatIf{
+				Changes: f.Changes, Ask: view.Ask{Pods: []string{"default/waits"}},
+			})
+			if err != nil || len(answer.Placements) != 1 {
+				r.Fatalf("%s with faults %v: the question has the answer %+v, %v", f.Message, faults, answer, err)
+			}
+		}
+		want := map[string]bool{
+			view.FixNode:    !helps() && (helps("cordon") || helps("taint") || helps("label")),
+			view.FixPolicy:  !helps() && helps("label"),
+			view.FixRequest: !helps() && helps("room"),
+		}
+		for kind, wanted := range want {
+			if found[kind] != wanted {
+				r.Errorf("faults %v: a fix %s is %v, want %v; fixes %+v", faults, kind, found[kind], wanted, fixes)
+			}
+		}
+	})
+	if seen[view.FixNode] == 0 || seen[view.FixPolicy] == 0 || seen[view.FixRequest] == 0 {
+		t.Errorf("outcomes %v, want all of them", seen)
+	}
+}
