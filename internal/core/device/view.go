@@ -2,6 +2,7 @@ package device
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -274,6 +275,27 @@ func (v *View) Rest(types []Type) []Grant {
 		}
 	}
 	return all
+}
+
+// Likeness returns a text that two accounts share only if they give devices of equal kinds and places to the same
+// requests, whatever the IDs of their devices are. It is "" where another program gives devices to pods.
+func (v *View) Likeness() string {
+	rest := v.spec
+	if len(rest.Foreign) > 0 {
+		return ""
+	}
+	// Classes know links and switches. Partitions name devices by their modules.
+	rest.Devices, rest.Links, rest.Switches = nil, nil, nil
+	out := fmt.Appendf(nil, "%+v", rest)
+	for i := range v.groups {
+		g := &v.groups[i]
+		out = fmt.Appendf(out, " %v %p %v %v %v", g.kind, g.class, g.pcie, g.numa, g.degraded)
+	}
+	for i, u := range v.units {
+		u.ID, u.Parent = "", ""
+		out = fmt.Appendf(out, " %+v %+v", u, v.states[i])
+	}
+	return string(out)
 }
 
 // Equal reports whether two accounts are the same, either of which may be nil.

@@ -201,3 +201,45 @@ func TestInsideAReservationOnlyItsCPUsAreFree(t *testing.T) {
 		t.Error("a reservation that is not there changes the view")
 	}
 }
+
+// TestAlikeAccountsDifferInNamesAlone: other UIDs, and with them another order of the pods, change no text, and each
+// other difference that an account shows does.
+func TestAlikeAccountsDifferInNamesAlone(t *testing.T) {
+	t.Parallel()
+	alike, different := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		facts := drawFacts(t, drawMachine(t))
+		facts.Given = nil
+		var entries, renamed []ledger.Entry
+		for i, uid := range uids[:rapid.IntRange(0, len(uids)).Draw(t, "pods")] {
+			e := drawEntry(t)
+			e.UID, e.Within, e.Reserves = uid, "", false
+			entries = append(entries, e)
+			e.UID, e.Namespace, e.Name = fmt.Sprint(len(uids)-i), "other", e.Name+"x"
+			renamed = append(renamed, e)
+		}
+		v, other := ledger.New(facts, entries...).View(), ledger.New(facts, renamed...).View()
+		if v.Likeness() != other.Likeness() {
+			t.Fatalf("renamed pods change\n%s\nto\n%s", v.Likeness(), other.Likeness())
+		}
+		if v.Likeness() == "" {
+			return
+		}
+		alike++
+		changed := v.With(drawEntry(t))
+		differs := changed.Allocatable() != v.Allocatable() || changed.BEPool() != v.BEPool()
+		if differs && changed.Likeness() == v.Likeness() {
+			t.Fatalf("other CPUs are free, and the text is the same: %s", v.Likeness())
+		}
+		if differs {
+			different++
+		}
+		reserved := v.With(ledger.Entry{UID: "r", Reserves: true})
+		if reserved.Likeness() != "" {
+			t.Fatalf("an account with a Reservation is compared with others: %s", reserved.Likeness())
+		}
+	})
+	if alike == 0 || different == 0 {
+		t.Errorf("%d accounts had a text, %d were changed: the test proves little", alike, different)
+	}
+}

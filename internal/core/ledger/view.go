@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"slices"
 
@@ -212,6 +213,33 @@ func (v *View) set(i int, ok bool, a *account, version uint64) *View {
 func (v *View) remove(i int, version uint64) *View {
 	accounts := slices.Concat(v.accounts[:i], v.accounts[i+1:])
 	return derive(v.frame, accounts, version, change{v, v.accounts[i], nil}).deductUsers(version, v.accounts[i].Within)
+}
+
+// Likeness returns a text that the accounts of two nodes share only if they grant and refuse the same to each pod,
+// whatever the names of their pods and devices are. It is "" for an account that is compared with no other: where the
+// answers of a kubelet count, and where Reservations know the pods that use them.
+func (v *View) Likeness() string {
+	facts, devices := v.facts, ""
+	if facts.Model.Node != nil || len(facts.Given) > 0 || v.unknown > 0 {
+		return ""
+	}
+	if v.devices != nil {
+		if devices = v.devices.Likeness(); devices == "" {
+			return ""
+		}
+	}
+	facts.Devices = nil
+	var entries []string
+	for _, a := range v.accounts {
+		e := a.Entry
+		if e.Within != "" || e.Reserves {
+			return ""
+		}
+		e.UID, e.Namespace, e.Name, e.Devices, e.Guest = "", "", "", nil, nil
+		entries = append(entries, fmt.Sprintf("%+v", e))
+	}
+	slices.Sort(entries)
+	return fmt.Sprintf("%+v %q %s", facts, entries, devices)
 }
 
 // Equal reports whether two views are the same account, whatever their versions.

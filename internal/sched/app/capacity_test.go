@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,10 +94,10 @@ func (a *asked) equip(name string, m grid.Machine, labels map[string]string, gpu
 	}
 	var devices []string
 	for i := range gpus {
-		devices = append(devices, fmt.Sprintf(`{"type":"gpu","id":"GPU-%d","minor":%d,"health":true,"resources":`+
+		devices = append(devices, fmt.Sprintf(`{"type":"gpu","id":"GPU-%s-%d","minor":%d,"health":true,"resources":`+
 			`{"koordinator.sh/gpu-core":"100","koordinator.sh/gpu-memory-ratio":"100",`+
 			`"koordinator.sh/gpu-memory":"8Gi"},`+
-			`"topology":{"socketID":0,"nodeID":%d}}`, i, i, i%(m.Sockets*m.Nodes)))
+			`"topology":{"socketID":0,"nodeID":%d}}`, name, i, i, i%(m.Sockets*m.Nodes)))
 	}
 	d, err := kube.ReadDevice(fmt.Appendf(nil, `{"metadata":{"name":%q,"annotations":{%q:"Own"}},`+
 		`"spec":{"devices":[%s]}}`, name, annotation.DeviceModeKey, strings.Join(devices, ",")))
@@ -105,22 +107,40 @@ func (a *asked) equip(name string, m grid.Machine, labels map[string]string, gpu
 	a.store.PutDevice(d)
 }
 
+// reserves counts the pods that questions reserve from now on.
+func (a *asked) reserves() *atomic.Int64 {
+	n, reserve := &atomic.Int64{}, a.whatIf.Reserve
+	a.whatIf.Reserve = func(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod,
+		node string,
+	) (func() map[string]string, string, *fwk.Status) {
+		n.Add(1)
+		return reserve(ctx, f, cs, pod, node)
+	}
+	return n
+}
+
 // drawCluster makes a cluster of a few nodes with pods that the scheduler placed.
 func drawCluster(t *testing.T, r *rapid.T) *asked {
 	a := newAsked(t)
 	a.whatIf.Deadline = time.Hour // whatever else runs on the machine
 	policies := []string{"", "BestEffort", "Restricted", "SingleNUMANode"}
-	for i := range rapid.IntRange(1, 4).Draw(r, "nodes") {
-		labels := map[string]string{corev1.LabelTopologyZone: rapid.SampledFrom([]string{"x", "y"}).Draw(r, "zone")}
-		if policy := rapid.SampledFrom(policies).Draw(r, "policy"); policy != "" {
-			labels[annotation.NodeNUMATopologyPolicy] = policy
-		}
+	nodes := 0
+	for range rapid.IntRange(1, 3).Draw(r, "kinds of nodes") {
+		policy := rapid.SampledFrom(policies).Draw(r, "policy")
 		m := grid.Machine{
 			Sockets: rapid.IntRange(1, 2).Draw(r, "sockets"), Nodes: rapid.IntRange(1, 2).Draw(r, "numa"),
 			Cores: rapid.IntRange(2, 4).Draw(r, "cores"), Threads: 2,
 		}
 		gpus := rapid.SampledFrom([]int{0, 0, 2, 4}).Draw(r, "gpus")
-		a.equip(fmt.Sprintf("n%d", i), m, labels, gpus, rapid.IntRange(4, 20).Draw(r, "pods"))
+		pods := rapid.IntRange(4, 20).Draw(r, "pods")
+		for range rapid.IntRange(1, 3).Draw(r, "equal nodes") {
+			labels := map[string]string{corev1.LabelTopologyZone: rapid.SampledFrom([]string{"x", "y"}).Draw(r, "zone")}
+			if policy != "" {
+				labels[annotation.NodeNUMATopologyPolicy] = policy
+			}
+			a.equip(fmt.Sprintf("n%d", nodes), m, labels, gpus, pods)
+			nodes++
+		}
 	}
 	for i := range rapid.IntRange(0, 5).Draw(r, "bound") {
 		a.schedule(drawPod(r, fmt.Sprintf("bound-%d", i)))
@@ -185,6 +205,7 @@ func TestCapacityIsWhatRepeatedSchedulingPlaces(t *testing.T) {
 		a.quotas.PutPod(pod)
 		members := rapid.IntRange(0, 3).Draw(r, "members")
 		versions := a.versions()
+		reserved := a.reserves()
 		got, err := a.answer(fmt.Sprintf(`{"ask":{"mode":"count","pods":["default/next"],"members":%d}}`, members))
 		if err != nil {
 			r.Fatal(err)
@@ -232,11 +253,48 @@ func TestCapacityIsWhatRepeatedSchedulingPlaces(t *testing.T) {
 			r.Errorf("room for %d pods, and %d explanations", c.Room, len(got.Unschedulable))
 		}
 		outcomes[fmt.Sprintf("%s, fits %t", rule, want > 0)]++
+		if int(reserved.Load()) < c.Room {
+			outcomes["equal nodes"]++
+		}
 	})
 	t.Log(outcomes)
+	if outcomes["equal nodes"] == 0 {
+		t.Error("no case in which nodes are counted for each other")
+	}
 	for _, rule := range []string{"", "port", "apart", "spread", "quota"} {
 		if outcomes[rule+", fits true"] == 0 {
 			t.Errorf("no case with rule %q in which a pod fits: the test proves little", rule)
 		}
+	}
+}
+
+// TestOneOfEqualNodesIsCounted: it is filled for all of them, and what each has of its own stays.
+func TestOneOfEqualNodesIsCounted(t *testing.T) {
+	t.Parallel()
+	const nodes = 40
+	machine := grid.Machine{Sockets: 2, Nodes: 2, Cores: 4, Threads: 2}
+	a := newAsked(t)
+	for i := range nodes {
+		name := fmt.Sprintf("n%d", i)
+		a.equip(name, machine, map[string]string{"rack": name}, 8, 110)
+		a.add(bound(fmt.Sprintf("p%d", i), name, list(0, 2)))
+	}
+	a.add(bound("more", "n7", list(2, 2)))
+	a.add(exclusive("next", "4", object.Both("cpu", "4", "memory", "1Gi", "koordinator.sh/gpu", "100")))
+	reserved := a.reserves()
+	got, err := a.answer(`{"ask":{"mode":"count","pods":["default/next"]}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := got.Capacity
+	if len(c.Groups) != 2 || len(c.Groups[0].Nodes) != nodes-1 || c.Groups[1].Nodes[0] != "n7" ||
+		c.Groups[0].Fit <= c.Groups[1].Fit {
+		t.Fatalf("got %+v", c.Groups)
+	}
+	if n, want := int(reserved.Load()), c.Groups[0].Fit+c.Groups[1].Fit; n < want || n > want+2 {
+		t.Errorf("%d pods were reserved to count %d, want %d: one node of each kind", n, c.Room, want)
+	}
+	if lacks := c.Groups[0].Lacks; lacks == nil || !slices.Contains(c.Groups[0].Nodes, lacks.Example) {
+		t.Errorf("the first group lacks %+v", lacks)
 	}
 }

@@ -58,6 +58,9 @@ func (t *Trial) Give(node, uid string) {
 // Account returns the account of a node.
 func (t *Trial) Account(node string) *ledger.View { return t.view(node).View }
 
+// Likeness is that of the account of a node.
+func (t *Trial) Likeness(node string) string { return t.view(node).Likeness() }
+
 // Add adds the account of a node that is like another one without pods.
 func (t *Trial) Add(node, like string) {
 	v := t.store.View(like)

@@ -2,6 +2,7 @@ package whatif
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,6 +30,9 @@ var nodeByNode = sets.New(names.NodeUnschedulable, names.NodeName, names.NodeAff
 	names.NodeResourcesFit, names.TaintToleration, names.NodeVolumeLimits, names.NodeDeclaredFeatures,
 	"NodeNUMAResource", "DeviceShare", "LoadAwareScheduling", "ElasticQuota", "Coscheduling")
 
+// ofKind are those of them that read nothing of a node that takes a first pod but what kind compares.
+var ofKind = nodeByNode.Difference(sets.New(names.NodeVolumeLimits, "LoadAwareScheduling"))
+
 // count is a count of pods that fit. Each node has its own entry in what follows all.
 type count struct {
 	*session
@@ -44,8 +48,10 @@ type count struct {
 	// fit is the number of pods on each node, refused why one more is not there; nil where the count ended before.
 	fit     []int
 	refused []*fwk.Status
-	// failed has the error of each node's count. Goroutines write elements of their own.
-	failed []error
+	// like is the node whose count holds for each node too: itself, or an equal one.
+	like []int
+	// kinds has a text for each node that takes a pod. Nodes with the same one are equal; those with "" have no equal.
+	kinds []string
 }
 
 // capacity answers how many more pods fit. Pods about which each node decides by itself are counted on all nodes side
@@ -73,7 +79,7 @@ func (s *session) capacity(q *view.WhatIf, out *view.WhatIfAnswer) error {
 	c.with.CalculateResource() // which several goroutines read
 	c.all = slices.DeleteFunc(slices.Clone(c.all), func(n fwk.NodeInfo) bool { return !c.allowed(n.Node().Name) })
 	c.fit, c.refused = make([]int, len(c.all)), make([]*fwk.Status, len(c.all))
-	c.failed = make([]error, len(c.all))
+	c.like, c.kinds = make([]int, len(c.all)), make([]string, len(c.all))
 	answer := &view.Capacity{
 		Nodes: len(c.all), Groups: []view.CapacityGroup{}, Limits: []view.Refusal{}, Notes: c.notes(),
 	}
@@ -208,14 +214,45 @@ func (c *count) run(narrowed *fwk.PreFilterResult) error {
 			return status.AsError()
 		}
 	}
-	// After repeat, most is 0: each node is asked only why it refuses one more pod.
-	c.f.Parallelizer().Until(c.ctx, len(c.all), func(i int) { c.failed[i] = c.fill(i, most) }, "Capacity")
-	for _, err := range c.failed {
-		if err != nil {
-			return err
+	sharing := most > 0 && c.mayShare()
+	if err := c.parallel(len(c.all), func(i int) error {
+		c.like[i] = i
+		if sharing {
+			c.kinds[i] = c.kind(c.all[i])
 		}
+		if c.kinds[i] != "" {
+			return nil
+		}
+		// After repeat, most is 0: each node is asked only why it refuses one more pod.
+		return c.fill(i, most)
+	}); err != nil {
+		return err
+	}
+	first, distinct := map[string]int{}, []int{}
+	for i, kind := range c.kinds {
+		if kind == "" {
+			continue
+		}
+		if _, known := first[kind]; !known {
+			first[kind] = i
+			distinct = append(distinct, i)
+		}
+		c.like[i] = first[kind]
+	}
+	if err := c.parallel(len(distinct), func(n int) error { return c.fill(distinct[n], most) }); err != nil {
+		return err
+	}
+	for i, equal := range c.like {
+		c.fit[i], c.refused[i] = c.fit[equal], c.refused[equal]
 	}
 	return c.ctx.Err()
+}
+
+// parallel calls f for 0 to n-1 by several goroutines.
+func (c *count) parallel(n int, f func(i int) error) error {
+	failed := make([]error, n)
+	c.f.Parallelizer().Until(c.ctx, n, func(i int) { failed[i] = f(i) }, "Capacity")
+	return errors.Join(failed...)
 }
 
 // eachByItself reports whether no pod of the count changes what another node answers.
@@ -229,6 +266,32 @@ func (c *count) eachByItself() bool {
 // selects reports whether pods of the count look for others, which may be of the count.
 func (c *count) selects() bool {
 	return len(c.with.GetRequiredAffinityTerms())+len(c.with.GetRequiredAntiAffinityTerms()) > 0
+}
+
+// mayShare reports whether equal nodes answer alike, and their accounts are asked: to fill nodes without that costs
+// less than to compare them.
+func (c *count) mayShare() bool {
+	skipped := c.cs.GetSkipFilterPlugins()
+	others := func(p config.Plugin) bool { return !skipped.Has(p.Name) && !ofKind.Has(p.Name) }
+	return !skipped.HasAll("NodeNUMAResource", "DeviceShare") &&
+		!slices.ContainsFunc(c.f.ListPlugins().Filter.Enabled, others)
+}
+
+// kind returns a text that two nodes share only if they take the same number of pods and then refuse one more for the
+// same reason. It is "" for a node that is compared with no other, and for one that refuses the first pod: to ask costs
+// less. What a node has besides amounts, ports and its account, such as labels and taints, stays during the count.
+func (c *count) kind(info fwk.NodeInfo) string {
+	name := info.Node().Name
+	if !c.allowed(name) || len(c.f.NominatedPodsForNode(name)) > 0 ||
+		!c.f.RunFilterPlugins(c.ctx, c.cs.Clone(), c.pod, info).IsSuccess() {
+		return ""
+	}
+	account := c.trial.Likeness(name)
+	if account == "" {
+		return ""
+	}
+	return fmt.Sprintf("%+v %+v %d %v %s", info.GetAllocatable(), info.GetRequested(), len(info.GetPods()),
+		info.GetUsedPorts(), account)
 }
 
 // fill puts pods on one node until it refuses one, at most so many.
@@ -313,7 +376,10 @@ func (c *count) describe(out *view.Capacity) {
 		}
 		var findings []why.Finding
 		if c.refused[i] != nil {
-			findings = refusals.Findings(c.pod, n, why.Filter, c.refused[i], "")
+			findings = refusals.Findings(c.pod, c.all[c.like[i]], why.Filter, c.refused[i], "")
+			for k := range findings {
+				findings[k].Object = name
+			}
 		}
 		root := why.Root(findings)
 		k := key{c.fit[i], root.Code.String() + "/" + string(root.Resource)}

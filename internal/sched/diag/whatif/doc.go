@@ -25,8 +25,9 @@
 //
 // Where no pod on one node changes what another node answers, the order in which nodes are filled does not matter, so
 // filling them side by side gives the number that whole cycles would give. It costs one run of the filters and one
-// reservation for each pod, and no score. The quotas are asked once, at the end, about all of them. What the counted
-// pods will use is not estimated.
+// reservation for each pod, and no score. One of equal nodes is filled for all of them: nodes that take a first pod,
+// with the same amounts and ports, whose accounts differ in the names of pods and devices alone. The quotas are asked
+// once, at the end, about all of them. What the counted pods will use is not estimated.
 //
 // # Making room
 //

@@ -35,6 +35,9 @@ type Trial interface {
 	// Add adds the account of a node that is like another one without pods, Imagine that of any other.
 	Add(node, like string)
 	Imagine(node string, v *ledger.View)
+	// Likeness returns a text that two nodes share only if their accounts grant and refuse the same to each pod; "" for
+	// a node that is like no other.
+	Likeness(node string) string
 	// Next makes a cycle, whose PreFilter has run, about another pod that differs in its UID alone.
 	Next(cs fwk.CycleState, uid string)
 }
