@@ -63,7 +63,7 @@ type account struct {
 	all   []*corev1.Pod
 	// pods holds the live pods of each node, by UID.
 	pods map[string]map[string]qos.Pod
-	// used is the sum of their requests, by node.
+	// used is the sum of their requests and of what Reservations hold, by node.
 	used map[string]view.Room
 	// reserved has the Reservations; what they hold is in store.
 	reserved *kube.Reservations
@@ -92,13 +92,18 @@ func newAccount(nodes []corev1.Node, pods []corev1.Pod, topologies []v1alpha2.No
 				a.pods[node] = map[string]qos.Pod{}
 			}
 			a.pods[node][string(p.UID)] = describe.Class(p)
-			used, asks := a.used[node], describe.Requests(p)
-			used.MilliCPU, used.MemoryBytes = used.MilliCPU+asks.MilliCPU, used.MemoryBytes+asks.MemoryBytes
-			a.used[node] = used
+			a.addRequests(p)
 		}
 	}
 	slices.SortFunc(a.nodes, func(x, y *corev1.Node) int { return strings.Compare(x.Name, y.Name) })
 	return a
+}
+
+// addRequests adds what a pod requests to what is used of its node.
+func (a *account) addRequests(p *corev1.Pod) {
+	used, asks := a.used[p.Spec.NodeName], describe.Requests(p)
+	used.MilliCPU, used.MemoryBytes = used.MilliCPU+asks.MilliCPU, used.MemoryBytes+asks.MemoryBytes
+	a.used[p.Spec.NodeName] = used
 }
 
 // lastWrite is the newest time that any writer left in the managed fields, else the creation.
@@ -157,6 +162,9 @@ func (c cluster) load(ctx context.Context, node, selector string) (*account, err
 	// Who may not read Reservations sees the nodes without them.
 	if err := c.readReservations(ctx, a); err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
+	}
+	for _, p := range a.reserved.ReservePods() {
+		a.addRequests(p)
 	}
 	for i := range numatopologies {
 		a.store.PutNumatopology(kube.ReadNumatopology(&numatopologies[i]))

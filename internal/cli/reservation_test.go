@@ -67,7 +67,7 @@ func TestReservationsAsGolden(t *testing.T) {
 		"reservation.txt": {"reservation"}, "reservation-wide.txt": {"reservation", "-o", "wide"},
 		"reservation.json": {"reservation", "-o", "json"}, "reservation-one.txt": {"reservation", "held"},
 		"reservation-explained.txt": {"explain", "reservation/waits"},
-		"reservation-placed.txt":    {"explain", "reservation/used"},
+		"reservation-placed.txt":    {"explain", "reservation/used"}, "reservation-top.txt": {"top"},
 	} {
 		code, out, errOut := run(t, "tenon", append(args, "--kubeconfig", config)...)
 		if code != ExitOK {

@@ -23,9 +23,10 @@ func newTop(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStr
 		Long: `Show allocated and free CPUs with the largest pod that would get exclusive CPUs, the same of GPUs, or
 what nodes and pods use of what they have. Without an argument, cpu is shown.
 
-REQ is the sum of all requests. LSE and LSR are CPUs that pods hold exclusively, PINNED those that a static kubelet
-allocated; LS and BE are the requests of the pods of the two pools. POOL is the size of the LS pool, FREE the CPUs that
-new exclusive pods may get, FIT the largest such pod, FIT/NUMA the largest one on one NUMA node.
+REQ is the sum of all requests and of what Reservations hold. LSE and LSR are CPUs that pods hold exclusively, PINNED
+those that a static kubelet allocated; LS and BE are the requests of the pods of the two pools. POOL is the size of
+the LS pool, FREE the CPUs that new exclusive pods may get, FIT the largest such pod, FIT/NUMA the largest one on one
+NUMA node.
 
 Of GPUs: GPUS counts them, and those that are degraded (likely to fail). USED is what pods have, FREE the GPUs without a
 pod, PARTS those that are shared and have a part left, with the sum of what is left. FIT1 to FIT8 are the numbers of
@@ -118,7 +119,7 @@ func printTop(out io.Writer, a *account, what, format string, width int) error {
 	rows := []view.Load{}
 	for _, n := range a.nodes {
 		cpu := n.Status.Allocatable.Cpu().MilliValue()
-		rows = append(rows, view.LoadOf(n.Name, cpu, a.view(n.Name), a.pods[n.Name]))
+		rows = append(rows, view.LoadOf(n.Name, cpu, a.used[n.Name].MilliCPU, a.view(n.Name), a.pods[n.Name]))
 	}
 	return printAnswer(out, format, newList("NodeTopList", rows), func() string { return nodeTable(rows, width) },
 		namesOf("node", rows, func(l *view.Load) string { return l.Node })...)

@@ -31,12 +31,12 @@ type Load struct {
 	Fault                string `json:"fault,omitempty"`
 }
 
-// LoadOf returns the CPU account of a node with so much allocatable CPU, whose pods are given by their UIDs.
-func LoadOf(name string, allocatable int64, v *ledger.View, pods map[string]qos.Pod) Load {
+// LoadOf returns the CPU account of a node with so much allocatable and requested CPU, in 1/1000, whose pods are given
+// by their UIDs.
+func LoadOf(name string, allocatable, requested int64, v *ledger.View, pods map[string]qos.Pod) Load {
 	out := Load{Node: name, Pods: len(pods)}
-	var requested, ls, be int64
+	var ls, be int64
 	for uid, class := range pods {
-		requested += class.MilliCPU
 		switch roleOf(v, uid, class) {
 		case qos.SharedPool:
 			ls += class.MilliCPU
