@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/json"
 
 	"github.com/tenon-project/tenon/api/annotation"
 )
@@ -19,6 +21,43 @@ import (
 // that breaks a rule of the API, is left out; Unread says why. Warnings name the unknown fields and the aliases that
 // contradict a canonical name. An error is of a text that is not an object at all.
 func Decode(text []byte) (*Device, []annotation.Warning, error) {
+	if d := decodeWhole(text); d != nil {
+		return d, nil, nil
+	}
+	return decodeParts(text)
+}
+
+// decodeWhole is decodeParts for an object in which nothing is odd, in a fraction of the time; nil for another one.
+func decodeWhole(text []byte) *Device {
+	var in struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        metav1.ObjectMeta `json:"metadata"`
+		Spec            struct {
+			Devices []deviceInput `json:"devices"`
+		} `json:"spec"`
+		Status DeviceStatus `json:"status"`
+	}
+	if odd, err := json.UnmarshalStrict(text, &in); err != nil || len(odd) > 0 {
+		return nil
+	}
+	d := &decoder{Device: &Device{TypeMeta: in.TypeMeta, ObjectMeta: in.Metadata, Status: in.Status}}
+	for i := range in.Spec.Devices {
+		one, ok := d.device("", &in.Spec.Devices[i])
+		if !ok || slices.ContainsFunc(d.Spec.Devices, func(o DeviceInfo) bool {
+			return o.Type == one.Type && o.ID == one.ID
+		}) {
+			return nil
+		}
+		d.Spec.Devices = append(d.Spec.Devices, one)
+	}
+	if len(d.warnings) > 0 {
+		return nil
+	}
+	return d.Device
+}
+
+// decodeParts reads each part by itself, so that what is odd is named and hides nothing else.
+func decodeParts(text []byte) (*Device, []annotation.Warning, error) {
 	var in struct {
 		metav1.TypeMeta `json:",inline"`
 		Metadata        metav1.ObjectMeta `json:"metadata"`
@@ -38,7 +77,11 @@ func Decode(text []byte) (*Device, []annotation.Warning, error) {
 	at := map[[2]string]int{}
 	for i, raw := range devices {
 		path := fmt.Sprintf("spec.devices[%d]", i)
-		one, ok := d.device(path, raw)
+		var input deviceInput
+		if !d.read(path, raw, &input) {
+			continue
+		}
+		one, ok := d.device(path, &input)
 		if !ok {
 			continue
 		}
@@ -90,11 +133,7 @@ type deviceInput struct {
 	Topology   gojson.RawMessage        `json:"topology"`
 }
 
-func (d *decoder) device(path string, text gojson.RawMessage) (DeviceInfo, bool) {
-	var in deviceInput
-	if !d.read(path, text, &in) {
-		return DeviceInfo{}, false
-	}
+func (d *decoder) device(path string, in *deviceInput) (DeviceInfo, bool) {
 	out := in.DeviceInfo
 	out.Type = cmp.Or(in.Type, in.DeviceType)
 	if out.Type != in.DeviceType && in.DeviceType != "" {
