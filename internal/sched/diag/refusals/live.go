@@ -42,6 +42,13 @@ func NewLive(c cache.Cache, build func(fwk.SharedLister) (map[string]framework.F
 func (l *Live) Evaluate(ctx context.Context, pod *corev1.Pod) (view.Verdict, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.profiles == nil {
+		profiles, err := l.build(l.snapshot)
+		if err != nil {
+			return view.Verdict{}, fmt.Errorf("make the plugins of the evaluator: %w", err)
+		}
+		l.profiles = profiles
+	}
 	if err := l.refresh(ctx); err != nil {
 		return view.Verdict{}, err
 	}
@@ -72,15 +79,8 @@ func (l *Live) NodeInfo(name string) (fwk.NodeInfo, bool) {
 	return n.Snapshot(), true
 }
 
-// refresh updates the snapshot, and builds the profiles at the first call. The caller holds mu.
+// refresh updates the snapshot. The caller holds mu.
 func (l *Live) refresh(ctx context.Context) error {
-	if l.profiles == nil {
-		profiles, err := l.build(l.snapshot)
-		if err != nil {
-			return fmt.Errorf("make the plugins of the evaluator: %w", err)
-		}
-		l.profiles = profiles
-	}
 	if err := l.cache.UpdateSnapshot(klog.FromContext(ctx), l.snapshot); err != nil {
 		return fmt.Errorf("take a snapshot: %w", err)
 	}
