@@ -191,6 +191,7 @@ bench: ## Benchmark the core and both schedulers (long)
 	bash test/bench/run.sh
 	bash test/bench/run.sh --suite backlog
 	bash test/bench/run.sh --suite workloads
+	bash test/bench/run.sh --suite start
 	bash test/bench/schedperf.sh short
 
 generate: ## Generate deep copies, CRDs and reference pages
