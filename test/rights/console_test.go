@@ -386,10 +386,13 @@ func (v *visited) attack(t *testing.T, member string) {
 		"a file of the machine":       {path: "/etc/passwd", status: 200}, // a view of the console
 		"an unknown file":             {path: "/app.js.map", status: 200},
 	}
-	for _, method := range []string{"PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "POST"} {
+	for _, method := range []string{
+		"PROPFIND", http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodTrace,
+		http.MethodPost,
+	} {
 		attempts[method+" of a stream"] = attempt{method, stream, "{}", nil, 404}
 		attempts[method+" of a page"] = attempt{method, "/", "{}", nil, 405}
-		if method != "POST" {
+		if method != http.MethodPost {
 			attempts[method+" of a question"] = attempt{method, whatIf, "{}", nil, 404}
 		}
 	}
@@ -420,22 +423,24 @@ func (v *visited) attack(t *testing.T, member string) {
 	}
 	for name, connect := range map[string]func() error{
 		"HTTP without TLS": func() error {
-			response, err := http.Get("http://127.0.0.1:" + v.port + "/")
-			if err == nil && response.StatusCode == http.StatusBadRequest {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:"+v.port+"/", nil)
+			testkit.Check(t, err)
+			response, err := http.DefaultClient.Do(r)
+			if err == nil && response.Body.Close() == nil && response.StatusCode == http.StatusBadRequest {
 				err = io.EOF
 			}
 			return err
 		},
 		"TLS 1.1": func() error {
-			_, err := tls.Dial("tcp", "127.0.0.1:"+v.port, &tls.Config{
+			_, err := (&tls.Dialer{Config: &tls.Config{
 				InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11,
-			})
+			}}).DialContext(t.Context(), "tcp", "127.0.0.1:"+v.port)
 			return err
 		},
 		"another name than that of the certificate": func() error {
-			_, err := tls.Dial("tcp", "127.0.0.1:"+v.port, &tls.Config{
+			_, err := (&tls.Dialer{Config: &tls.Config{
 				RootCAs: v.client.Transport.(*http.Transport).TLSClientConfig.RootCAs, ServerName: "evil.example",
-			})
+			}}).DialContext(t.Context(), "tcp", "127.0.0.1:"+v.port)
 			return err
 		},
 	} {
