@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 func TestBadInputGetsAClearTextAndChangesNothing(t *testing.T) {
 	cases := slices.Concat(webhookCases(), schedulerCases(), deviceCases(), quotaCases(), gangCases(),
-		alignmentCases(), agentCases(), simulateCases(), replayCases(), commandCases(),
+		alignmentCases(), agentCases(), simulateCases(), replayCases(), shadowCases(), commandCases(),
 		movingCases(), diagnosticsCases())
 	const promised = 490
 	if len(cases) < promised {

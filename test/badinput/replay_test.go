@@ -9,9 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/tenon-project/tenon/internal/sim"
+	"github.com/tenon-project/tenon/internal/sim/shadow"
 )
 
 // journalOf seals records as a scheduler does.
@@ -139,12 +141,41 @@ func replayCases() []bad {
 	}
 }
 
-// replayFails runs the verb, and returns the text of an error with the exit code of bad input.
-func replayFails(t *testing.T, dir string, args ...string) (answer string) {
+// shadowCases are what the verb refuses before it asks a cluster.
+func shadowCases() []bad {
+	in := func(config string, args ...string) func(*testing.T) string {
+		return func(t *testing.T) string {
+			t.Helper()
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "kubeconfig"), config)
+			args := append(args, "--kubeconfig", filepath.Join(dir, "kubeconfig"))
+			return verbFails(t, dir, shadow.NewCommand, args...)
+		}
+	}
+	return []bad{
+		{"shadow: a kubeconfig that is a manifest", in("kind: Pod\n"), []string{"find the cluster: ", "--kubeconfig"}},
+		{
+			"shadow: a context that does not exist", in("kind: Config\napiVersion: v1\n", "--context", "c"),
+			[]string{"find the cluster: ", `context "c" does not exist`},
+		},
+		{"shadow: fewer pods than none", in("", "--count", "-1"), []string{"--count -1 is not allowed"}},
+		{"shadow: a format that does not exist", in("", "-o", "xml"), []string{"-o xml is not allowed: use text"}},
+	}
+}
+
+// replayFails is verbFails of replay.
+func replayFails(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	return verbFails(t, dir, sim.NewReplayCommand, args...)
+}
+
+// verbFails runs a verb, and returns the text of an error with the exit code of bad input.
+func verbFails(t *testing.T, dir string, verb func(genericiooptions.IOStreams) *cobra.Command, args ...string,
+) (answer string) {
 	t.Helper()
 	unchanged(t, dir, func() {
 		var out bytes.Buffer
-		c := sim.NewReplayCommand(genericiooptions.IOStreams{Out: &out, ErrOut: &out})
+		c := verb(genericiooptions.IOStreams{Out: &out, ErrOut: &out})
 		c.SilenceErrors, c.SilenceUsage = true, true
 		c.SetArgs(args)
 		err := c.ExecuteContext(t.Context())

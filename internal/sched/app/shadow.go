@@ -43,15 +43,18 @@ type Shadow struct {
 	settled map[string]bool
 	queue   []boundPod
 	// wake holds a value if queue has changed.
-	wake     chan struct{}
-	rejected map[string]string // reasons of kubelets, by the UIDs of pods
+	wake chan struct{}
+	// rejected has the pods that are compared, by UID, with the reason for which their kubelet has rejected them; ""
+	// while it has not.
+	rejected map[string]string
 	skipped  map[string]int
 }
 
 // boundPod is a pod that has got a node. compare is false if no scheduler chose the node, or too many pods wait.
 type boundPod struct {
 	*corev1.Pod
-	compare bool
+	compare  bool
+	rejected string // why its kubelet has rejected it while it waits; "" while it has not
 }
 
 // NewShadow returns a Shadow of the cluster of a configuration. Clients are made that cannot write.
@@ -164,9 +167,7 @@ func (s *Shadow) Run(ctx context.Context, ready func(), compared func(view.Shado
 					return nil
 				}
 			}
-			s.mu.Lock()
-			s.settled[string(pod.UID)] = true
-			s.mu.Unlock()
+			s.markSettled(pod.Pod)
 		}
 	}
 }
@@ -198,10 +199,20 @@ func (s *Shadow) see(was *corev1.Pod, o any, initial bool) {
 		compare = false
 		s.skipped["too many pods at once"]++
 	}
-	s.queue = append(s.queue, boundPod{pod, compare})
+	s.queue = append(s.queue, boundPod{Pod: pod, compare: compare})
 	select {
 	case s.wake <- struct{}{}:
 	default:
+	}
+}
+
+// markSettled lets a pod count for those that are compared after it, unless it has been deleted: forget is not called
+// again for that.
+func (s *Shadow) markSettled(pod *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now, err := s.pods().Pods(pod.Namespace).Get(pod.Name); err == nil && now.UID == pod.UID {
+		s.settled[string(pod.UID)] = true
 	}
 }
 
@@ -212,10 +223,19 @@ func (s *Shadow) forget(pod *corev1.Pod) {
 }
 
 func (s *Shadow) reject(pod *corev1.Pod) {
-	if reason, rejected := convert.Rejected(pod); rejected {
-		s.mu.Lock()
-		defer s.mu.Unlock()
+	reason, rejected := convert.Rejected(pod)
+	if !rejected {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, compared := s.rejected[string(pod.UID)]; compared {
 		s.rejected[string(pod.UID)] = reason
+	}
+	for i := range s.queue {
+		if s.queue[i].UID == pod.UID {
+			s.queue[i].rejected = reason
+		}
 	}
 }
 
@@ -226,6 +246,9 @@ func (s *Shadow) next() (pod boundPod, has bool) {
 		return pod, false
 	}
 	pod, s.queue = s.queue[0], s.queue[1:]
+	if pod.compare {
+		s.rejected[string(pod.UID)] = pod.rejected
+	}
 	return pod, true
 }
 
@@ -234,6 +257,7 @@ func (s *Shadow) compare(ctx context.Context, pod *corev1.Pod) (view.ShadowPod, 
 	skip := func(why string) (view.ShadowPod, bool) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		delete(s.rejected, string(pod.UID))
 		if s.skipped[why] == 0 && len(s.skipped) >= mostReasons {
 			why = "other errors"
 		}

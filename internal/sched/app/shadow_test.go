@@ -108,6 +108,39 @@ func TestShadow(t *testing.T) {
 	}
 }
 
+// A shadow keeps what it needs for pods that wait for their comparison or were compared, and nothing of other pods.
+func TestAShadowForgetsPods(t *testing.T) {
+	a := newAsked(t, "a", "b")
+	s := &Shadow{
+		Scheduler: a.Scheduler, settled: map[string]bool{}, wake: make(chan struct{}, 1), rejected: map[string]string{},
+	}
+	rejected := func(name string) *corev1.Pod {
+		p := others(name, "a", "4", object.Phase(corev1.PodFailed))
+		p.Status.Reason = "TopologyAffinityError"
+		return p
+	}
+	waiting, gone := others("waiting", "a", "4"), others("gone", "a", "4")
+	a.add(waiting)
+	for _, p := range []*corev1.Pod{waiting, gone} {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
+		s.see(nil, p, false)
+	}
+	s.reject(rejected("never-seen"))
+	s.reject(rejected("waiting"))
+	s.forget(gone)
+	for pod, has := s.next(); has; pod, has = s.next() {
+		s.markSettled(pod.Pod)
+	}
+	s.reject(rejected("gone"))
+	want := map[string]string{"u-waiting": "TopologyAffinityError", "u-gone": "TopologyAffinityError"}
+	if diff := cmp.Diff(want, s.rejected); diff != "" {
+		t.Errorf("reasons (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]bool{"u-waiting": true}, s.settled); diff != "" {
+		t.Errorf("pods that count (-want +got):\n%s", diff)
+	}
+}
+
 // A comparison that comes late is that of the moment of the binding: pods that are bound later, wherever they are,
 // change nothing of it. Its node is the one that the scheduler chooses when the pod waits.
 func TestShadowGoesBackToTheBinding(t *testing.T) {

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -142,6 +143,48 @@ func TestAHeartbeatOfANodeIsNotRecorded(t *testing.T) {
 	unready.Status.Conditions[0].Status = corev1.ConditionFalse
 	if h.OnUpdate(now, unready); len(r.records) != waiting+1 {
 		t.Error("not recorded")
+	}
+}
+
+// TestAFullDiskDropsRecordsAndNothingElse: what is written to /dev/full fails as on a full disk. A later snapshot
+// begins another file, which is written again.
+func TestAFullDiskDropsRecordsAndNothingElse(t *testing.T) {
+	t.Parallel()
+	r := New(t.TempDir(), Snapshot{}, func(...metrics.Registerable) {})
+	w := &writer{recorder: r, logger: klog.Background()}
+	h := r.handler(cache.ResourceEventHandlerFuncs{})
+	write := func() {
+		for len(r.records) > 0 {
+			e := <-r.records
+			w.write(&e)
+		}
+	}
+	h.OnAdd(object.Pod("a"), false)
+	write()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	testkit.Check(t, err)
+	defer func() { _ = full.Close() }()
+	w.ring.out.Reset(full)
+	h.OnAdd(object.Pod("b"), false)
+	write()
+	w.flush()
+	if !w.broken {
+		t.Fatal("the error was not seen")
+	}
+	h.OnAdd(object.Pod("c"), false) // dropped: a snapshot is due from then on
+	write()
+	for _, name := range []string{"d", "e"} { // the first snapshot ends the broken file
+		h.OnAdd(object.Pod(name), false)
+		write()
+	}
+	if w.broken || r.due.Load() {
+		t.Error("the disk has room, and no new file is written")
+	}
+	testkit.Check(t, w.ring.end())
+	_, text, err := Last(r.folder)
+	testkit.Check(t, err)
+	if all, err := read(text); err != nil || len(all) != 7 {
+		t.Errorf("the new file has %d records, %v; want a snapshot of five pods, and the last event", len(all), err)
 	}
 }
 
