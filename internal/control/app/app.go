@@ -201,6 +201,9 @@ func Run(ctx context.Context, o Options) error {
 	if err := mgr.AddReadyzCheck("webhooks", server.StartedChecker()); err != nil {
 		return err
 	}
+	if err := mgr.AddReadyzCheck("objects", known.check); err != nil {
+		return err
+	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run the manager: %w", err)
 	}

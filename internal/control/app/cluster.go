@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -158,6 +159,14 @@ func (c *cluster) hasSynced() bool {
 		}
 	}
 	return true
+}
+
+// check returns an error until the webhooks know what they decide by: before, they refuse all that needs it.
+func (c *cluster) check(*http.Request) error {
+	if !c.hasSynced() || !c.profiles.HasSynced() || !c.namespaces.HasSynced() {
+		return errors.New("pods, nodes, quotas and profiles have not been read yet")
+	}
+	return nil
 }
 
 // quota returns an ElasticQuota as it was shown last; nil where there is none.
