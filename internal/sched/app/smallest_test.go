@@ -149,7 +149,7 @@ func TestEachFixIsVerifiedAndTheSmallest(t *testing.T) {
 		"fits", view.FixWait, view.FixRequest, view.FixMembers, view.FixGang, view.FixQuota, view.FixEvict,
 		view.FixAddNode,
 	} {
-		if seen[kind] == 0 {
+		if seen[kind] == 0 && !testing.Short() {
 			t.Errorf("outcomes %v, want %s among them", seen, kind)
 		}
 	}
@@ -300,7 +300,7 @@ func TestRulesOfNodesAreLiftedWhereThatAloneHelps(t *testing.T) {
 			}
 		}
 	})
-	if seen[view.FixNode] == 0 || seen[view.FixPolicy] == 0 || seen[view.FixRequest] == 0 {
+	if !testing.Short() && (seen[view.FixNode] == 0 || seen[view.FixPolicy] == 0 || seen[view.FixRequest] == 0) {
 		t.Errorf("outcomes %v, want all of them", seen)
 	}
 }
