@@ -119,7 +119,10 @@ func schedulerCases() []bad {
 		{
 			"scheduler: a plugin that does not exist",
 			starts(profile("plugins: {filter: {enabled: [{name: NodeNUMAResourcez}]}}")),
-			[]string{"NodeNUMAResourcez", "does not exist"},
+			[]string{
+				`profiles[0].plugins.filter.enabled[0].name: unknown plugin "NodeNUMAResourcez", did you mean ` +
+					`"NodeNUMAResource`,
+			},
 		},
 		{
 			"scheduler: a field of the configuration that does not exist", starts(profile("pluginz: {}")),
