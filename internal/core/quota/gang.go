@@ -90,7 +90,7 @@ func (a *Account) together(uids []string, required func(gang.Bond, int) int) []s
 		}
 		done = e.pod.Gang
 		lacks := required(a.bonds[done], a.holding(done))
-		if lacks <= 1 {
+		if lacks <= 1 && !e.pod.Leaving { // the pod itself is enough
 			continue
 		}
 		var others []*entry

@@ -389,3 +389,17 @@ func TestAGangIsAdmittedBesideTheReservationThatItUses(t *testing.T) {
 		t.Errorf("admitted and refused: %v", seen)
 	}
 }
+
+// TestAMemberThatLeavesDoesNotCountForItsGang: the gang lacks one member, and that is not the one that is deleted.
+func TestAMemberThatLeavesDoesNotCountForItsGang(t *testing.T) {
+	t.Parallel()
+	a := accountOf(9)
+	a.SetGang("g", gang.Bond{Least: 1})
+	leaving := member("leaves", "a", 1)
+	leaving.Leaving = true
+	a.Put(leaving)
+	a.Put(member("stays", "a", 10))
+	if x := a.Admit("leaves"); x == nil || x.Pods != 2 {
+		t.Errorf("got %+v, want 2 pods above the 9 of parent", x)
+	}
+}
