@@ -12,6 +12,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -73,19 +74,14 @@ func (x *fixing) evict() error {
 	if chooser == nil { // no budgets are known
 		return nil
 	}
-	budgets, err := chooser.PdbLister.List(labels.Everything())
+	all, err := chooser.PdbLister.List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("list PodDisruptionBudgets: %w", err)
 	}
+	budgets := kube.NewBudgets(all)
 	protected := func(pod *corev1.Pod) bool {
-		for _, b := range budgets {
-			selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-			if b.Namespace == pod.Namespace && b.Status.DisruptionsAllowed <= 0 &&
-				(err != nil || selector.Matches(labels.Set(pod.Labels))) {
-				return true
-			}
-		}
-		return false
+		counting := budgets.Of(pod) // the Eviction API refuses a pod that several budgets count
+		return len(counting) > 1 || len(counting) == 1 && counting[0].Allowed <= 0
 	}
 	return x.podsOn(func(c *view.Candidate, pods []*corev1.Pod) (bool, error) {
 		if slices.ContainsFunc(c.Reasons, func(r view.Refusal) bool {
