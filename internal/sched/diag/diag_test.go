@@ -294,6 +294,43 @@ func TestFixesAreAnsweredWhenAskedFor(t *testing.T) {
 	}
 }
 
+// TestFixesNameNoPodThatTheCallerMayNotRead: neither by a pod that goes, nor by what the pods of other quotas use.
+func TestFixesNameNoPodThatTheCallerMayNotRead(t *testing.T) {
+	t.Parallel()
+	c := config(t)
+	c.Fixes = func(context.Context, *corev1.Pod, *view.Pod) ([]view.Fix, *view.FixSearch, error) {
+		return []view.Fix{
+			{Kind: view.FixEvict, Message: "one", Changes: []view.Change{{RemovePod: "secret/a"}}},
+			{Kind: view.FixWait, Message: "two", Changes: []view.Change{
+				{RemovePod: "default/b"}, {RemovePod: "secret/c"},
+			}},
+			{Kind: view.FixEvict, Message: "three", Changes: []view.Change{{RemovePod: "default/d"}}},
+			{Kind: view.FixQuota, Message: "four"},
+		}, &view.FixSearch{}, nil
+	}
+	for name, tt := range map[string]struct {
+		namespaces []string
+		want       []string
+	}{
+		"one namespace": {[]string{"default"}, []string{"three"}},
+		"all":           {[]string{"default", "secret", ""}, []string{"one", "two", "three", "four"}},
+	} {
+		c.Authorizer = allow(func(a authorizer.Attributes) bool {
+			return a.GetResource() != "pods" || slices.Contains(tt.namespaces, a.GetNamespace())
+		})
+		status, body, _ := ask(serve(t, c), http.MethodGet, "/apis/v1/explain/pods/default/waits?fixes=true", "")
+		var got []string
+		for _, message := range []string{"one", "two", "three", "four"} {
+			if strings.Contains(body, `"message":"`+message+`"`) {
+				got = append(got, message)
+			}
+		}
+		if status != http.StatusOK || !slices.Equal(got, tt.want) {
+			t.Errorf("%s: got %d with the fixes %v, want %v", name, status, got, tt.want)
+		}
+	}
+}
+
 func TestBodiesByteByByte(t *testing.T) {
 	t.Parallel()
 	h := serve(t, config(t))
