@@ -305,6 +305,10 @@ func (p *Profile) filterKey(pod *corev1.Pod, signature fwk.PodSignature, state f
 		len(p.Rejections.reasons(pod.UID)) > 0 {
 		return nil
 	}
+	// The queue signs a pod once. It may use a Reservation that has got its room since.
+	if p.Rooms != nil && p.Rooms.Concern(state) {
+		return nil
+	}
 	// Each of these plugins must have said in PreFilter that the pod does not concern it.
 	silent := state.GetSkipFilterPlugins()
 	for _, name := range p.across {
