@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -167,5 +168,38 @@ func TestAGangCountsItsReservationOnceInItsQuota(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestAGangPrefersItsReservations to a node that is as good, also where its members were queued before the Reservations
+// had their room, and where the devices of the members are chosen together.
+func TestAGangPrefersItsReservations(t *testing.T) {
+	t.Parallel()
+	gang := fmt.Sprintf("%s: g, %s: '2'", annotation.GangName, annotation.GangMinAvailable)
+	for _, amounts := range []string{four, fourG} {
+		for _, labels := range []string{"a: b", lsr} {
+			for _, group := range []string{"", gang} {
+				in := ""
+				for _, node := range []string{"n0", "n1"} {
+					in += machine(node) + "\n" + deviceOf(node, twoGPUs) + "\n---"
+				}
+				for i := range 2 {
+					r := reservationFor(fmt.Sprint("r", i), fmt.Sprint("app", i), labels, amounts, "")
+					in += strings.Replace(r, "spec: {containers", "spec: {nodeName: n1, containers", 1)
+				}
+				for i := range 2 {
+					in += using(fmt.Sprint("m", i), fmt.Sprint("app", i), ", "+labels, amounts, group)
+				}
+				r, _ := simulate(t, in, "-")
+				for i := range 2 {
+					m := stateOf(r, fmt.Sprint("m", i))
+					want := fmt.Sprintf(`{"name":"r%d","uid":"reservation-r%[1]d"}`, i)
+					if got := m.Annotations[annotation.ReservationAllocatedKey]; m.Node != "n1" || got != want {
+						t.Errorf("%s, %s, %s: %s is %s on %s with reservation %q, want %s", amounts, labels, group,
+							m.Name, m.State, m.Node, got, want)
+					}
+				}
+			}
+		}
 	}
 }

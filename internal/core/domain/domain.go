@@ -32,7 +32,9 @@ type Site struct {
 	In   []string // the node's domain by rule of the Request; "" where the node is in none
 	Free []int64  // by dimension of the Demand, at least 0; Unlimited where the node does not count the resource
 	Held int      // how many of Request.Held are on the node
-	Link int64    // how well the members' devices would be linked on the node; 0 where that does not matter
+	// Reserved is how many Reservations that members may use are on the node. Their room is in Free.
+	Reserved int
+	Link     int64 // how well the members' devices would be linked on the node; 0 where that does not matter
 }
 
 // Unlimited is an amount that no demand exceeds.

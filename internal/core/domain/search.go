@@ -59,13 +59,15 @@ type search struct {
 // nodeSet is the nodes of one domain with what they have together.
 type nodeSet struct {
 	name  string
-	rule  Rule    // whose domain it is; zero for the whole cluster
-	sites []int   // indexes of the nodes
-	room  int     // the sum of the nodes' rooms: no more members than this fit
-	short int     // how many members exceed room; while parts divides a domain, the members that the set gets
-	held  int     // members of Request.Held on the nodes
-	link  int64   // Site.Link of a single node; 0 for several
-	free  []int64 // the sum of the nodes' free amounts, by dimension
+	rule  Rule  // whose domain it is; zero for the whole cluster
+	sites []int // indexes of the nodes
+	room  int   // the sum of the nodes' rooms: no more members than this fit
+	short int   // how many members exceed room; while parts divides a domain, the members that the set gets
+	held  int   // members of Request.Held on the nodes
+	// reserved is the number of Reservations on the nodes that members may use.
+	reserved int
+	link     int64   // Site.Link of a single node; 0 for several
+	free     []int64 // the sum of the nodes' free amounts, by dimension
 }
 
 // room returns how many of the smallest members an amount suffices for.
@@ -86,6 +88,7 @@ func (s *search) newSet(name string, rule Rule, sites []int) nodeSet {
 		site := &s.sites[i]
 		set.room += s.rooms[i]
 		set.held += site.Held
+		set.reserved += site.Reserved
 		for d := range set.free {
 			if set.free[d] += site.Free[d]; set.free[d] < 0 { // the sum exceeds an int64
 				set.free[d] = Unlimited
@@ -162,11 +165,13 @@ func (s *search) split(set *nodeSet, rule int) []nodeSet {
 	return sets
 }
 
-// compareTight orders sets as they are tried: those with held members, the better linked, those with room for more of
-// the members, those with the least room, then by number of nodes and name.
+// compareTight orders sets as they are tried: those with held members, those with more Reservations for the members,
+// the better linked, those with room for more of the members, those with the least room, then by number of nodes and
+// name.
 func compareTight(a, b nodeSet) int {
-	return cmp.Or(cmp.Compare(b.held, a.held), cmp.Compare(b.link, a.link), cmp.Compare(a.short, b.short),
-		cmp.Compare(a.room, b.room), cmp.Compare(len(a.sites), len(b.sites)), cmp.Compare(a.name, b.name))
+	return cmp.Or(cmp.Compare(b.held, a.held), cmp.Compare(b.reserved, a.reserved), cmp.Compare(b.link, a.link),
+		cmp.Compare(a.short, b.short), cmp.Compare(a.room, b.room), cmp.Compare(len(a.sites), len(b.sites)),
+		cmp.Compare(a.name, b.name))
 }
 
 // compareRoomy orders sets as they are added up: those with held members, those with the most room, then by number of

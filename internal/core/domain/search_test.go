@@ -373,6 +373,27 @@ func TestMembersGoWhereOthersAre(t *testing.T) {
 	}
 }
 
+func TestDomainsWithReservationsForTheMembersAreTriedFirst(t *testing.T) {
+	t.Parallel()
+	sites := []domain.Site{
+		{Name: "n0", In: []string{"a"}, Free: []int64{4}, Link: 9},
+		{Name: "n1", In: []string{"b"}, Free: []int64{9}, Reserved: 1},
+		{Name: "n2", In: []string{"c"}, Free: []int64{5}, Reserved: 1},
+		{Name: "n3", In: []string{"c"}, Free: []int64{5}, Reserved: 1},
+		{Name: "n4", In: []string{"d"}, Free: []int64{5}},
+		{Name: "n5", In: []string{"e"}, Free: []int64{1}, Reserved: 3},
+	}
+	g := &domain.Request{Members: []string{"m", "n", "o"}, Min: 3, Rules: []domain.Rule{{Label: "l", Must: true}}}
+	var got []string
+	domains, _ := g.Domains(sites, domain.Demand{Each: []int64{1}, All: []int64{3}})
+	for d := range domains {
+		got = append(got, d.Name)
+	}
+	if d := cmp.Diff([]string{"c", "b", "a", "d"}, got); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestChoicesAreAllCombinations(t *testing.T) {
 	t.Parallel()
 	names := func(names ...string) iter.Seq[domain.Domain] {

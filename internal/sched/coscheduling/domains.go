@@ -214,13 +214,12 @@ func (s *search) hasChoice() bool {
 func (d *domains) search(f framework.Framework, m *members, requests []*domain.Request, goes func(*corev1.Pod) bool,
 ) *search {
 	s := &search{domains: d, f: f, members: m}
-	// Room that a Reservation keeps for the members counts as free.
-	goes = d.goingFor(m, goes)
+	usable := d.usableBy(m)
 	for _, g := range requests {
 		tried := *g // a member behind a gate is not
 		gated := func(uid string) bool { return m.pods[uid] == nil }
 		tried.Members = slices.DeleteFunc(slices.Clone(g.Members), gated)
-		sites := d.sitesOf(f, m, &tried, goes)
+		sites := d.sitesOf(f, m, &tried, goes, usable)
 		domains, many := tried.Domains(sites, m.demand(&tried))
 		s.requests, s.sites = append(s.requests, &tried), append(s.sites, sites)
 		s.choices, s.many = append(s.choices, domains), append(s.many, many)
@@ -281,9 +280,11 @@ func (s *search) placeIn(d *domain.Domain, request int) *place {
 	return chosen
 }
 
-// sitesOf returns the nodes of the snapshot with their domains, in which what pods have that go is free.
-func (d *domains) sitesOf(f framework.Framework, m *members, g *domain.Request, goes func(*corev1.Pod) bool,
+// sitesOf returns the nodes of the snapshot with their domains, in which what pods have that go is free, and what
+// Reservations keep that members can use: usable holds for their reserve pods.
+func (d *domains) sitesOf(f framework.Framework, m *members, g *domain.Request, goes, usable func(*corev1.Pod) bool,
 ) []domain.Site {
+	goes = either(goes, usable)
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return nil
@@ -316,6 +317,13 @@ func (d *domains) sitesOf(f framework.Framework, m *members, g *domain.Request, 
 	}
 	sites, held := slices.Clone(known.sites), d.heldOn(nodes, g.Held)
 	for i := range sites {
+		if usable != nil {
+			for _, p := range nodes[i].GetPods() {
+				if usable(p.GetPod()) {
+					sites[i].Reserved++
+				}
+			}
+		}
 		if len(held) > 0 {
 			sites[i].Held = held[sites[i].Name]
 		}

@@ -36,24 +36,28 @@ type members struct {
 // first returns the pod that is tried first. Its profile is that of the whole attempt.
 func (m *members) first() *corev1.Pod { return m.pods[m.order[0]].Pod }
 
-// goingFor adds to the pods on nodes that go for the members those that keep room which a member may use. The result is
-// nil where none goes.
-func (c *Cluster) goingFor(m *members, goes func(*corev1.Pod) bool) func(*corev1.Pod) bool {
+// usableBy returns what reports whether a pod on a node keeps room that a member may use; nil where none does.
+func (c *Cluster) usableBy(m *members) func(*corev1.Pod) bool {
 	if c.Usable == nil {
-		return goes
+		return nil
 	}
 	pods := make([]*corev1.Pod, len(m.order))
 	for i, uid := range m.order {
 		pods[i] = m.pods[uid].Pod
 	}
-	usable := c.Usable(c.Core.Profiles[m.first().Spec.SchedulerName], pods)
+	return c.Usable(c.Core.Profiles[m.first().Spec.SchedulerName], pods)
+}
+
+// either returns what reports whether one of two functions holds for a pod. One that is nil holds for none, and so does
+// nil, which is returned for two of them.
+func either(a, b func(*corev1.Pod) bool) func(*corev1.Pod) bool {
 	switch {
-	case usable == nil:
-		return goes
-	case goes == nil:
-		return usable
+	case a == nil:
+		return b
+	case b == nil:
+		return a
 	}
-	return func(p *corev1.Pod) bool { return usable(p) || goes(p) }
+	return func(p *corev1.Pod) bool { return a(p) || b(p) }
 }
 
 // orders returns the orders in which members are tried.
@@ -119,7 +123,7 @@ func (r *Rounds) shortage(m *members) (failure gang.Failure) {
 	rank := r.Gangs.RankOf(member)
 	overtaken := kube.Ask(r.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), false) })
 	// Room that pods leave counts as free only if they would have to go for this gang.
-	goes := r.goingFor(m, func(p *corev1.Pod) bool {
+	goes := either(r.usableBy(m), func(p *corev1.Pod) bool {
 		return evicts && corev1helpers.PodPriority(p) < priority || overtaken && rank.Before(r.Gangs.RankOf(p))
 	})
 	for _, id := range r.group(member) {

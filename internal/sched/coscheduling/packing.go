@@ -41,7 +41,7 @@ func (r *Rounds) describePacking(ctx context.Context, m *members) *gang.Packing 
 	if err != nil {
 		return nil
 	}
-	dimensions, goes := m.dimensions(m.order), r.goingFor(m, nil)
+	dimensions, goes := m.dimensions(m.order), r.usableBy(m)
 	for _, n := range nodes {
 		p.Free = append(p.Free, freeInDimensions(n, dimensions, goes))
 	}
