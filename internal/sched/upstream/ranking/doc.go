@@ -12,6 +12,11 @@
 //	                                                 ▼
 //	GetNodeHint ◄────────────────────────────── best node ──► upstream runs all filters on it
 //
+// Pods that differ only in the amounts that they ask for are a family. What the plugins that read no amounts say of a
+// node is kept once for all of them, and they share the sample of nodes that was taken last: a pod of a size that comes
+// for the first time, or seldom, costs the plugins that compare amounts, on the nodes of the sample. Where few of these
+// have room for it, it goes the whole way.
+//
 // A pod that all nodes refuse leaves a refusal: the status of each node, and counts of them (Remember). The next pod of
 // which the filters read the same asks the changed nodes alone, and where all nodes refuse it too, PreFilter leaves no
 // node to ask. Its FitError is the one of a pass over all nodes. Preemption looks at no node where no pod of lower

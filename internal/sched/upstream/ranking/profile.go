@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -91,6 +92,7 @@ type scorer struct {
 	fwk.ScorePlugin
 	pre    fwk.PreScorePlugin // nil without
 	weight int64
+	alike  bool // it reads no amounts of the pod
 }
 
 // Profile places pods of one signature by a ranking of the nodes. It belongs to the scheduling loop alone.
@@ -130,15 +132,20 @@ type Profile struct {
 	// across are the plugins that must have nothing to say about a pod: what they say of a node depends on others.
 	across []string
 	// scorers evaluate each node by itself.
-	scorers  []scorer
-	spreader Spreader // nil without
+	scorers []scorer
+	// sized are the local filters that may read amounts of the pod; sizedNames their names.
+	sized      []fwk.FilterPlugin
+	sizedNames sets.Set[string]
+	spreader   Spreader // nil without
 	// spreads is the weight of spreader.
 	spreads int64
 	valuer  Valuer // nil without
 	// affinity is InterPodAffinity: rankings are used only for pods about which it has nothing to say. nil without.
 	affinity fwk.PreScorePlugin
-	rankings *lru.Cache // what filters read of pods → *ranking; that and what spreading reads → *spread
-	// kept is how many bytes rankings and spreads take.
+	// rankings has by what filters read of pods the *ranking, by that without amounts the *family, and by that and what
+	// spreading reads the *spread.
+	rankings *lru.Cache
+	// kept is how many bytes these take.
 	kept     int
 	refusals *lru.Cache // key → *refusal
 	// lowest is the lowest priority that runs, attempt the last attempt on a pod.
@@ -157,6 +164,10 @@ type Profile struct {
 	// hashes are those of names; empty without Seed.
 	hashes []uint32
 	sets   uint64
+	// changedAt is one more than the last position in the log of changes that names each node, 0 for none; as of
+	// followed, up to which the log was read.
+	changedAt []uint64
+	followed  uint64
 	// places has the topologies of the nodes, for spreading.
 	places topologies
 
@@ -170,7 +181,12 @@ type Profile struct {
 	// used is the ranking that chose the node; nil if none did.
 	used   *ranking
 	spread *spread // beside used; nil where no spreading acts
+	family *family // of the pod; nil without
 	sums   sums    // of used and spread
+	// The rest is memory that each evaluation writes anew.
+	todo  []int32
+	fits  []bool
+	given []int64
 }
 
 // NewProfile wraps a profile. cfg is what it was made from. localPlugins are plugins outside of kube-scheduler that
@@ -181,7 +197,7 @@ func NewProfile(
 ) (*Profile, error) {
 	p := &Profile{
 		Framework: f, changes: changes, usable: true, refusals: lru.New(refusalsKept), Memory: Memory,
-		asked: map[string]fwk.ScorePlugin{},
+		asked: map[string]fwk.ScorePlugin{}, sizedNames: sets.New[string](),
 	}
 	p.rankings = lru.NewWithEvictionFunc(0, func(_ lru.Key, gone any) { p.kept -= *gone.(entry).size() })
 	made := map[string]fwk.Plugin{}
@@ -197,6 +213,10 @@ func NewProfile(
 		if !isLocal(enabled.Name) {
 			// Its answer about one node may depend on others.
 			p.across = append(p.across, enabled.Name)
+		}
+		if filter, ok := made[enabled.Name].(fwk.FilterPlugin); ok && isLocal(enabled.Name) && !isAlike(enabled.Name) {
+			p.sized = append(p.sized, filter)
+			p.sizedNames.Insert(enabled.Name)
 		}
 	}
 	for _, enabled := range plugins.Score.Enabled {
@@ -225,7 +245,8 @@ func NewProfile(
 		spreader, spreads := plugin.(Spreader)
 		switch {
 		case ok && isLocal(enabled.Name):
-			p.scorers = append(p.scorers, scorer{plugin, pre, int64(enabled.Weight)})
+			p.scorers = append(p.scorers,
+				scorer{plugin, pre, int64(enabled.Weight), isAlike(enabled.Name)})
 		case ok && enabled.Name == names.InterPodAffinity:
 			p.affinity = pre
 		case ok && spreads:
@@ -245,7 +266,7 @@ func (p *Profile) GetNodeHint(
 	defer func() {
 		metrics.GetNodeHintDuration.WithLabelValues(result, p.ProfileName()).Observe(metrics.SinceInSeconds(start))
 	}()
-	p.used, p.spread, p.feasible, p.key = nil, nil, nil, ""
+	p.used, p.spread, p.family, p.feasible, p.key = nil, nil, nil, nil, ""
 	if p.refused.Load() != nil {
 		return ""
 	}
@@ -263,17 +284,19 @@ func (p *Profile) GetNodeHint(
 	if p.key != "" && p.Together != nil {
 		p.key += p.Together.Within()
 	}
-	if known, ok := p.rankings.Get(p.key); ok && p.key != "" {
-		r := known.(*ranking)
-		node, reason := r.best(ctx, p, state, pod)
-		if node != "" {
-			p.used, result = r, "hint"
-			if p.Sampled != nil && !r.complete {
-				p.Sampled(func() []string { return r.scored(p) })
+	if p.key != "" {
+		p.family = p.familyOf()
+		if r := p.rankingOf(); r != nil {
+			node, reason := r.choose(ctx, p, state, pod)
+			if node != "" {
+				p.used, result = r, "hint"
+				if p.Sampled != nil && !r.complete {
+					p.Sampled(func() []string { return r.scored(p) })
+				}
+				return node
 			}
-			return node
+			p.drop(reason)
 		}
-		p.drop(reason)
 	}
 	p.attempted(metrics.BatchAttemptNoHint)
 	return ""
@@ -499,6 +522,12 @@ func (p *Profile) StoreScheduleResults(
 	case p.key != "" && len(p.feasible) > 1:
 		if r := p.begin(); r != nil {
 			p.add(p.key, r)
+			if !r.complete {
+				p.weigh(r, len(r.members)*int(unsafe.Sizeof(r.members[0])))
+			}
+			if p.family != nil {
+				p.family.sample = r.sample
+			}
 		}
 	}
 }
@@ -511,17 +540,20 @@ func (p *Profile) allAsked() bool {
 
 // begin returns an empty ranking of the feasible nodes, or of all that were asked; nil while the set of nodes changes.
 func (p *Profile) begin() *ranking {
-	r := &ranking{left: len(p.feasible)}
-	r.seen, r.sets = p.changes.Position()
+	r := &ranking{sample: &sample{left: len(p.feasible)}}
+	_, nodeSets := p.changes.Position()
 	all, err := p.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return nil
 	}
-	if p.ids == nil || p.sets != r.sets || len(p.names) != len(all) {
+	if p.ids == nil || p.sets != nodeSets || !slices.EqualFunc(p.names, all, isNamed) {
 		p.rankings.Clear() // they know other indices
-		p.sets, p.names, p.ids = r.sets, make([]string, len(all)), make(map[string]int, len(all))
+		p.family = nil
+		p.sets, p.names, p.ids = nodeSets, make([]string, len(all)), make(map[string]int, len(all))
 		p.hashes = p.hashes[:0]
 		p.every, p.places = make([]int32, len(all)), topologies{}
+		p.changedAt = make([]uint64, len(all))
+		p.followed, _ = p.changes.Position()
 		for i, n := range all {
 			p.names[i], p.every[i] = n.Node().Name, int32(i)
 			p.ids[p.names[i]] = i
@@ -546,6 +578,9 @@ func (p *Profile) begin() *ranking {
 	}
 	return r
 }
+
+// isNamed reports whether a node has a name.
+func isNamed(name string, node fwk.NodeInfo) bool { return node.Node().Name == name }
 
 // drop forgets the ranking of the cycle, and counts why.
 func (p *Profile) drop(reason string) {

@@ -22,36 +22,27 @@ const parallelFrom = 64
 //
 // The scheduling loop alone uses it, one pod at a time.
 type ranking struct {
-	// members are the ranked nodes, as indices into the profile's names. The slices without a comment of their own have
-	// an element for each member.
-	members []int32
+	// The slices without a comment of their own have an element for each member of the sample.
+	*sample
 	// bytes is what the ranking counts for in the profile's memory.
 	bytes int
-	// complete is set where members are all nodes of the cluster. Else they are a sample, which serves as many pods as
-	// it has nodes; left is how many of these it may still place.
-	complete bool
-	left     int
 
-	// seen and sets are the position in the log of changes up to which the scores hold: of changed nodes, and of the
-	// set of nodes. Another set of nodes voids the ranking, as members are indices.
-	seen, sets uint64
+	// seen is the position in the log of changes up to which the scores hold. Another set of nodes voids the ranking,
+	// as members are indices.
+	seen uint64
 	// epoch is that of the profile's Valuer for which the scores hold. Another one voids all scores, not the ranking.
 	epoch uint64
-	// member has the index into members by node, -1 for nodes that are not ranked; nil before the first use, which
-	// makes all slices.
-	member []int32
 
 	// scores are in the order of the profile's scorers.
 	scores []score
-	// feasible says whether the filters passed the node when it was evaluated last.
+	// feasible says whether the filters passed the node when it was evaluated last; nil before the first use, which
+	// makes all slices.
 	feasible []bool
 	// count is the number of feasible members.
 	count int
 
-	// last is the member that was chosen last; -1 for none.
-	last int
-	// next is the best of the others; -1 for none.
-	next int
+	// best is the member that was chosen for the last pod, next the best of the others; -1 for none.
+	best, next int
 }
 
 // score is what one plugin says of each node.
@@ -77,21 +68,17 @@ type sums struct {
 	seen        []bool
 }
 
-// best brings the ranking up to date and returns its best node, or "" and why it cannot be used.
-func (r *ranking) best(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod) (node, reason string) {
-	seen, nodeSets := p.changes.Position()
-	changed, logged := p.changes.Since(r.seen)
-	filled := r.member != nil
-	switch {
-	case !r.complete && r.left == 0:
-		return "", metrics.BatchFlushExpired
-	case !logged || r.sets != nodeSets:
+// choose brings the ranking up to date and returns its best node, or "" and why it cannot be used.
+func (r *ranking) choose(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod,
+) (node, reason string) {
+	if !p.hasSameNodes() {
 		return "", metrics.BatchFlushNodeMissing
 	}
+	p.follow()
+	filled := r.feasible != nil
 	if !filled {
 		r.fill(ctx, p, state, pod)
 	}
-	r.seen = seen
 	for i := range p.scorers {
 		if r.scores[i].active != p.prepare(ctx, i, state, pod) {
 			return "", metrics.BatchFlushPodIncompatible
@@ -102,10 +89,12 @@ func (r *ranking) best(ctx context.Context, p *Profile, state fwk.CycleState, po
 	if p.valuer != nil {
 		r.epoch = p.valuer.Epoch()
 	}
-	if !r.evaluate(ctx, p, state, pod, r.look(p, changed, !filled || r.epoch != was)) {
+	if !r.evaluate(ctx, p, state, pod, r.changed(p, !filled || r.epoch != was)) {
 		return "", metrics.BatchFlushPodFailed
 	}
-	if r.count == 0 {
+	r.seen = p.followed
+	// Upstream looks for other nodes where few of a sample that was taken for another amount are feasible.
+	if r.count == 0 || !filled && !r.complete && 4*r.count < 3*len(r.members) {
 		return "", metrics.BatchFlushEmptyList
 	}
 	var err error
@@ -113,18 +102,11 @@ func (r *ranking) best(ctx context.Context, p *Profile, state fwk.CycleState, po
 		return "", metrics.BatchFlushPodFailed
 	}
 	r.left--
-	return p.names[r.members[r.last]], ""
+	return p.names[r.members[r.best]], ""
 }
 
 // fill makes the slices of a ranking before its first use. All members are then evaluated.
 func (r *ranking) fill(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod) {
-	if r.member = p.every; !r.complete {
-		r.member = slices.Repeat([]int32{-1}, len(p.names))
-		for m, i := range r.members {
-			r.member[i] = int32(m)
-		}
-		p.weigh(r, int(unsafe.Sizeof(r.member[0]))*(len(r.members)+len(r.member)))
-	}
 	r.feasible = make([]bool, len(r.members))
 	r.scores = make([]score, len(p.scorers))
 	for i := range p.scorers {
@@ -133,33 +115,45 @@ func (r *ranking) fill(ctx context.Context, p *Profile, state fwk.CycleState, po
 	p.weigh(r, len(r.members)+len(r.scores)*int(unsafe.Sizeof(score{})))
 }
 
-// look returns the members that have to be evaluated: all, or those that have changed.
-func (r *ranking) look(p *Profile, changed []string, all bool) []int32 {
-	var todo []int32
-	if all {
-		for m := range r.members {
+// changed returns the members that have to be evaluated: all, or those that have changed.
+func (r *ranking) changed(p *Profile, all bool) []int32 {
+	todo := p.todo[:0]
+	for m, i := range r.members {
+		if all || p.changedAt[i] > r.seen {
 			todo = append(todo, int32(m))
 		}
-		return todo
 	}
-	for _, i := range p.indices(changed) {
-		if m := r.member[i]; m >= 0 {
-			todo = append(todo, m)
-		}
-	}
+	p.todo = todo
 	return todo
 }
 
-// indices returns which nodes have changed, each once and in the order of their indices.
-func (p *Profile) indices(changed []string) []int32 {
-	out := make([]int32, 0, len(changed))
+// follow reads which nodes have changed since it was called last.
+func (p *Profile) follow() {
+	seen, _ := p.changes.Position()
+	changed, logged := p.changes.Since(p.followed)
+	if !logged {
+		p.followed = seen
+		for i := range p.changedAt {
+			p.changedAt[i] = seen
+		}
+		return
+	}
 	for _, name := range changed {
+		p.followed++
 		if i, known := p.ids[name]; known { // else only pods name it
-			out = append(out, int32(i))
+			p.changedAt[i] = p.followed
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+}
+
+// changedSince returns the nodes that have changed since a position in the log.
+func (p *Profile) changedSince(seen uint64) (nodes []int32) {
+	for i, at := range p.changedAt {
+		if at > seen {
+			nodes = append(nodes, int32(i))
+		}
+	}
+	return nodes
 }
 
 // prepare reports whether scorer i scores nodes for the pod.
@@ -172,22 +166,32 @@ func (p *Profile) prepare(ctx context.Context, i int, state fwk.CycleState, pod 
 // more, makes all normalized scores stale: they are relative to the feasible nodes. It returns false where a plugin
 // failed.
 func (r *ranking) evaluate(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod, todo []int32) bool {
-	fits := make([]bool, len(todo))
-	given := make([]int64, len(todo)*len(r.scores))
+	nodes, err := p.SnapshotSharedLister().NodeInfos().List()
+	if err != nil || len(nodes) != len(p.names) {
+		return false
+	}
+	for _, m := range todo {
+		if i := r.members[m]; nodes[i].Node().Name != p.names[i] {
+			return false
+		}
+	}
+	shared, parallelFrom := p.family, parallelFrom
+	if shared != nil && len(todo) >= familyFrom && shared.knows(ctx, p, state, pod, r, todo, nodes) {
+		parallelFrom = parallelFromFamily
+	} else {
+		shared = nil
+	}
+	p.fits, p.given = zeroes(p.fits, len(todo)), zeroes(p.given, len(todo)*len(r.scores))
+	fits, given := p.fits, p.given
 	var failed atomic.Bool
-	one := func(k int) {
+	p.each(ctx, len(todo), parallelFrom, func(k int) {
 		var ok bool
-		if fits[k], ok = r.evaluateNode(ctx, p, state, pod, todo[k], given[k*len(r.scores):]); !ok {
+		i := r.members[todo[k]]
+		fits[k], ok = r.evaluateNode(ctx, p, shared, state, pod, i, nodes[i], given[k*len(r.scores):])
+		if !ok {
 			failed.Store(true)
 		}
-	}
-	if len(todo) < parallelFrom {
-		for k := range todo {
-			one(k)
-		}
-	} else {
-		p.Parallelizer().Until(ctx, len(todo), one, metrics.Score)
-	}
+	})
 	if failed.Load() || ctx.Err() != nil {
 		return false
 	}
@@ -208,25 +212,41 @@ func (r *ranking) evaluate(ctx context.Context, p *Profile, state fwk.CycleState
 	return true
 }
 
-// evaluateNode filters and scores the node of a member. ok is false where a plugin failed, or gave what it may not.
-// Several nodes may be evaluated concurrently.
-func (r *ranking) evaluateNode(
-	ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod, member int32, given []int64,
+// evaluateNode filters and scores node i, with what the family knows of it unless that is nil. ok is false where a
+// plugin failed, or gave what it may not. Several nodes may be evaluated concurrently.
+func (r *ranking) evaluateNode(ctx context.Context, p *Profile, shared *family, state fwk.CycleState, pod *corev1.Pod,
+	i int32, node fwk.NodeInfo, given []int64,
 ) (fits, ok bool) {
-	node, err := p.SnapshotSharedLister().NodeInfos().Get(p.names[r.members[member]])
-	if err != nil {
-		return false, false
+	var status *fwk.Status
+	switch {
+	case shared == nil || shared.nominated[i]:
+		shared = nil
+		status = p.Framework.RunFilterPluginsWithNominatedPods(ctx, state, pod, node)
+	case !shared.fits[i]:
+		return false, true
+	default:
+		skip := state.GetSkipFilterPlugins()
+		for k := 0; k < len(p.sized) && status.IsSuccess(); k++ {
+			if !skip.Has(p.sized[k].Name()) {
+				status = p.sized[k].Filter(ctx, state, pod, node)
+			}
+		}
 	}
-	status := p.Framework.RunFilterPluginsWithNominatedPods(ctx, state, pod, node)
 	if !status.IsSuccess() {
 		return false, status.IsRejected()
 	}
 	for k := range r.scores {
-		if !r.scores[k].active {
+		switch s := &p.scorers[k]; {
+		case !r.scores[k].active:
 			continue
+		case shared != nil && s.alike:
+			given[k] = shared.raw[k].at(int(i))
+		default:
+			if given[k], status = s.Score(ctx, state, pod, node); !status.IsSuccess() {
+				return false, false
+			}
 		}
-		if given[k], status = p.scorers[k].Score(ctx, state, pod, node); !status.IsSuccess() ||
-			p.scorers[k].ScoreExtensions() == nil && (given[k] < fwk.MinScore || given[k] > fwk.MaxScore) {
+		if p.scorers[k].ScoreExtensions() == nil && (given[k] < fwk.MinScore || given[k] > fwk.MaxScore) {
 			return false, false
 		}
 	}
@@ -303,16 +323,18 @@ func (r *ranking) sum(ctx context.Context, p *Profile, state fwk.CycleState, pod
 			next = i
 		}
 	}
-	r.last, r.next = best, next
+	r.last, r.best, r.next = best, best, next
 	return true
 }
 
 // normalize normalizes the raw scores of one plugin. It returns false for scores that upstream refuses.
 func (r *ranking) normalize(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod, k int) bool {
 	s := &r.scores[k]
+	// Of equal scores, those plugins make what they make of one.
+	one := p.scorers[k].alike && s.raw.array == nil && s.normal.array == nil
 	list := make(fwk.NodeScoreList, 0, r.count)
 	for i, feasible := range r.feasible {
-		if feasible {
+		if feasible && !(one && len(list) > 0) {
 			list = append(list, fwk.NodeScore{Name: p.names[r.members[i]], Score: s.raw.at(i)})
 		}
 	}
@@ -321,7 +343,7 @@ func (r *ranking) normalize(ctx context.Context, p *Profile, state fwk.CycleStat
 	}
 	first := true
 	for i, feasible := range r.feasible {
-		if !feasible {
+		if !feasible || len(list) == 0 {
 			continue
 		}
 		score := list[0].Score
@@ -353,7 +375,7 @@ func (p *Profile) Proposed(most int) (out []fwk.NodePluginScores, feasible, eval
 	if r == nil {
 		return nil, 0, 0
 	}
-	members := []int{r.last, r.next}
+	members := []int{r.best, r.next}
 	if most > len(members) {
 		members = members[:0]
 		for i, fits := range r.feasible {
@@ -366,8 +388,8 @@ func (p *Profile) Proposed(most int) (out []fwk.NodePluginScores, feasible, eval
 				strings.Compare(p.names[r.members[i]], p.names[r.members[j]]))
 		})
 		members = members[:min(most, len(members))]
-		if !slices.Contains(members, r.last) { // one of many equal ones
-			members[len(members)-1] = r.last
+		if !slices.Contains(members, r.best) { // one of many equal ones
+			members[len(members)-1] = r.best
 		}
 	}
 	for _, i := range members {
@@ -375,7 +397,7 @@ func (p *Profile) Proposed(most int) (out []fwk.NodePluginScores, feasible, eval
 			break
 		}
 		scores := fwk.NodePluginScores{Name: p.names[r.members[i]], TotalScore: p.sums.total[i]}
-		p.each(i, func(name string, _, weighted int64) {
+		p.eachScore(i, func(name string, _, weighted int64) {
 			scores.Scores = append(scores.Scores, fwk.PluginScore{Name: name, Score: weighted})
 		})
 		out = append(out, scores)
@@ -383,8 +405,8 @@ func (p *Profile) Proposed(most int) (out []fwk.NodePluginScores, feasible, eval
 	return out, r.count, len(r.members)
 }
 
-// each calls f for each plugin that scores the members of the ranking in use, with what it gave a member.
-func (p *Profile) each(member int, f func(name string, raw, weighted int64)) {
+// eachScore calls f for each plugin that scores the members of the ranking in use, with what it gave a member.
+func (p *Profile) eachScore(member int, f func(name string, raw, weighted int64)) {
 	for k := range p.used.scores {
 		s := &p.used.scores[k]
 		if !s.active {
@@ -407,8 +429,9 @@ func (p *Profile) each(member int, f func(name string, raw, weighted int64)) {
 func (p *Profile) Raw(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) map[string]int64 {
 	out := map[string]int64{}
 	if r := p.used; r != nil {
-		if i, known := p.ids[node]; known && r.member[i] >= 0 {
-			p.each(int(r.member[i]), func(name string, raw, _ int64) { out[name] = raw })
+		i, known := p.ids[node]
+		if m := slices.Index(r.members, int32(i)); known && m >= 0 {
+			p.eachScore(m, func(name string, raw, _ int64) { out[name] = raw })
 		}
 		return out
 	}

@@ -1,6 +1,7 @@
 package ranking
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -134,8 +135,12 @@ func (c *cluster) disturbed(cycle int) {
 	}
 }
 
-// mix is which pods come: of so many sizes, or of so many ReplicaSets, half of them with a Service.
-type mix struct{ sizes, owners int }
+// mix is which pods come: of so many sizes, or of so many ReplicaSets, half of them with a Service. request is the
+// milli-CPUs of pods of one size, 100 by default.
+type mix struct {
+	sizes, owners int
+	request       int64
+}
 
 func benchmarkCycle(b *testing.B, nodes int, m mix, ranked bool, waiting int) {
 	b.Helper()
@@ -194,7 +199,7 @@ func (c *cluster) prepare(nodes int, m mix, waiting int) {
 // nextOfMix returns the next pod of the mix.
 func (c *cluster) nextOfMix() *corev1.Pod {
 	i, yes := c.cycles, true
-	name, app, request := fmt.Sprintf("plain-%d", i), "app", int64(100)
+	name, app, request := fmt.Sprintf("plain-%d", i), "app", cmp.Or(c.mix.request, 100)
 	switch {
 	case c.mix.owners > 0:
 		app = fmt.Sprintf("app-%d", i%c.mix.owners)

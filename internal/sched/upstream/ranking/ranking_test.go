@@ -41,6 +41,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/topologyspread"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -720,8 +721,34 @@ func TestWorkloadsWithEqualPodsShareARanking(t *testing.T) {
 			t.Fatalf("rankings placed %d of %d pods, want all but the first", c.hinted, i+1)
 		}
 	}
-	if got := c.profiles["all"].rankings.Len(); got != 11 {
-		t.Errorf("%d rankings and spreads, want 1 and 10", got)
+	if got := c.profiles["all"].rankings.Len(); got != 12 {
+		t.Errorf("%d families, rankings and spreads, want 1, 1 and 10", got)
+	}
+}
+
+// TestASizeThatComesForTheFirstTimeNeedsNoPass: it is placed among the nodes of the last pass for another size, unless
+// too few of them have room.
+func TestASizeThatComesForTheFirstTimeNeedsNoPass(t *testing.T) {
+	c := newCluster(t, 1)
+	c.prepare(100, mix{sizes: 30}, -1) // a sample of 50, for as many pods
+	for i := range 30 {
+		if c.cycle(true); c.hinted < i-1 {
+			t.Fatalf("rankings placed %d of %d pods, want all but the first two", c.hinted, i+1)
+		}
+	}
+	c.mix = mix{sizes: 1}
+	r := c.profiles["all"].used
+	for _, m := range r.members[:len(r.members)/3] { // no room for 31 CPUs is left there
+		small := c.nextOfMix()
+		small.Name, small.Spec.NodeName = fmt.Sprint("small-", m), c.profiles["all"].names[m]
+		small.UID = types.UID(small.Name)
+		object.Requests("cpu", "2")(small)
+		testkit.Check(t, c.cache.AddPod(klog.Background(), small))
+	}
+	before := c.hinted
+	c.mix.request = 31_000
+	if c.cycle(true); c.hinted > before {
+		t.Error("a pod was placed among few nodes with room, want a pass that looks for others")
 	}
 }
 

@@ -92,12 +92,8 @@ const topologiesKept = 64
 
 // updateTopologies looks at the nodes that have changed.
 func (p *Profile) updateTopologies() {
-	changed, logged := p.changes.Since(p.places.seen)
-	nodes := p.indices(changed)
-	if !logged {
-		nodes = p.every
-	}
-	p.places.seen, _ = p.changes.Position()
+	nodes := p.changedSince(p.places.seen)
+	p.places.seen = p.followed
 	for _, i := range nodes {
 		if node, err := p.SnapshotSharedLister().NodeInfos().Get(p.names[i]); err == nil {
 			for _, t := range p.places.byKey {
@@ -144,22 +140,19 @@ func (p *Profile) spreadOf(ctx context.Context, state fwk.CycleState, pod *corev
 		p.places = topologies{}
 	}
 	p.updateTopologies()
-	known, ok := p.rankings.Get(key)
-	s, _ := known.(*spread)
-	changed, logged := []string(nil), false
+	known, _ := p.rankings.Get(key)
+	s, ok := known.(*spread)
+	nodes := p.every
 	if ok {
-		changed, logged = p.changes.Since(s.seen)
-	}
-	nodes := p.indices(changed)
-	if !logged {
+		nodes = p.changedSince(s.seen)
+	} else {
 		var err error
 		if s, err = p.newSpread(ctx, state, pod); s == nil {
 			return nil, err
 		}
 		p.add(key, s)
-		nodes = p.every
 	}
-	s.seen, _ = p.changes.Position()
+	s.seen = p.followed
 	for _, i := range nodes {
 		node, err := p.SnapshotSharedLister().NodeInfos().Get(p.names[i])
 		if err != nil {
