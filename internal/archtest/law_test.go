@@ -100,11 +100,13 @@ var law = []rule{
 	{
 		folder: "internal/cli",
 		own: []string{
-			"internal/core", "internal/view", "internal/kube", "internal/console", "api", "internal/cli",
+			"internal/core", "internal/view", "internal/kube", "internal/console", "internal/help", "api",
+			"internal/cli",
 		},
 		others: []string{"*"},
 	},
 	{folder: "internal/console", own: []string{"web"}},
+	{folder: "internal/help", others: []string{"github.com/spf13/cobra"}},
 	{folder: "web"},
 	{folder: "internal/local", own: []string{"internal", "api", "deploy"}, others: []string{"*"}},
 	{folder: "internal/pins", others: []string{"*"}},

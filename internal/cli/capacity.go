@@ -23,6 +23,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/config/strict"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -40,31 +41,7 @@ type capacityOptions struct {
 
 func newCapacity(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams, d Doctor) *cobra.Command {
 	var o capacityOptions
-	c := &cobra.Command{
-		Use:   "capacity (-f FILE | --like pod/NAME)",
-		Short: "Count how many more pods or gangs fit",
-		Long: `Count how many more pods fit that are equal to one, on which nodes, and what runs out first.
-
-The scheduler counts on a copy of the cluster, by its own filters and choices: CPUs, exclusive CPUs, NUMA policies,
-devices, and everything else that keeps a pod off a node; then the quotas of the pod. Pods that wait are not counted
-before.
-
-The pod is that of a file, or of the template of a workload in a file, and passes the cluster's admission as a dry run;
-or it is like a pod of the cluster. The pods of the count are members of no gang: --gang N counts whole gangs of N.
-
---add counts as if more nodes were there: "10 x hgx-h100" adds machines that tenon up --list-machines names,
-"2 x like node/NAME" adds empty nodes like one of the cluster.`,
-		Example: `  # a pod of a file
-  tenon capacity -f pod.yaml
-
-  # gangs of eight pods like one of the cluster, on nodes of one kind
-  tenon capacity --like pod/train-0 --gang 8 --nodes-like node/gpu-01
-
-  # with ten more machines
-  tenon capacity --like pod/train-0 --add "10 x hgx-h100"
-
-  # for programs
-  tenon capacity --like pod/train-0 -o json`,
+	c := help.Command(texts, "capacity", &cobra.Command{
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("too many arguments: give the pod with -f FILE or with --like pod/NAME")
@@ -86,7 +63,7 @@ or it is like a pod of the cluster. The pods of the count are members of no gang
 			}
 			return printCapacity(streams.Out, o.format, answer)
 		},
-	}
+	})
 	outputFlag(c, &o.format)
 	c.Flags().StringVarP(&o.file, "filename", "f", "", "file with the pod, or with a workload; - reads standard input")
 	c.Flags().StringVar(&o.like, "like", "", "pod of the cluster that the counted ones are equal to: pod/NAME")

@@ -18,6 +18,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/validate"
 
 	"github.com/tenon-project/tenon/api/config/strict"
+	"github.com/tenon-project/tenon/internal/help"
 )
 
 // Checks are what the verb check asks of the components, which the command line does not know.
@@ -33,26 +34,7 @@ type Checks struct {
 func NewCheck(streams genericiooptions.IOStreams, checks Checks) *cobra.Command {
 	var effective bool
 	var schema string
-	c := &cobra.Command{
-		Use:   "check config|manifest|values FILE…",
-		Short: "Check configuration, manifests or chart values, or a cluster before an installation",
-		Long: `Check configuration, manifests or chart values without a cluster: all problems at once, each with ` +
-			`its place.
-tenon check cluster says what a cluster lacks before an installation.
-
-config is the file of tenon-scheduler, tenon-manager or tenon-agent, as it is checked at start; manifest is what the
-webhooks would answer; values are those of the chart, by its schema. The exit code is 2 when something is wrong.`,
-		Example: `  # the files of all components
-  tenon check config scheduler.yaml agent.yaml
-
-  # every setting with its value and origin
-  tenon check config --effective agent.yaml
-
-  # what the webhooks refuse
-  tenon check manifest pods.yaml
-
-  # the values for helm
-  tenon check values --schema deploy/chart/values.schema.json values.yaml`,
+	c := help.Command(texts, "check", &cobra.Command{
 		ValidArgs: []string{"config", "manifest", "values"}, // and cluster, which is a verb below
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) < 2 || !slices.Contains(c.ValidArgs, args[0]) {
@@ -81,7 +63,7 @@ webhooks would answer; values are those of the chart, by its schema. The exit co
 			_, err := fmt.Fprintf(streams.Out, "%s: ok\n", strings.Join(args[1:], ", "))
 			return err
 		},
-	}
+	})
 	c.Flags().BoolVar(&effective, "effective", false, "print every setting of a file with its value and origin")
 	c.Flags().StringVar(&schema, "schema", "deploy/chart/values.schema.json", "schema `file` of the chart's values")
 	return c

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/tenon-project/tenon/internal/help"
 )
 
 // ClusterObjects is what the API says of a cluster that is to get Tenon.
@@ -40,17 +42,7 @@ type ClusterObjects struct {
 func newCheckCluster(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams, doctor Doctor,
 ) *cobra.Command {
 	var format string
-	c := &cobra.Command{
-		Use:   "cluster",
-		Short: "Check before an installation what a cluster lacks",
-		Long: `Check before an installation what a cluster lacks: its version, your rights, cgroups, container runtimes
-and their NRI, cards of NVIDIA, and what of it another program has. It changes nothing. TENON_NAMESPACE is
-where Tenon is to be installed (default tenon-system). The exit code is 5 when a check fails.`,
-		Example: `  # the cluster of the current context
-  tenon check cluster
-
-  # for programs
-  tenon check cluster -o json`,
+	c := help.Command(texts, "check-cluster", &cobra.Command{
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -73,7 +65,7 @@ where Tenon is to be installed (default tenon-system). The exit code is 5 when a
 			d := doctor.Cluster(objects)
 			return printChecks(streams.Out, format, &d)
 		},
-	}
+	})
 	outputFlag(c, &format)
 	return c
 }

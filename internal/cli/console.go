@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/internal/console"
+	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -29,26 +30,7 @@ func newConsole(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 	var address string
 	var certificate console.Certificate
 	var hosts []string
-	c := &cobra.Command{
-		Use:   "console",
-		Short: "Serve pages that show the cluster in a browser",
-		Long: `Serve pages that show the cluster in a browser: what waits and why, nodes down to the thread
-and the GPU, quotas, gangs, and what would happen if the cluster were another one.
-
-The pages show what you may read with your kubeconfig, and change nothing. The address is printed with a token, and is
-valid for 12 hours, for browsers on this machine. Ctrl-C ends it.
-
-With a certificate, other machines may ask too, and nothing is read with your kubeconfig: who opens a page signs in with
-a bearer token, and sees what the API server lets its bearer read. The chart installs such a console with
-console.enabled.`,
-		Example: `  # on any free port
-  tenon console
-
-  # always at the same address
-  tenon console --listen 127.0.0.1:8443
-
-  # of another cluster of the kubeconfig
-  tenon console --context production`,
+	c := help.Command(texts, "console", &cobra.Command{
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -59,7 +41,7 @@ console.enabled.`,
 			_, _ = fmt.Fprintf(streams.Out, "console %s\n", started.Address)
 			return started.Wait()
 		},
-	}
+	})
 	f := c.Flags()
 	f.StringVar(&address, "listen", "127.0.0.1:0", "`address` to serve on, of loopback unless there is a certificate")
 	f.StringVar(&certificate.Cert, "tls-cert-file", "", "`file` with the certificate")

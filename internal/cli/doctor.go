@@ -16,6 +16,7 @@ import (
 
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -63,21 +64,7 @@ type doctorOptions struct {
 
 func newDoctor(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams, doctor Doctor) *cobra.Command {
 	var o doctorOptions
-	c := &cobra.Command{
-		Use:   "doctor",
-		Short: "Diagnose CPU pinning on a node",
-		Long: `Diagnose CPU pinning on a node: report what is wrong and how to correct it.
-
-Without --node it reads the files of the kernel, the container runtime and the kubelet of this machine, and asks the
-runtime and the agent; with --node it reads the API. It changes nothing. The exit code is 5 when a check fails.`,
-		Example: `  # on the node
-  tenon doctor
-
-  # the files of another machine
-  tenon doctor --root ./capture
-
-  # from anywhere
-  tenon doctor --node worker-1 -o json`,
+	c := help.Command(texts, "doctor", &cobra.Command{
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkFormat(o.format); err != nil {
@@ -92,7 +79,7 @@ runtime and the agent; with --node it reads the API. It changes nothing. The exi
 			}
 			return printChecks(streams.Out, o.format, &d)
 		},
-	}
+	})
 	outputFlag(c, &o.format)
 	c.Flags().StringVar(&o.root, "root", "/", "directory that stands in for the machine's /")
 	c.Flags().StringVar(&o.node, "node", "", "diagnose this node of the cluster from the API")
@@ -105,19 +92,7 @@ runtime and the agent; with --node it reads the API. It changes nothing. The exi
 
 func newDoctorGPU(streams genericiooptions.IOStreams, doctor Doctor) *cobra.Command {
 	var format, root string
-	c := &cobra.Command{
-		Use:   "gpu",
-		Short: "Diagnose the NVIDIA cards of this machine",
-		Long: `Diagnose the NVIDIA cards of this machine: driver, device files, compute mode, MIG devices,
-MPS, container toolkit, device descriptions (CDI), NRI and device plugin, each with what to do.
-
-It reads files and processes of the machine, changes nothing and starts no program. The exit code is 5 when a check
-fails.`,
-		Example: `  # on the node
-  tenon doctor gpu
-
-  # the files of another machine
-  tenon doctor gpu --root ./capture -o json`,
+	c := help.Command(texts, "doctor-gpu", &cobra.Command{
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkFormat(format); err != nil {
@@ -129,7 +104,7 @@ fails.`,
 			}
 			return printChecks(streams.Out, format, &d)
 		},
-	}
+	})
 	outputFlag(c, &format)
 	c.Flags().StringVar(&root, "root", "/", "directory that stands in for the machine's /")
 	return c

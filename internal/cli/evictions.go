@@ -18,32 +18,14 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/move"
+	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
 func newEvictions(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var format, address string
 	var watch bool
-	c := &cobra.Command{
-		Use:   "evictions",
-		Short: "Show which pods were moved, which were not, and why",
-		Long: `Show which pods were moved, which were not, and why.
-
-The first table has the PodMigrationJobs, the latest last: FROM is the node that the pod left, TO the node where room is
-held for its successor. REASON says why a job waits or has failed.
-
-The second table has the limits on evictions that something counts against. The third one counts the pods that may not
-be evicted now, by the code of the first limit that keeps them. The fourth one counts the moves that plugins of the
-descheduler proposed in their last round and that were refused, in the same way. -o json has each pod. The descheduler
-answers all but the first.`,
-		Example: `  # what was moved, and what the limits allow
-  tenon evictions
-
-  # again whenever something changes
-  tenon evictions -w
-
-  # for programs
-  tenon evictions -o json`,
+	c := help.Command(texts, "evictions", &cobra.Command{
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkFormat(format); err != nil {
@@ -61,7 +43,7 @@ answers all but the first.`,
 				return cl.showEvictions(c.Context(), w, format, to, widthFor(format, streams.Out))
 			})
 		},
-	}
+	})
 	outputFlag(c, &format)
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "print the answer again when something other than an age changes")
 	deschedulerFlag(c, &address)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/view"
@@ -36,34 +37,8 @@ type explainOptions struct {
 
 func newExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var o explainOptions
-	c := &cobra.Command{
-		Use:     "explain [POD | KIND/NAME]",
+	c := help.Command(texts, "explain", &cobra.Command{
 		Aliases: []string{"why"},
-		Short:   "Explain why a pod is pending or how it was placed",
-		Long: `Explain why a pod is pending or how it was placed.
-
-Without a name: all pending pods, grouped by root cause. KIND is pod, quota, gang, reservation, deployment, replicaset,
-statefulset, daemonset or job. Of a workload: its pods, and why pods of it were never made. Of a quota: what tenon quota
-NAME shows. Of a gang: what tenon gang NAME shows, and its pods. Of a Reservation: what tenon reservation NAME shows,
-and why it waits or how it was placed, as of a pod.`,
-		Example: `  # a pending or a running pod
-  tenon explain pod/web-0
-
-  # the kubelet's hints for the pod on one node, their merge, and free amounts by NUMA node
-  tenon explain pod/web-0 --node epyc-2s-0 --hints
-
-  # the scores of the nodes between which the scheduler chose
-  tenon explain pod/web-0 --scores
-
-  # the pods of a workload, also those that were refused before they existed, or of a gang
-  tenon explain deploy/web
-  tenon explain gang/train
-
-  # everything that waits, in all namespaces, until Ctrl-C
-  tenon explain -A -w
-
-  # for programs; exit code 3 while the pod is blocked
-  tenon explain web-0 -n default -o json --exit-code`,
 		RunE: func(c *cobra.Command, args []string) error {
 			kind, name, err := named(args, explainedKinds...)
 			if err != nil {
@@ -95,7 +70,7 @@ and why it waits or how it was placed, as of a pod.`,
 				return e.explain(c.Context(), kind, name)
 			})
 		},
-	}
+	})
 	o.list.add(c, "pods")
 	c.ValidArgsFunction = completeArgument(flags, explainedKinds...)
 	c.Flags().StringVar(&o.color, "color", colorAuto, "auto, always or never")

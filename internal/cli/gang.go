@@ -20,6 +20,7 @@ import (
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -31,30 +32,7 @@ type gangOptions struct {
 
 func newGang(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var o gangOptions
-	c := &cobra.Command{
-		Use:   "gang [NAME | NAMESPACE/NAME]",
-		Short: "Show which gangs run, and what the others wait for",
-		Long: `Show which gangs run, and what the others wait for: of all namespaces, or one of them with its pods.
-
-STATE is Bound where as many members run as must, Holding where members are reserved, Finished or Failed where all pods
-have ended and the PodGroup says so, and else Waiting. PENDING counts the members without a node.
-
-The replica of the scheduler that leads is asked; where it cannot be, pods, PodGroups and the
-ClusterNetworkTopology are read.`,
-		Example: `  # all gangs
-  tenon gang
-
-  # one gang of the current namespace
-  tenon gang train
-
-  # and again whenever something changes
-  tenon gang -w
-
-  # for programs
-  tenon gang ml/train -o json
-
-  # the state of each gang
-  tenon gang -o jsonpath='{range .items[*]}{.name} {.state}{"\n"}{end}'`,
+	c := help.Command(texts, "gang", &cobra.Command{
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeFirst(completeNames(flags, "gang")),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -72,7 +50,7 @@ ClusterNetworkTopology are read.`,
 				return showGangs(c.Context(), &o, name, flags, to, widthFor(o.format, streams.Out))
 			})
 		},
-	}
+	})
 	outputFlag(c, &o.format, wide, nameFormat)
 	c.Flags().BoolVarP(&o.watch, "watch", "w", false, "print the answer again when something other than an age changes")
 	c.Flags().StringVar(&o.color, "color", colorAuto, "auto, always or never")

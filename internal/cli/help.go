@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"embed"
 	"fmt"
 	"strings"
 
@@ -9,6 +10,11 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 )
+
+// texts are those of the verbs.
+//
+//go:embed help
+var texts embed.FS
 
 // addVerb gives a verb kubectl's global flags, and a help text that keeps them apart from its own. display is how the
 // user starts us.

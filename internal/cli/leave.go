@@ -31,6 +31,7 @@ import (
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -40,28 +41,7 @@ func newLeave(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOS
 	var wait time.Duration
 	var yes, dryRun bool
 	l := leaver{removed: map[string][]string{}, answers: map[string]string{}, blocked: map[string]bool{}}
-	c := &cobra.Command{
-		Use:   "leave",
-		Short: "Give nodes back to the kubelet before an uninstallation",
-		Long: `Give nodes back to the kubelet before an uninstallation, and wait until that is done.
-
-The agents give the groups of containers back, and this command removes what Tenon has written of nodes. Pods go on
-running. Without --node it acts on all nodes, for which it asks or needs --yes, and then removes the webhooks and the
-agents. The exit code is 5 when --wait ends before all is done: the answer says what is missing.
-
-To bring one node back, run "kubectl annotate node NAME node.tenon.sh/leave-". To bring all nodes back, do so for each
-of them and run "helm upgrade", which restores the webhooks and the agents.`,
-		Example: `  # what would be done, node by node
-  tenon leave --dry-run
-
-  # before helm uninstall
-  tenon leave --wait 10m --yes
-
-  # one node
-  tenon leave --node worker-1
-
-  # go on, and see how far it is
-  tenon leave --yes --wait 0s -o json`,
+	c := help.Command(texts, "leave", &cobra.Command{
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -109,7 +89,7 @@ of them and run "helm upgrade", which restores the webhooks and the agents.`,
 			}
 			return printChecks(streams.Out, format, &answer.Diagnosis)
 		},
-	}
+	})
 	outputFlag(c, &format)
 	c.Flags().StringVar(&l.name, "node", "", "leave only this node")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done on each node, and change nothing")

@@ -12,6 +12,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -23,26 +24,7 @@ type roomOptions struct {
 
 func newMakeRoom(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var o roomOptions
-	c := &cobra.Command{
-		Use:   "make-room pod/NAME | gang/NAME",
-		Short: "Move the fewest pods that make room for others",
-		Long: `Move the fewest pods that make room for a pod, or for all members of a gang that have no node.
-
-The descheduler knows which pods may be moved now. The scheduler finds the smallest set of them: the fewest pods, then
-the lowest eviction cost, then the lowest priority. For each pod that moves, there is room on another node before it
-leaves. Sets of one and two pods are all tried, larger ones up to a bound.
-
-With --dry-run the moves are only shown. Else a PodMigrationJob is created for each, with your own rights, and the
-command waits until the pods that need room have a node. Until then these are nominated to their nodes, so that no other
-pod of their priority or a lower one takes the room. Ctrl-C ends the waiting; the jobs go on.`,
-		Example: `  # which pods would move, and where
-  tenon make-room pod/train-0 --dry-run
-
-  # move them, and wait
-  tenon make-room pod/train-0
-
-  # for a gang, with up to four moves
-  tenon make-room gang/train --max-moves 4`,
+	c := help.Command(texts, "make-room", &cobra.Command{
 		Args:              cobra.MaximumNArgs(2),
 		ValidArgsFunction: completeArgument(flags, "pod", "gang"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -89,7 +71,7 @@ pod of their priority or a lower one takes the room. Ctrl-C ends the waiting; th
 			}
 			return cl.makeRoom(c.Context(), streams.Out, answer)
 		},
-	}
+	})
 	outputFlag(c, &o.format)
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "show the moves, and make none")
 	c.Flags().IntVar(&o.moves, "max-moves", 2, "how many pods may move, 1 to 8")

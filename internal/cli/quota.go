@@ -20,6 +20,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
@@ -34,30 +35,7 @@ type quotaOptions struct {
 
 func newQuota(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var o quotaOptions
-	c := &cobra.Command{
-		Use:   "quota [NAME]",
-		Short: "Show what quotas may use, use, lend and borrow",
-		Long: `Show what quotas may use, use, lend and borrow: for each resource a row for each quota, below its parent.
-
-RUNTIME is what the quota may use now, REQUEST what its pods ask for, pending ones too, USED what they hold. LENT is
-what the runtime is below min, BORROWED what it is above.
-
-With a name: the quota and those above it, and the rounds that gave each its runtime. In a round the quotas that ask
-for more than they have divide what is left by their weights; what is above the request goes back (-) to the next.
-
-The replica of the scheduler that leads is asked; where it cannot be, nodes, pods and ElasticQuotas are read,
-as a scheduler with default arguments would account them.`,
-		Example: `  # all trees
-  tenon quota
-
-  # how the runtimes of a tree come about
-  tenon quota --tree gpu --rounds
-
-  # one quota, for programs
-  tenon quota team-a -o json
-
-  # its runtime of CPU
-  tenon quota team-a -o jsonpath='{.runtime.cpu}'`,
+	c := help.Command(texts, "quota", &cobra.Command{
 		ValidArgsFunction: completeArgument(flags, "quota"),
 		RunE: func(c *cobra.Command, args []string) error {
 			_, name, err := named(args, "quota")
@@ -70,7 +48,7 @@ as a scheduler with default arguments would account them.`,
 			}
 			return showQuotas(c.Context(), &o, name, flags, streams)
 		},
-	}
+	})
 	outputFlag(c, &o.format, wide, nameFormat)
 	c.Flags().StringVar(&o.color, "color", colorAuto, "auto, always or never")
 	c.Flags().StringVar(&o.address, "diagnostics", "",

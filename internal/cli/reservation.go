@@ -17,6 +17,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/view"
@@ -25,23 +26,7 @@ import (
 func newReservation(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var format, color string
 	var watch bool
-	c := &cobra.Command{
-		Use:   "reservation [NAME]",
-		Short: "Show which room is reserved, for whom, and who uses it",
-		Long: `Show which room is reserved, for whom, and who uses it.
-
-LEFT, CPUS and DEVICES are what a Reservation keeps on its node beside the pods that use it. OWNERS are the pods that
-may use it, USED BY those that do.
-
-Reservations, nodes and pods are read, as the scheduler would account them.`,
-		Example: `  # all Reservations
-  tenon reservation
-
-  # one of them, again whenever something changes
-  tenon reservation web-next -w
-
-  # for programs
-  tenon reservation -o json`,
+	c := help.Command(texts, "reservation", &cobra.Command{
 		ValidArgsFunction: completeArgument(flags, "reservation"),
 		RunE: func(c *cobra.Command, args []string) error {
 			_, name, err := named(args, "reservation")
@@ -63,7 +48,7 @@ Reservations, nodes and pods are read, as the scheduler would account them.`,
 				return cl.showReservations(c.Context(), w, format, name, p, widthFor(format, streams.Out))
 			})
 		},
-	}
+	})
 	outputFlag(c, &format, wide, nameFormat)
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "print the answer again when something other than an age changes")
 	c.Flags().StringVar(&color, "color", colorAuto, "auto, always or never")

@@ -29,6 +29,7 @@ import (
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -46,22 +47,7 @@ const (
 func newStatus(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var format string
 	var patience time.Duration
-	c := &cobra.Command{
-		Use:   "status",
-		Short: "Check components, certificates, webhooks and reports of a cluster",
-		Long: `Check components, certificates, webhooks and reports of a cluster, with one remedy for each problem.
-
-It reads what you may read and names the rights that are missing. It changes nothing: the webhooks are asked about a
-pod by a dry run. TENON_NAMESPACE is the namespace of the installation (default tenon-system). The exit code is 5
-when a check fails, or when --wait ends before all replicas are ready.`,
-		Example: `  # what is installed, and what is wrong with it
-  tenon status
-
-  # after an installation
-  tenon status --wait 5m
-
-  # for programs
-  tenon status -o json`,
+	c := help.Command(texts, "status", &cobra.Command{
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -83,7 +69,7 @@ when a check fails, or when --wait ends before all replicas are ready.`,
 			}
 			return err
 		},
-	}
+	})
 	outputFlag(c, &format)
 	c.Flags().DurationVar(&patience, "wait", 0, "wait so long until no check fails and all replicas are ready")
 	return c

@@ -23,29 +23,13 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
 
+	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
 func newSysdump(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var file string
-	c := &cobra.Command{
-		Use:   "sysdump",
-		Short: "Collect logs, objects and status for a bug report",
-		Long: `Collect logs, objects and status for a bug report: the components' logs, objects of Tenon's kinds, ` +
-			`Nodes, the
-workloads and Events of the installation, the answer of status, the versions, and the last file of the scheduler's
-journal if it writes one.
-
-The archive has no Secrets, and environment variables have no values: neither in objects nor, from 4 characters on, in
-logs. What you may not read is left out and listed in problems.txt.`,
-		Example: `  # an archive in the current folder
-  tenon sysdump
-
-  # by another name
-  tenon sysdump -o before-upgrade.tar.gz
-
-  # of another cluster of the kubeconfig
-  tenon sysdump --context production`,
+	c := help.Command(texts, "sysdump", &cobra.Command{
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -65,7 +49,7 @@ logs. What you may not read is left out and listed in problems.txt.`,
 				file, len(d.files), len(d.problems))
 			return err
 		},
-	}
+	})
 	c.Flags().StringVarP(&file, "output", "o", "", "new `file` for the archive (default tenon-sysdump-TIME.tar.gz)")
 	return c
 }

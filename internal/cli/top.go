@@ -11,48 +11,14 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
 func newTop(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var list listFlags
-	c := &cobra.Command{
-		Use:   "top [cpu | numa | gpu | nodes | pods]",
-		Short: "Show allocated and free CPUs or GPUs by node, or what nodes and pods use",
-		Long: `Show allocated and free CPUs with the largest pod that would get exclusive CPUs, the same of GPUs, or
-what nodes and pods use of what they have. Without an argument, cpu is shown.
-
-REQ is the sum of all requests and of what Reservations hold. LSE and LSR are CPUs that pods hold exclusively, PINNED
-those that a static kubelet allocated; LS and BE are the requests of the pods of the two pools. POOL is the size of
-the LS pool, FREE the CPUs that new exclusive pods may get, FIT the largest such pod, FIT/NUMA the largest one on one
-NUMA node.
-
-Of GPUs: GPUS counts them, and those that are degraded (likely to fail). USED is what pods have, FREE the GPUs without a
-pod, PARTS those that are shared and have a part left, with the sum of what is left. FIT1 to FIT8 are the numbers of
-pods of 1, 2, 4 and 8 whole GPUs, with a CPU and 1 GiB for each GPU, that the node would still take. STRANDED are GPUs
-that such a pod or a share cannot use, with the cause: unhealthy, kubelet (it gives out the devices), cordon, cpu,
-memory, partition, share (cores or memory alone are left).
-
-Of nodes and pods, by the NodeMetrics that agents write: USED is the average over five minutes, unless a NodeMetric
-says another time, P95 the 95th percentile of them, and a bar is what is used of ALLOC, of a pod of REQ. RECLAIM is what
-pods of class koord-prod requested and will not use, BATCH what batch pods are granted, REPORT the age of the report.
-"-" is what no component has reported. Pods that use most CPU come first.`,
-		Example: `  # a row for each node
-  tenon top
-
-  # a row for each NUMA node of the nodes with a label, until Ctrl-C
-  tenon top numa -l pool=latency -w
-
-  # whole GPUs and shares that are free, and what fits
-  tenon top gpu
-
-  # what nodes and pods use of what they have
-  tenon top nodes
-  tenon top pods
-
-  # for programs
-  tenon top -o json`,
+	c := help.Command(texts, "top", &cobra.Command{
 		ValidArgs: topSubjects(),
 		RunE: func(c *cobra.Command, args []string) error {
 			what, err := topSubject(args)
@@ -69,7 +35,7 @@ pods of class koord-prod requested and will not use, BATCH what batch pods are g
 				return printTop(w, a, what, list.format, list.width(streams.Out))
 			})
 		},
-	}
+	})
 	list.add(c, "nodes")
 	return c
 }

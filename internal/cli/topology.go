@@ -10,32 +10,14 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
 func newTopology(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var list listFlags
 	var color string
-	c := &cobra.Command{
-		Use:   "topology [NODE | node/NODE]",
-		Short: "Show sockets, NUMA nodes, cores and threads with the pods on them",
-		Long: `Show sockets, NUMA nodes, cores and threads with the pods on them.
-
-Without a name: a line for each node. FREE are the CPUs that new exclusive pods may get, HOLDERS the pods that hold CPUs
-or are confined to NUMA nodes.
-
-With a name: the map of the machine. Above it are its mode (Follow: the kubelet chooses CPUs and NUMA nodes; Own: Tenon
-chooses), the managers of its kubelet with their policies, scope and options, and the policies of the scheduler, each
-with its source: a label of the node, its agent, another exporter's NodeResourceTopology, the scheduler's default, or
-none (assumed). A NUMA node shows the free part of its CPUs and memory, and its row of the distances.`,
-		Example: `  # a line for each node of the cluster
-  tenon topology -o wide
-
-  # one machine, down to the thread
-  tenon topology node/epyc-2s-0
-
-  # for programs
-  tenon topology epyc-2s-0 -o json`,
+	c := help.Command(texts, "topology", &cobra.Command{
 		RunE: func(c *cobra.Command, args []string) error {
 			_, node, err := named(args, "node")
 			if err != nil {
@@ -52,7 +34,7 @@ none (assumed). A NUMA node shows the free part of its CPUs and memory, and its 
 				return printTopology(w, a, node, list.format, p, list.width(streams.Out))
 			})
 		},
-	}
+	})
 	list.add(c, "nodes")
 	c.ValidArgsFunction = completeArgument(flags, "node")
 	c.Flags().StringVar(&color, "color", colorAuto, "auto, always or never")

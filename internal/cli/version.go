@@ -10,6 +10,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/tenon-project/tenon/api/version"
+	"github.com/tenon-project/tenon/internal/help"
 )
 
 type versions struct {
@@ -39,11 +40,8 @@ func builtFrom() versions {
 
 func newVersion(streams genericiooptions.IOStreams) *cobra.Command {
 	var format string
-	c := &cobra.Command{
-		Use:     "version",
-		Short:   "Print the versions of tenon, Kubernetes and Go",
-		Example: "  tenon version\n  tenon version -o json",
-		Args:    cobra.NoArgs,
+	c := help.Command(texts, "version", &cobra.Command{
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if err := checkFormat(format); err != nil {
 				return err
@@ -54,7 +52,7 @@ func newVersion(streams genericiooptions.IOStreams) *cobra.Command {
 					v.Platform)
 			})
 		},
-	}
+	})
 	outputFlag(c, &format)
 	return c
 }

@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"cmp"
+	"embed"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,8 +18,14 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/view"
 )
+
+// texts are those of the verbs.
+//
+//go:embed help
+var texts embed.FS
 
 // NewCommand returns the verb simulate, whose flag --machine adds machines.
 func NewCommand(streams genericiooptions.IOStreams, machines Machines) *cobra.Command {
@@ -26,40 +33,7 @@ func NewCommand(streams genericiooptions.IOStreams, machines Machines) *cobra.Co
 	var format string
 	var fromCluster, strict bool
 	flags := genericclioptions.NewConfigFlags(true)
-	c := &cobra.Command{
-		Use:   "simulate [--cluster] [--machine MACHINE…] [-f FILE|DIR…]",
-		Short: "Say where the pods of manifests would go, with no cluster",
-		Long: `Say where the pods of manifests would go, with no cluster. Nothing is started; the same input gives the
-same bytes.
-
-Input: Node, NodeResourceTopology, Numatopology, Device, ClusterNetworkTopology, Pod, Deployment, ReplicaSet,
-StatefulSet, DaemonSet, Job, CronJob, Service, Namespace, PriorityClass, PodDisruptionBudget, ElasticQuota,
-ElasticQuotaProfile, Reservation, PodMigrationJob, PodGroup, CompositePodGroup, NodeMetric,
-ClusterColocationProfile, the ConfigMap slo-controller-config, RuntimeClass, PersistentVolumeClaim,
-PersistentVolume, StorageClass, CSINode, CSIDriver, CSIStorageCapacity, VolumeAttachment, ResourceClaim,
-ResourceClaimTemplate, ResourceSlice, DeviceClass and v1 List. Objects of other APIs are named on
-standard error and skipped. A pod whose volume or claim is not in the input is reported as one that cannot be
-decided. Pods with spec.nodeName are taken as they are; the others are refused as the webhooks would, then tried
-by priority, highest first, then by age where it is given, then in the order of the input, by the scheduler's
-own queue, plugins and preemption. Waiting times do not pass. Then PodMigrationJobs move pods, by the
-descheduler's own steps and limits.
-
-MACHINE is NAME[@KUBELET][=COUNT] as for tenon up, whose help lists the settings: a preset or a captured machine. It
-adds the Node and the NodeResourceTopology that a local cluster would have; the nodes are called NAME-0, NAME-1…`,
-		Example: `  # a machine and pods for it
-  tenon simulate -f nodes.yaml -f pods.yaml
-
-  # pods on two machines that no manifest describes
-  tenon simulate --machine epyc-2s=2 -f pods.yaml
-
-  # a folder, for programs
-  tenon simulate -f manifests/ -o json
-
-  # what a cluster has, and one more workload
-  tenon simulate --cluster -f new.yaml
-
-  # what a PodMigrationJob would do
-  tenon simulate --cluster -f job.yaml`,
+	c := help.Command(texts, "simulate", &cobra.Command{
 		RunE: func(c *cobra.Command, args []string) error {
 			files := append(slices.Clone(files), args...)
 			if len(files) == 0 && len(specs) == 0 && !fromCluster {
@@ -94,7 +68,7 @@ adds the Node and the NodeResourceTopology that a local cluster would have; the 
 			}
 			return Print(streams.Out, result, format)
 		},
-	}
+	})
 	c.Flags().StringArrayVarP(&files, "filename", "f", nil,
 		"file or folder with manifests, - for standard input; may be repeated")
 	c.Flags().StringArrayVar(&specs, "machine", nil,

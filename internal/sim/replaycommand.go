@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/sched/app"
 )
 
@@ -30,25 +31,7 @@ func (differentError) ExitCode() int { return 1 }
 // NewReplayCommand returns the verb replay.
 func NewReplayCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	var until, with, format string
-	c := &cobra.Command{
-		Use:   "replay FILE",
-		Short: "Make the recorded decisions of a scheduler again",
-		Long: `Make the recorded decisions of a scheduler again, with no cluster. FILE is a file of the folder that
-tenon-scheduler --journal names, or that tenon up --journal writes. Each decision must be the recorded one: the pod's
-node, the exact CPUs and devices, the scores of the node, the reason of a refusal, and the node that preemption makes
-room on. Replay ends with the first that is not, and exit code 1.
-
-With --with, pods arrive as recorded, and leave as long after they were placed as recorded. Where they run is decided
-anew, with the recorded configuration and with another one. What differs is printed: nodes, waiting times, preempted
-pods, allocated GPUs, and GPUs that are free and of no use to the pods of the journal.`,
-		Example: `  # is every decision of a scheduler the recorded one
-  tenon replay journal-00001795712400000000000.jsonl
-
-  # those until a time
-  tenon replay journal-00001795712400000000000.jsonl --until 2026-11-26T10:00:00Z
-
-  # what another configuration would have made of the same pods
-  tenon replay journal-00001795712400000000000.jsonl --with config.yaml`,
+	c := help.Command(texts, "replay", &cobra.Command{
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if format != "table" && format != "json" {
@@ -73,7 +56,7 @@ pods, allocated GPUs, and GPUs that are free and of no use to the pods of the jo
 			}
 			return err
 		},
-	}
+	})
 	c.Flags().StringVar(&until, "until", "", "end before the first record after this time")
 	c.Flags().StringVar(&with, "with", "",
 		"compare with the KubeSchedulerConfiguration of this file, on the same arrivals")

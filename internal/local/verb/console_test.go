@@ -3,6 +3,7 @@ package verb
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/local/cluster"
+	"github.com/tenon-project/tenon/internal/local/machine"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
@@ -62,7 +64,11 @@ func TestADetachedStartIsReported(t *testing.T) {
 // Every setting that the parser knows is in the help.
 func TestHelpNamesEverySetting(t *testing.T) {
 	t.Parallel()
-	text := machineHelp()
+	text := newUp(nil).Long
+	release := fmt.Sprintf("Kubernetes 1.%d in this process", machine.ManagersMinor)
+	if !strings.Contains(text, release) {
+		t.Errorf("the help of --machine does not name %s", release)
+	}
 	for _, word := range append(host.KubeletSettings(), "follow") {
 		key, _, _ := strings.Cut(word, "=")
 		if key == "scope" {

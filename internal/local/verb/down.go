@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/local/cluster"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 )
@@ -22,11 +23,8 @@ const downLimit = time.Minute
 func newDown() *cobra.Command {
 	var data string
 	var purge bool
-	c := &cobra.Command{
-		Use:     "down",
-		Short:   "Stop the local cluster and keep its data",
-		Example: "  tenon down\n  tenon down --purge\n  tenon down --data ./cluster",
-		Args:    cobra.NoArgs,
+	c := help.Command(texts, "down", &cobra.Command{
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			dir, err := datadir.Resolve(data)
 			if err == nil && data == "" {
@@ -37,7 +35,7 @@ func newDown() *cobra.Command {
 			}
 			return cluster.Explain(down(c.Context(), dir, purge, c.OutOrStdout()), dir)
 		},
-	}
+	})
 	c.Flags().StringVar(&data, "data", "", "folder of the cluster's data (default ~/.tenon)")
 	c.Flags().BoolVar(&purge, "purge", false, "remove the data too")
 	return c

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-project/tenon/deploy"
 	web "github.com/tenon-project/tenon/internal/console"
+	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/local/cluster"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/machine"
@@ -41,19 +42,7 @@ type upFlags struct {
 
 func newUp(serve ServeConsole) *cobra.Command {
 	f := &upFlags{}
-	c := &cobra.Command{
-		Use:   "up",
-		Short: "Start a local cluster with simulated nodes",
-		Long: "Start a cluster on this machine: etcd and kube-apiserver, the scheduler, the manager with its " +
-			"webhooks, the\n" +
-			"descheduler, and simulated machines that run the real agent. Ctrl-C or tenon down stops it;\n" +
-			"the next up continues with the same data.\n\n" + machineHelp(),
-		Example: "  tenon up\n" +
-			"  tenon up --detach --machine epyc-2s=2 --machine arm64-1s\n" +
-			"  tenon up --machine epyc-256@static,full-pcpus-only,restricted --nodes 20\n\n" +
-			"  # the kubelet chooses, the scheduler predicts: see tenon topology, and pods that fail with " +
-			"TopologyAffinityError\n" +
-			"  tenon up --machine epyc-2s,kubelet=restricted+memory-static+follow=2",
+	c := help.Command(texts, "up", &cobra.Command{
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.list {
@@ -61,7 +50,7 @@ func newUp(serve ServeConsole) *cobra.Command {
 			}
 			return up(c.Context(), *f, serve, c.OutOrStdout())
 		},
-	}
+	})
 	c.Flags().StringArrayVar(&f.machines, "machine", nil,
 		"machine of the cluster, may be repeated: NAME[@KUBELET][=COUNT], see above")
 	utilruntime.Must(c.RegisterFlagCompletionFunc("machine",
@@ -104,26 +93,6 @@ func configOf(file string) (string, error) {
 		return "", err
 	}
 	return filepath.Abs(file)
-}
-
-func machineHelp() string {
-	return "A machine is NAME[@KUBELET][=COUNT]. NAME is a preset (--list-machines) or a captured machine (an " +
-		"archive or a folder).\n" +
-		"KUBELET are settings of its simulated kubelet, separated by commas; NAME,kubelet=A+B is another spelling of " +
-		"NAME@A,B:\n\n" +
-		"  none, static                        the CPU manager; none is the default, unless a topology policy or " +
-		"follow is named\n" +
-		"  best-effort, restricted, single-numa-node; pod-scope, prefer-closest-numa-nodes, " +
-		"max-allowable-numa-nodes=N\n" +
-		"  memory-static                       the memory manager; reserved-memory=NODE:AMOUNT,... (default 1Gi)\n" +
-		"  full-pcpus-only, align-by-socket, distribute-cpus-across-numa, distribute-cpus-across-cores,\n" +
-		"  prefer-align-cpus-by-uncorecache, strict-cpu-reservation, reserved=LIST (default: the first core)\n" +
-		"  hugepages-2Mi=AMOUNT, hugepages-1Gi=AMOUNT    huge pages of each NUMA node, such as hugepages-1Gi=8Gi\n" +
-		"  version=1.MINOR                     the version that the node reports for its kubelet\n" +
-		"  follow                              label the node: the scheduler follows its kubelet's choice\n\n" +
-		fmt.Sprintf(
-			"With static, memory-static or a topology policy the node runs the managers of the kubelet of\n"+
-				"Kubernetes 1.%d in this process.", machine.ManagersMinor)
 }
 
 func listMachines(w io.Writer) error {

@@ -2,6 +2,7 @@ package verb
 
 import (
 	"context"
+	"embed"
 
 	"github.com/spf13/cobra"
 )
@@ -9,6 +10,11 @@ import (
 // ServeConsole serves the console of the cluster of a kubeconfig on an address until ctx ends, and returns what users
 // open.
 type ServeConsole func(ctx context.Context, kubeconfig, address string) (string, error)
+
+// texts are those of the verbs.
+//
+//go:embed help
+var texts embed.FS
 
 // Commands returns the verbs of a local cluster.
 func Commands(serve ServeConsole) []*cobra.Command {

@@ -2,7 +2,7 @@ package shadow
 
 import (
 	"context"
-	_ "embed" // for Role
+	"embed"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,6 +16,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/sched/app"
 	"github.com/tenon-project/tenon/internal/sim"
 	"github.com/tenon-project/tenon/internal/view"
@@ -26,34 +27,18 @@ import (
 //go:embed role.yaml
 var Role string
 
+// texts are those of the verb.
+//
+//go:embed help
+var texts embed.FS
+
 // NewCommand returns the verb shadow.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	var format string
 	var count int
 	var rbac bool
 	flags := genericclioptions.NewConfigFlags(true)
-	c := &cobra.Command{
-		Use:   "shadow [--count N]",
-		Short: "Compare another scheduler's decisions with Tenon's, read-only",
-		Long: `Compare the decisions of another scheduler with those of Tenon, without a change to the cluster.
-
-For each pod that gets a node while the verb runs: the node that Tenon would have chosen in the cluster as it was, and
-what the difference is worth: the score, the NUMA nodes of the pod's CPUs, the links between its GPUs, how much of the
-free GPUs and CPUs becomes of no use for others, and whether the node or its kubelet would refuse the pod. It ends after
-N pods, or when it is interrupted, with a report.
-
-It only reads: its client refuses every other request. The role that --rbac prints has the rights that it needs.`,
-		Example: `  # the rights, for an account that can do nothing else
-  tenon shadow --rbac | kubectl apply -f -
-
-  # the next 20 pods of the cluster
-  tenon shadow --count 20
-
-  # with the rights of a service account
-  tenon shadow --as system:serviceaccount:default:tenon-shadow
-
-  # for programs
-  tenon shadow --count 500 -o json`,
+	c := help.Command(texts, "shadow", &cobra.Command{
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
@@ -68,7 +53,7 @@ It only reads: its client refuses every other request. The role that --rbac prin
 			}
 			return run(c.Context(), flags, streams, count, format)
 		},
-	}
+	})
 	c.Flags().IntVar(&count, "count", 100, "end after this many pods; 0: when it is interrupted")
 	c.Flags().BoolVar(&rbac, "rbac", false, "print the ClusterRole that the verb needs, and end")
 	c.Flags().StringVarP(&format, "output", "o", "text", "text or json")
