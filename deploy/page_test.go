@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -115,4 +116,31 @@ func TestHelmKnowsTheCommandsOfThePages(t *testing.T) {
 	if seen < 5 {
 		t.Errorf("%d commands of Helm", seen)
 	}
+}
+
+// TestCRDsThatKoordinatorHasAreSkippedBesideIt: of the chart's, only those of Volcano and scheduler-plugins are not in
+// a cluster with Koordinator.
+func TestCRDsThatKoordinatorHasAreSkippedBesideIt(t *testing.T) {
+	t.Parallel()
+	for _, block := range page.Blocks(t) {
+		if block.File != "docs/start/from-koordinator.md" || block.Language != "yaml" {
+			continue
+		}
+		file := filepath.Join(t.TempDir(), "values.yaml")
+		testkit.Check(t, os.WriteFile(file, []byte(block.Text), 0o600))
+		var names []string
+		for _, d := range kinds(render(t, home, "--values", file), "CustomResourceDefinition") {
+			names = append(names, d.object.GetName())
+		}
+		slices.Sort(names)
+		want := []string{
+			"elasticquotas.scheduling.x-k8s.io", "numatopologies.nodeinfo.volcano.sh",
+			"podgroups.scheduling.x-k8s.io",
+		}
+		if d := cmp.Diff(want, names); d != "" {
+			t.Errorf("%s: CRDs that are installed (-want +got):\n%s", block, d)
+		}
+		return
+	}
+	t.Error("the page has no values")
 }

@@ -398,6 +398,7 @@ apiVersion: scheduling.koordinator.sh/v1alpha1, kind: Device, metadata: {name: h
 done
 kubectl create namespace koordinator-system
 kubectl -n koordinator-system create deployment koord-scheduler --image=koord-scheduler
+kubectl -n koordinator-system create deployment koord-descheduler --image=koord-descheduler
 kubectl -n koordinator-system create deployment koordlet --image=koordlet --dry-run=client -o json |
   sed 's/"kind": "Deployment"/"kind": "DaemonSet"/; /"replicas"/d; s/"strategy": {}/"updateStrategy": {}/' |
   kubectl create -f -`,
