@@ -61,12 +61,12 @@ func NewStore() *Store {
 }
 
 // Configure sets the arguments that a node's facts depend on. There is one account per machine, whichever profile
-// schedules onto it, so every caller must bring equal arguments, before the first object. Serve sets the resources and
-// Trust the schedulers.
+// schedules onto it, so every caller must bring equal arguments, before the first object. Trust sets the
+// schedulers.
 func (s *Store) Configure(args convert.Args) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	args.Resources, args.Schedulers = s.args.Resources, s.args.Schedulers
+	args.Schedulers = s.args.Schedulers
 	if s.sealed && args != s.args {
 		return fmt.Errorf("all profiles must give the plugin NodeNUMAResource equal arguments: got %+v after %+v", args,
 			s.args)
@@ -74,9 +74,6 @@ func (s *Store) Configure(args convert.Args) error {
 	s.args, s.sealed = args, true
 	return nil
 }
-
-// Serve sets the resources that have rows besides memory, before Configure and the first object.
-func (s *Store) Serve(r *convert.Resources) { s.args.Resources = r }
 
 // Trust ignores the labels and annotations of pods of other schedulers than these. It is called before Configure and
 // the first object.

@@ -107,7 +107,6 @@ func newEngineFor(ctx context.Context, w *world, r *replay) (*engine, error) {
 		tries: map[types.UID]attempts{}, failed: map[types.UID]failure{}, preempted: map[types.UID]preempted{},
 		moved: map[types.UID]bool{},
 	}
-	e.store.Serve(w.resources)
 	start := e.api.clock.now
 	now, names, trusted := func() time.Time { return start }, schedulerNames, []string(nil)
 	if r != nil {

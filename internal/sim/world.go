@@ -93,8 +93,6 @@ type world struct {
 	runtimeClasses map[string]*nodev1.RuntimeClass
 	// unknownClasses are the RuntimeClasses that pods name and the input lacks, sorted.
 	unknownClasses []string
-	// resources are the resources, besides memory, that are counted by NUMA node.
-	resources *convert.Resources
 
 	seen map[string]origin
 }

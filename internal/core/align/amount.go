@@ -20,8 +20,7 @@ type Need struct {
 type Amount struct {
 	NUMAID   int // kernel id
 	Resource why.Resource
-	Unit     string // id; "" of resources without units
-	N        int64  // bytes of memory; else as the Kind counts
+	N        int64 // bytes
 }
 
 // Hold is an amount that a pod holds, on a known machine.
@@ -41,10 +40,9 @@ func Holds(m *topo.Machine, amounts []Amount) []Hold {
 	return out
 }
 
-// compare orders by NUMA node, then resource, ordinary memory first, then unit.
+// compare orders by NUMA node, then resource, ordinary memory first.
 func compare(a, b Amount) int {
-	return cmp.Or(cmp.Compare(a.NUMAID, b.NUMAID), compareResources(a.Resource, b.Resource),
-		cmp.Compare(a.Unit, b.Unit))
+	return cmp.Or(cmp.Compare(a.NUMAID, b.NUMAID), compareResources(a.Resource, b.Resource))
 }
 
 // compareResources orders memory first, then by name.
@@ -91,14 +89,14 @@ func Normal(list []Amount) []Amount {
 
 // Resize returns amounts of which those of a resource add up to n, in proportion to what they were: what a pod holds
 // after a resize on the NUMA nodes that it was given before. What does not divide is on the first of them. It returns
-// the list itself where they add up to n already, where there are none, and for a resource with units.
+// the list itself where they add up to n already, and where there are none.
 func Resize(list []Amount, resource why.Resource, n int64) []Amount {
 	first, sum := -1, uint64(0)
 	for i := range list {
 		if list[i].Resource != resource {
 			continue
 		}
-		if list[i].Unit != "" || list[i].N < 0 {
+		if list[i].N < 0 {
 			return list
 		}
 		if first < 0 {

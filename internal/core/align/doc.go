@@ -1,9 +1,7 @@
 // Package align has the rows of resources that pods hold on NUMA nodes besides CPUs: what a machine has of each, what
 // pods ask for and hold, and what they leave.
 //
-//	Amounts of a machine ─► Row, one for each resource ─ Hold (of a pod) ─► Row.Free, by NUMA node ─► Row.Choose
+//	Amounts of a machine ─► Row, one for each resource ─ Hold (of a pod) ─► Row.Free, by NUMA node
 //
-// Memory and each size of hugepages are rows. A resource of which pods hold certain units, or whose units exclude each
-// other, is a Kind with a Chooser in the Table of a node's facts: rows, accounts and the search for NUMA nodes are the
-// same for all.
+// Ordinary memory and each size of hugepages are rows: rows, accounts and the search for NUMA nodes are the same for all.
 package align

@@ -1,57 +1,24 @@
 package align
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// Chooser hands out the units that a resource has on one NUMA node. It has no state: equal arguments get equal answers.
-// It must be comparable.
-type Chooser interface {
-	// Room is the most that one more pod can have of the units beside what pods hold of them.
-	Room(units, held []Amount) int64
-	// Choose takes n of the units, which is at most their Room.
-	Choose(units, held []Amount, n int64) []Amount
-}
-
-// Kind is how a resource is counted and handed out.
-type Kind struct {
-	Resource why.Resource
-	// Page is what the resource is handed out in: the size of a hugepage in bytes, 1 for ordinary memory. Every need is
-	// a multiple.
-	Page int64
-	// Unit is what amounts count, Short the refusal where there is too little.
-	Unit  why.Unit
-	Short why.Code
-	// Chooser is nil where pods hold a part of the sum and no certain units.
-	Chooser Chooser
-}
-
-// Table lists the kinds of resources besides memory. It must not be changed; nil is the empty one.
-type Table []Kind
-
-// Kind returns how a resource is handed out; false for one that has no rows.
-func (t *Table) Kind(resource why.Resource) (Kind, bool) {
-	if resource == why.Memory || strings.HasPrefix(string(resource), hugepages) {
-		return Kind{
-			Resource: resource, Page: pageSize(resource), Unit: why.Bytes, Short: why.InsufficientMemory,
-		}, true
+// PageSize returns what a resource is handed out in: the size of a hugepage in bytes, 1 for ordinary memory. It returns
+// false for a resource that has no rows.
+func PageSize(resource why.Resource) (int64, bool) {
+	if !HasRows(resource) {
+		return 0, false
 	}
-	if t != nil {
-		if i := slices.IndexFunc(*t, func(k Kind) bool { return k.Resource == resource }); i >= 0 {
-			return (*t)[i], true
-		}
-	}
-	return Kind{}, false
+	return pageSize(resource), true
 }
 
-// Has reports whether a resource has rows.
-func (t *Table) Has(resource why.Resource) bool {
-	_, ok := t.Kind(resource)
-	return ok
+// HasRows reports whether a resource has rows: ordinary memory, and hugepages of each size.
+func HasRows(resource why.Resource) bool {
+	return resource == why.Memory || strings.HasPrefix(string(resource), hugepages)
 }
 
 // hugepages begins the names of huge pages.

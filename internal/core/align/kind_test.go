@@ -15,8 +15,8 @@ func TestPageSize(t *testing.T) {
 		"hugepages-4096": 4096, "hugepages-": 1, "hugepages-x": 1, "hugepages-0Mi": 1, "hugepages-99999999999999Ti": 1,
 		"hugepages--2Mi": 1,
 	} {
-		if got, ok := (*align.Table)(nil).Kind(kind); got.Page != want || !ok {
-			t.Errorf("%s: got %d, want %d", kind, got.Page, want)
+		if got, ok := align.PageSize(kind); got != want || !ok {
+			t.Errorf("%s: got %d, want %d", kind, got, want)
 		}
 	}
 }

@@ -17,45 +17,39 @@ const most = 1 << 56
 
 // Row is one resource of a machine, by NUMA node. What NUMA nodes without CPUs have takes part in Apart alone.
 type Row struct {
-	Kind
+	Resource why.Resource
+	// Page is what the resource is handed out in: the size of a hugepage in bytes, 1 for ordinary memory. Every need is
+	// a multiple.
+	Page int64
 	// Free is what one more pod can have on each NUMA node, in whole pages; 0 where pods hold more than there is.
 	Free []int64
 	// Capacity holds, at k-1, the most that k NUMA nodes have when no pod holds any.
 	Capacity []int64
 	// Apart is what NUMA nodes without CPUs have in all. Pods are not placed there, so it is not counted down.
 	Apart int64
-
-	// Units are what there is, Held what pods hold of them, by NUMA node; nil without a Chooser.
-	Units, Held [][]Amount
 }
 
 // Equal reports whether two rows are the same.
 func (r *Row) Equal(o *Row) bool {
-	return r.Kind == o.Kind && r.Apart == o.Apart && slices.Equal(r.Free, o.Free) &&
-		slices.Equal(r.Capacity, o.Capacity) &&
-		slices.EqualFunc(r.Units, o.Units, slices.Equal[[]Amount]) &&
-		slices.EqualFunc(r.Held, o.Held, slices.Equal[[]Amount])
+	return r.Resource == o.Resource && r.Page == o.Page && r.Apart == o.Apart && slices.Equal(r.Free, o.Free) &&
+		slices.Equal(r.Capacity, o.Capacity)
 }
 
 // Rows adds up the amounts that a machine has of each resource by NUMA node with CPUs.
-func Rows(t *Table, m *topo.Machine, amounts []Amount) []Row {
+func Rows(m *topo.Machine, amounts []Amount) []Row {
 	var rows []Row
 	for _, h := range Holds(m, Normal(amounts)) {
-		kind, ok := t.Kind(h.Resource)
+		page, ok := PageSize(h.Resource)
 		if !ok {
 			continue
 		}
 		i, ok := slices.BinarySearchFunc(rows, h.Resource,
 			func(r Row, resource why.Resource) int { return compareResources(r.Resource, resource) })
 		if !ok {
-			rows = slices.Insert(rows, i, Row{Kind: kind, Free: make([]int64, m.NumNUMA())})
+			rows = slices.Insert(rows, i, Row{Resource: h.Resource, Page: page, Free: make([]int64, m.NumNUMA())})
 		}
-		r := &rows[i]
-		r.Free[h.Node] = min(r.Free[h.Node]+min(h.N, most), most)
-		if kind.Chooser != nil {
-			r.Units = grow(r.Units, m)
-			r.Units[h.Node] = append(r.Units[h.Node], h.Amount)
-		}
+		free := rows[i].Free
+		free[h.Node] = min(free[h.Node]+min(h.N, most), most)
 	}
 	rows = rows[:min(len(rows), MaxRows)]
 	for _, a := range amounts {
@@ -67,7 +61,7 @@ func Rows(t *Table, m *topo.Machine, amounts []Amount) []Row {
 	}
 	for i := range rows {
 		r := &rows[i]
-		r.computeTotals()
+		r.wholePages()
 		r.Capacity = slices.Clone(r.Free)
 		LargestFirst(r.Capacity)
 		r.Capacity = r.Capacity[:m.NodesWithCPUs().Len()]
@@ -75,23 +69,8 @@ func Rows(t *Table, m *topo.Machine, amounts []Amount) []Row {
 	return rows
 }
 
-// grow returns lists by NUMA node, and makes them at the first use.
-func grow(byNode [][]Amount, m *topo.Machine) [][]Amount {
-	if byNode == nil {
-		return make([][]Amount, m.NumNUMA())
-	}
-	return byNode
-}
-
-// computeTotals computes what each node has free: units that can be used together, in whole pages.
-func (r *Row) computeTotals() {
-	for node := range r.Units {
-		var held []Amount
-		if r.Held != nil {
-			held = r.Held[node]
-		}
-		r.Free[node] = r.Chooser.Room(r.Units[node], held)
-	}
+// wholePages rounds what is free down to whole pages.
+func (r *Row) wholePages() {
 	if r.Page > 1 {
 		for node := range r.Free {
 			r.Free[node] -= r.Free[node] % r.Page
@@ -123,18 +102,13 @@ func Leave(rows []Row, m *topo.Machine, pods iter.Seq[[]Hold]) []Row {
 	for holds := range pods {
 		for i := range holds {
 			h := &holds[i]
-			switch r := Find(left, h.Resource); {
-			case r == nil:
-			case r.Chooser == nil:
+			if r := Find(left, h.Resource); r != nil {
 				r.Free[h.Node] = max(r.Free[h.Node]-h.N, 0)
-			default:
-				r.Held = grow(r.Held, m)
-				r.Held[h.Node] = append(r.Held[h.Node], h.Amount)
 			}
 		}
 	}
 	for i := range left {
-		left[i].computeTotals()
+		left[i].wholePages()
 	}
 	return left
 }
@@ -149,8 +123,7 @@ func Find(rows []Row, resource why.Resource) *Row {
 	return nil
 }
 
-// Has reports whether a pod can have holds: no NUMA node gives more than is free there, and no unit more than pods
-// leave of it.
+// Has reports whether a pod can have holds: no NUMA node gives more than is free there.
 func Has(rows []Row, holds []Hold) bool {
 	for i := range holds {
 		h := &holds[i]
@@ -164,40 +137,9 @@ func Has(rows []Row, holds []Hold) bool {
 				sum += min(o.N, most)
 			}
 		}
-		if sum > r.Free[h.Node] || r.Chooser != nil && h.N > r.left(h) {
+		if sum > r.Free[h.Node] {
 			return false
 		}
 	}
 	return true
-}
-
-// left returns what is free of the unit of a hold.
-func (r *Row) left(h *Hold) int64 {
-	sum := sumOf(r.Units[h.Node], h.Unit)
-	if r.Held != nil {
-		sum -= sumOf(r.Held[h.Node], h.Unit)
-	}
-	return sum
-}
-
-// sumOf adds up the amounts of one unit.
-func sumOf(list []Amount, unit string) int64 {
-	sum := int64(0)
-	for i := range list {
-		if list[i].Unit == unit {
-			sum += list[i].N
-		}
-	}
-	return sum
-}
-
-// Choose returns what a pod takes that has n of the row on a NUMA node, at most what is free there.
-func (r *Row) Choose(m *topo.Machine, node topo.NUMA, n int64) []Amount {
-	switch {
-	case r.Chooser == nil:
-		return []Amount{{NUMAID: m.NUMAID(node), Resource: r.Resource, N: n}}
-	case r.Held == nil:
-		return r.Chooser.Choose(r.Units[node], nil, n)
-	}
-	return r.Chooser.Choose(r.Units[node], r.Held[node], n)
 }

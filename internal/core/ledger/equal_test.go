@@ -3,7 +3,6 @@ package ledger_test
 import (
 	"testing"
 
-	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
@@ -27,7 +26,7 @@ func TestFactsDifferByEveryField(t *testing.T) {
 		t.Fatal(reason)
 	}
 	facts := ledger.Facts{Machine: m, Model: kubelet.Facts{Node: node}, Devices: gpus(t, m, "a")}
-	kinds := vary.Whole(other, another, cpuset.Of(5), align.Kind{Page: 2}, gpus(t, m, "b"))
+	kinds := vary.Whole(other, another, cpuset.Of(5), gpus(t, m, "b"))
 	vary.Fill(&facts, kinds)
 	same := facts
 	if !facts.Equal(&same) {

@@ -66,10 +66,9 @@ type Facts struct {
 	// StrategyByLabel: the node's own label says the strategy. Then it ranks the node among others too.
 	StrategyByLabel bool
 	Topology        hint.Policy
-	// Amounts are what each NUMA node has for pods (allocatable), of resources in Table. Those that they do not name
-	// take no part in any decision.
+	// Amounts are what each NUMA node has for pods (allocatable), of memory and hugepages. Those that they do not
+	// name take no part in any decision.
 	Amounts []align.Amount
-	Table   *align.Table
 	// Devices are those that the node's Device object lists; nil without a usable one. OwnDevices: Tenon decides who
 	// gets them, and not the node's kubelet.
 	Devices    *device.Inventory
@@ -87,7 +86,7 @@ func (f *Facts) Equal(o *Facts) bool {
 		f.StrategyByLabel == o.StrategyByLabel && f.Topology == o.Topology && f.MinSharedCPUs == o.MinSharedCPUs &&
 		f.Mode == o.Mode && f.Model.Equal(&o.Model) && f.Imported == o.Imported &&
 		slices.EqualFunc(tenancy.SortGrants(f.Given), tenancy.SortGrants(o.Given), tenancy.Grant.Equal) &&
-		f.Table == o.Table && f.Devices.Equal(o.Devices) && f.OwnDevices == o.OwnDevices &&
+		f.Devices.Equal(o.Devices) && f.OwnDevices == o.OwnDevices &&
 		f.GPUIsolation == o.GPUIsolation &&
 		slices.Equal(align.Normal(f.Amounts), align.Normal(o.Amounts))
 }

@@ -79,6 +79,6 @@ func newFrame(f Facts) *frame {
 	}
 	align.LargestFirst(fr.capacity)
 	align.LargestFirst(fr.coreCapacity)
-	fr.rows = align.Rows(f.Table, m, f.Amounts)
+	fr.rows = align.Rows(m, f.Amounts)
 	return fr
 }

@@ -54,9 +54,7 @@ func checkMemory(t *rapid.T, v *ledger.View, md *model) {
 		if !named[kind] {
 			continue
 		}
-		s := align.Row{Kind: align.Kind{
-			Resource: kind, Page: page[kind], Unit: why.Bytes, Short: why.InsufficientMemory,
-		}}
+		s := align.Row{Resource: kind, Page: page[kind]}
 		var all []int64
 		for _, n := range m.CPUNodes() {
 			has := amount(md.facts.Amounts, m.NUMAID(n), kind) / page[kind] * page[kind]

@@ -101,11 +101,8 @@ func (v *View) Debts() []Debt {
 	}
 	for i := range v.rows {
 		row := &v.rows[i]
-		if row.Chooser != nil {
-			continue
-		}
 		for node := range row.Free {
-			add(why.Reason{Code: row.Short, Resource: row.Resource, Unit: row.Unit}, row.Free[node], node,
+			add(why.Reason{Code: why.InsufficientMemory, Resource: row.Resource, Unit: why.Bytes}, row.Free[node], node,
 				func(a *account) (held int64) {
 					for j := range a.holds {
 						if h := &a.holds[j]; h.Resource == row.Resource && int(h.Node) == node {

@@ -37,7 +37,7 @@ func (a *account) minus(user *account) *account {
 	for i := range left.holds {
 		for j := range user.holds {
 			h, o := &left.holds[i], &user.holds[j]
-			if h.Node == o.Node && h.Resource == o.Resource && h.Unit == o.Unit {
+			if h.Node == o.Node && h.Resource == o.Resource {
 				h.N = max(h.N-o.N, 0)
 			}
 		}
@@ -97,7 +97,7 @@ func (v *View) Inside(uid string) *View {
 		row := &v.summary.Rows[i]
 		has := func(h align.Hold) bool { return h.Resource == row.Resource }
 		for node, free := range row.Free {
-			if slices.ContainsFunc(r.holds, has) && row.Chooser == nil && free > 0 {
+			if slices.ContainsFunc(r.holds, has) && free > 0 {
 				rest.holds = append(rest.holds, align.Hold{Node: topo.NUMA(node), Amount: align.Amount{
 					NUMAID: m.NUMAID(topo.NUMA(node)), Resource: row.Resource, N: free,
 				}})

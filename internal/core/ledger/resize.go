@@ -17,15 +17,15 @@ func (v *View) Resize(e Entry) why.Reason {
 		h := &next.holds[j]
 		held := int64(0)
 		for k := range was.holds {
-			if o := &was.holds[k]; o.Node == h.Node && o.Resource == h.Resource && o.Unit == h.Unit {
+			if o := &was.holds[k]; o.Node == h.Node && o.Resource == h.Resource {
 				held += o.N
 			}
 		}
 		for k := range others.summary.Rows {
 			r := &others.summary.Rows[k]
-			if r.Resource == h.Resource && r.Chooser == nil && h.N > held && h.N > r.Free[h.Node] {
+			if r.Resource == h.Resource && h.N > held && h.N > r.Free[h.Node] {
 				return why.Reason{
-					Code: r.Short, Resource: r.Resource, Unit: r.Unit, Asked: h.N, Free: r.Free[h.Node],
+					Code: why.InsufficientMemory, Resource: r.Resource, Unit: why.Bytes, Asked: h.N, Free: r.Free[h.Node],
 					Where: v.numaNode(h.Node),
 				}
 			}

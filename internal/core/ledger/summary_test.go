@@ -3,7 +3,6 @@ package ledger
 import (
 	"testing"
 
-	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/testkit/vary"
 )
 
@@ -11,7 +10,7 @@ import (
 func TestSummariesDifferByEveryField(t *testing.T) {
 	t.Parallel()
 	var s Summary
-	kinds := vary.Whole(align.Kind{Page: 2})
+	kinds := vary.Whole()
 	vary.Fill(&s, kinds)
 	same := s
 	if !s.equal(&same) {

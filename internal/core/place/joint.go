@@ -234,7 +234,7 @@ func (j *joint) short(best reach) why.Reason {
 	switch row := best.rows; {
 	case row >= j.leading:
 		d := &j.more[row-j.leading]
-		reason.Resource, reason.Unit, reason.Asked, reason.Free = d.Resource, d.Unit, d.need, best.have
+		reason.Resource, reason.Unit, reason.Asked, reason.Free = d.Resource, why.Bytes, d.need, best.have
 	case j.leading == 1:
 		reason.Unit, reason.Asked, reason.Free = why.CPUs, j.needs[0], best.have
 	case row == 0:
@@ -261,11 +261,11 @@ func (d *demand) check(open topo.NodeSet, policy hint.Policy, spread int) why.Re
 		return why.Reason{}
 	case free+d.Apart >= d.need: // without a policy the pod would use NUMA nodes without CPUs
 		return why.Reason{
-			Code: why.TopologyPolicy, Resource: d.Resource, Unit: d.Unit, Asked: d.need, Free: free,
+			Code: why.TopologyPolicy, Resource: d.Resource, Unit: why.Bytes, Asked: d.need, Free: free,
 			Extra: int64(spread),
 		}
 	}
-	return why.Reason{Code: d.Short, Resource: d.Resource, Unit: d.Unit, Asked: d.need, Free: free}
+	return why.Reason{Code: why.InsufficientMemory, Resource: d.Resource, Unit: why.Bytes, Asked: d.need, Free: free}
 }
 
 // rank orders sets of equally many NUMA nodes; smaller is better: fewest sockets, least distances, then the strategy.

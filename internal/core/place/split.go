@@ -24,7 +24,7 @@ func (j *joint) place(preferred, nodes topo.NodeSet) []align.Amount {
 		for m := preferred | nodes; m != 0; m &= m - 1 {
 			n := m.First()
 			if shares[n] > 0 {
-				list = append(list, row.Choose(j.machine, n, shares[n])...)
+				list = append(list, align.Amount{NUMAID: j.machine.NUMAID(n), Resource: row.Resource, N: shares[n]})
 			}
 		}
 	}

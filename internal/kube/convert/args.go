@@ -39,8 +39,6 @@ type Args struct {
 	VolcanoStrictPolicyMatch bool
 	// Schedulers are those whose pods count; nil for all.
 	Schedulers *Schedulers
-	// Resources have rows besides memory.
-	Resources *Resources
 }
 
 // DefaultArgs returns what holds without configuration.

@@ -45,12 +45,12 @@ func read(pod *corev1.Pod, args Args) *Pod {
 		Unallocated: len(d.devices) == 0 && len(ServedDevices(pod)) > 0,
 	}
 	e := &p.Entry
-	amounts := func() []align.Amount { return held(pod, p.Allocation, args.Resources) }
+	amounts := func() []align.Amount { return held(pod, p.Allocation) }
 	if e.Reserves = IsReservePod(pod); e.Reserves { // it requests what is left, and the kubelet does not know it
 		e.Once, e.Unallocated = pod.Annotations[annotation.ReservePodKey] == reservesOnce, false
 		e.Namespace, e.Name = ledger.OfReservation, reservationOf(pod)
 		milli = milliOnNodes(p.Allocation)
-		amounts = func() []align.Amount { return onNodes(p.Allocation, args.Resources) }
+		amounts = func() []align.Amount { return onNodes(p.Allocation) }
 	}
 	d.hold(e, milli, args.DefaultExclusive, amounts)
 	if ReservingPod(pod) != nil {
@@ -88,7 +88,7 @@ func ReadSandbox(s Sandbox) (ledger.Entry, annotation.ResourceStatus, []Problem)
 		UID: s.UID, Namespace: s.Namespace, Name: s.Name, Class: class,
 		Role: qos.RoleOf(qos.Pod{Class: class, Band: band, Kube: s.Kube, MilliCPU: milli}),
 	}
-	d.hold(&e, milli, cpualloc.NotExclusive, func() []align.Amount { return onNodes(d.allocation, nil) })
+	d.hold(&e, milli, cpualloc.NotExclusive, func() []align.Amount { return onNodes(d.allocation) })
 	return e, d.allocation, d.problems
 }
 

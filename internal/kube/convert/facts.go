@@ -62,7 +62,7 @@ func (k *Known) Read(s Sources, args Args) (ledger.Facts, []Problem) {
 	r.facts.ARM64 = archOf(node) == "arm64"
 	r.exporter()
 	r.machine()
-	r.amounts(s, args)
+	r.amounts()
 	r.devices(s.Devices)
 	r.kubelet()
 	r.pins()

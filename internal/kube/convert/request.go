@@ -53,7 +53,7 @@ func Request(pod *corev1.Pod, args Args) (*place.Request, why.Reason, string) {
 		r.CPUs = int(r.RequestMilli / 1000)
 	}
 	if r.CPUs > 0 || r.Role == qos.SharedPool {
-		r.Needs = needs(pod, args.Resources.table())
+		r.Needs = needs(pod)
 	}
 	if args.BindAllPodsOnPolicyNodes && r.Role == qos.SharedPool && r.RequestMilli > 0 {
 		r.OnPolicyNodes = bound(r)

@@ -3,7 +3,6 @@ package convert
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 
@@ -12,78 +11,25 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/core/align"
-	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// Resources are the resources besides memory that pods hold on NUMA nodes. They must not be changed; nil is none.
-type Resources struct {
-	// Kinds is how core counts them and hands them out.
-	Kinds align.Table
-	// Units is how the API speaks of those that have units. Of others zones have an amount, and resource-status names
-	// what a pod holds.
-	Units map[why.Resource]Units
-}
-
-// Units reads and writes the units of one resource.
-type Units interface {
-	// Of returns the units that a node has.
-	Of(s Sources) []align.Amount
-	// HeldBy returns what a pod holds by its annotations.
-	HeldBy(pod *corev1.Pod) []align.Amount
-	// Record returns the annotation of a pod that holds amounts.
-	Record(held []align.Amount) (key, value string)
-}
-
-func (r *Resources) table() *align.Table {
-	if r == nil {
-		return nil
-	}
-	return &r.Kinds
-}
-
-func (r *Resources) units(yield func(why.Resource, Units) bool) {
-	if r != nil {
-		maps.All(r.Units)(yield)
-	}
-}
-
-func (r *Resources) hasUnits(resource why.Resource) bool { return r != nil && r.Units[resource] != nil }
-
-// Records returns the annotations that say which units a pod holds.
-func (r *Resources) Records(o ledger.Offer) map[string]string {
-	out := map[string]string{}
-	for resource, units := range r.units {
-		held := slices.Clone(o.Entry.Amounts)
-		held = slices.DeleteFunc(held, func(a align.Amount) bool { return a.Resource != resource })
-		if len(held) > 0 {
-			key, value := units.Record(held)
-			out[key] = value
-		}
-	}
-	return out
-}
-
 // IsMemory reports whether a resource is memory of NUMA nodes: ordinary memory or hugepages of some size.
-func IsMemory(name corev1.ResourceName) bool { return (*align.Table)(nil).Has(why.Resource(name)) }
+func IsMemory(name corev1.ResourceName) bool { return align.HasRows(why.Resource(name)) }
 
 // amounts reads what the zones that are NUMA nodes have for pods. Of resources that are there twice the first counts,
 // as of zones. Zones are the only source of memory: where there are none, no NUMA node is known to have some or to lack
 // it, and pods are aligned by their CPUs.
-func (r *factReader) amounts(s Sources, args Args) {
-	r.facts.Table = args.Resources.table()
+func (r *factReader) amounts() {
 	if r.facts.Machine == nil {
 		return
-	}
-	for _, units := range args.Resources.units {
-		r.facts.Amounts = append(r.facts.Amounts, units.Of(s)...)
 	}
 	for _, z := range r.zones {
 		for i, amount := range z.Resources {
 			again := slices.ContainsFunc(z.Resources[:i],
 				func(o v1alpha2.ResourceInfo) bool { return o.Name == amount.Name })
 			name := why.Resource(amount.Name)
-			if again || !r.facts.Table.Has(name) || args.Resources.hasUnits(name) {
+			if again || !align.HasRows(name) {
 				continue
 			}
 			q := amount.Allocatable
@@ -103,41 +49,30 @@ func (r *factReader) amounts(s Sources, args Args) {
 
 // needs is what a pod that is not bound yet asks for of each row, as the scheduler counts it, rounded up to whole
 // pages. Ordinary memory comes first.
-func needs(pod *corev1.Pod, t *align.Table) []align.Need {
+func needs(pod *corev1.Pod) []align.Need {
 	var room [align.MaxRows]corev1.ResourceName
 	names := room[:0]
 	for _, c := range containers(pod) {
-		names = rowsIn(t, rowsIn(t, names, c.Resources.Requests), c.Resources.Limits)
+		names = rowsIn(rowsIn(names, c.Resources.Requests), c.Resources.Limits)
 	}
 	if r := pod.Spec.Resources; r != nil {
-		names = rowsIn(t, rowsIn(t, names, r.Requests), r.Limits)
+		names = rowsIn(rowsIn(names, r.Requests), r.Limits)
 	}
-	names = rowsIn(t, names, pod.Spec.Overhead)
-	slices.SortFunc(names, byRow)
+	names = rowsIn(names, pod.Spec.Overhead)
+	slices.SortFunc(names, func(a, b corev1.ResourceName) int { return cmp.Compare(b, a) })
 	var out []align.Need
 	for _, name := range names {
-		kind, _ := t.Kind(why.Resource(name))
-		if n := wholePages(kind.Page, effective(pod, name, valueOf)); n > 0 {
-			out = append(out, align.Need{Resource: kind.Resource, N: n})
+		page, _ := align.PageSize(why.Resource(name))
+		if n := wholePages(page, effective(pod, name, valueOf)); n > 0 {
+			out = append(out, align.Need{Resource: why.Resource(name), N: n})
 		}
 	}
 	return out
 }
 
-// byRow orders ordinary memory before hugepages and these before other resources.
-func byRow(a, b corev1.ResourceName) int {
-	if memory := IsMemory(a); memory != IsMemory(b) {
-		if memory {
-			return -1
-		}
-		return 1
-	}
-	return cmp.Compare(b, a)
-}
-
-func rowsIn(t *align.Table, names []corev1.ResourceName, list corev1.ResourceList) []corev1.ResourceName {
+func rowsIn(names []corev1.ResourceName, list corev1.ResourceList) []corev1.ResourceName {
 	for name := range list {
-		if t.Has(why.Resource(name)) && !slices.Contains(names, name) {
+		if IsMemory(name) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -151,15 +86,15 @@ func wholePages(page, n int64) int64 {
 	return (n + page - 1) / page * page
 }
 
-// held is what a pod holds of rows: the amounts that a status puts on NUMA nodes, and units. After a resize in place
+// held is what a pod holds of rows: the amounts that a status puts on NUMA nodes. After a resize in place
 // the pod has what it requests now on the NUMA nodes that it was given, whether or not they have it; until the resize
 // is done the larger amount counts.
-func held(pod *corev1.Pod, status annotation.ResourceStatus, r *Resources) []align.Amount {
-	list := onNodes(status, r)
+func held(pod *corev1.Pod, status annotation.ResourceStatus) []align.Amount {
+	list := onNodes(status)
 	var counted corev1.ResourceList // computed for a pod whose resize is not done
 	for i := 0; i < len(list); i++ {
 		name := corev1.ResourceName(list[i].Resource)
-		if i > 0 && list[i-1].Resource == list[i].Resource || !IsMemory(name) {
+		if i > 0 && list[i-1].Resource == list[i].Resource {
 			continue
 		}
 		n := effective(pod, name, valueOf)
@@ -170,22 +105,19 @@ func held(pod *corev1.Pod, status annotation.ResourceStatus, r *Resources) []ali
 			q := counted[name]
 			n = q.Value()
 		}
-		if kind, _ := r.table().Kind(list[i].Resource); n > 0 {
-			list = align.Resize(list, kind.Resource, wholePages(kind.Page, n))
+		if page, _ := align.PageSize(list[i].Resource); n > 0 {
+			list = align.Resize(list, list[i].Resource, wholePages(page, n))
 		}
-	}
-	for _, units := range r.units {
-		list = append(list, units.HeldBy(pod)...)
 	}
 	return align.Normal(list)
 }
 
 // onNodes are the amounts that a status puts on NUMA nodes.
-func onNodes(status annotation.ResourceStatus, r *Resources) []align.Amount {
+func onNodes(status annotation.ResourceStatus) []align.Amount {
 	var list []align.Amount
 	for _, n := range status.NUMANodeResources {
 		for name, q := range n.Resources {
-			if r.table().Has(why.Resource(name)) && q.Sign() > 0 {
+			if IsMemory(name) && q.Sign() > 0 {
 				list = append(list, align.Amount{NUMAID: int(n.Node), Resource: why.Resource(name), N: q.Value()})
 			}
 		}

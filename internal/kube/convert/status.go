@@ -15,7 +15,7 @@ import (
 
 // Status is what an offer writes on its pod: exclusive CPUs, or the shared pools that it is constrained to with its CPU
 // request spread over them in proportion to their size; and on each NUMA node its memory, beside its CPU there, where
-// memory took part in the decision. Records has the units that it holds. The zero value, which is not written, is an
+// memory took part in the decision. The zero value, which is not written, is an
 // offer of neither.
 func Status(m *topo.Machine, v *ledger.View, r *place.Request, o ledger.Offer) annotation.ResourceStatus {
 	var s annotation.ResourceStatus
@@ -27,7 +27,7 @@ func Status(m *topo.Machine, v *ledger.View, r *place.Request, o ledger.Offer) a
 	}
 	for _, held := range o.Entry.Amounts {
 		for _, n := range s.NUMANodeResources {
-			if int(n.Node) == held.NUMAID && held.Unit == "" {
+			if int(n.Node) == held.NUMAID {
 				n.Resources[corev1.ResourceName(held.Resource)] = *resource.NewQuantity(held.N, resource.BinarySI)
 			}
 		}
@@ -38,14 +38,14 @@ func Status(m *topo.Machine, v *ledger.View, r *place.Request, o ledger.Offer) a
 // exclusiveResources are the CPUs of an offer by NUMA node, of those where it has CPUs or memory; none when memory took
 // no part: the CPU set says it all then.
 func exclusiveResources(m *topo.Machine, o *ledger.Offer) []annotation.NUMANodeResource {
-	if !slices.ContainsFunc(o.Entry.Amounts, func(a align.Amount) bool { return a.Unit == "" }) {
+	if len(o.Entry.Amounts) == 0 {
 		return nil
 	}
 	var list []annotation.NUMANodeResource
 	for _, n := range m.CPUNodes() {
 		on, id := m.NUMACPUs(n), m.NUMAID(n)
 		cpus := int64(o.CPUs.CountIn(&on))
-		holds := func(a align.Amount) bool { return a.NUMAID == id && a.Unit == "" }
+		holds := func(a align.Amount) bool { return a.NUMAID == id }
 		if cpus > 0 || slices.ContainsFunc(o.Entry.Amounts, holds) {
 			list = append(list, cpuOn(id, *resource.NewQuantity(cpus, resource.DecimalSI)))
 		}

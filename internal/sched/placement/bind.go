@@ -41,7 +41,6 @@ func (c *Cycle) Record() map[string]string {
 		if status.CPUSet != "" || len(status.CPUSharedPools) > 0 || len(status.NUMANodeResources) > 0 {
 			record[annotation.ResourceStatusKey] = status.String()
 		}
-		maps.Copy(record, c.store.Args().Resources.Records(c.Offer))
 		if predicted, ok := convert.Predicted(c.Offer); ok {
 			record[annotation.PredictedPlacementKey] = predicted.String()
 		}
