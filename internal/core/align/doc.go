@@ -3,5 +3,6 @@
 //
 //	Amounts of a machine ─► Row, one for each resource ─ Hold (of a pod) ─► Row.Free, by NUMA node
 //
-// Ordinary memory and each size of hugepages are rows: rows, accounts and the search for NUMA nodes are the same for all.
+// Ordinary memory and each size of hugepages are rows. Rows, accounts and the search for NUMA nodes are the same for
+// all.
 package align

@@ -25,8 +25,8 @@ func (v *View) Resize(e Entry) why.Reason {
 			r := &others.summary.Rows[k]
 			if r.Resource == h.Resource && h.N > held && h.N > r.Free[h.Node] {
 				return why.Reason{
-					Code: why.InsufficientMemory, Resource: r.Resource, Unit: why.Bytes, Asked: h.N, Free: r.Free[h.Node],
-					Where: v.numaNode(h.Node),
+					Code: why.InsufficientMemory, Resource: r.Resource, Unit: why.Bytes, Asked: h.N,
+					Free: r.Free[h.Node], Where: v.numaNode(h.Node),
 				}
 			}
 		}
