@@ -2,7 +2,6 @@ package admission
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -92,9 +91,9 @@ func deviceRequest(pod *corev1.Pod, kinds device.Kinds) *device.Request {
 	return request
 }
 
-// devices writes requests for devices in one way: canonical names, compute and memory instead of koordinator.sh/gpu,
-// and the number of GPUs beside every share. Names of vendors are not changed.
-func (m *Mutation) devices(pod *corev1.Pod, kinds device.Kinds) {
+// nameDevices writes requests for devices in one way: canonical names, compute and memory instead of
+// koordinator.sh/gpu, and the number of GPUs beside every share. Names of vendors are not changed.
+func nameDevices(pod *corev1.Pod, kinds device.Kinds) {
 	request := deviceRequest(pod, kinds)
 	if request == nil {
 		return
@@ -105,80 +104,50 @@ func (m *Mutation) devices(pod *corev1.Pod, kinds device.Kinds) {
 			shared[p.Container] = p.Count
 		}
 	}
-	lists := map[string]func(*corev1.Pod) []corev1.Container{
-		"initContainers": func(p *corev1.Pod) []corev1.Container { return p.Spec.InitContainers },
-		"containers":     func(p *corev1.Pod) []corev1.Container { return p.Spec.Containers },
-	}
-	for _, name := range []string{"initContainers", "containers"} {
-		list := lists[name]
-		for i, c := range list(pod) {
-			path := fmt.Sprintf("/spec/%s/%d/resources/", name, i)
-			m.deviceAmounts(amounts{path + "requests/", c.Resources.Requests, func(p *corev1.Pod) corev1.ResourceList {
-				return list(p)[i].Resources.Requests
-			}}, shared[c.Name])
-			m.deviceAmounts(amounts{path + "limits/", c.Resources.Limits, func(p *corev1.Pod) corev1.ResourceList {
-				return list(p)[i].Resources.Limits
-			}}, shared[c.Name])
-		}
+	for _, c := range containers(pod) {
+		nameAmounts(c.Resources.Requests, shared[c.Name])
+		nameAmounts(c.Resources.Limits, shared[c.Name])
 	}
 }
 
-// amounts are the requests or the limits of a container: where they are, what they are, and how a step finds them.
-type amounts struct {
-	path   string
-	list   corev1.ResourceList
-	listOf func(*corev1.Pod) corev1.ResourceList
-}
-
-// deviceAmounts rewrites the amounts of devices in a list; shared is 0 where the container asks for no share of GPUs.
-func (m *Mutation) deviceAmounts(a amounts, shared int64) {
+// nameAmounts rewrites the amounts of devices in a list; shared is 0 where the container asks for no share of GPUs.
+func nameAmounts(list corev1.ResourceList, shared int64) {
+	_, has := list[device.GPUShared]
 	share := false
-	for _, name := range slices.Sorted(maps.Keys(a.list)) {
+	for _, name := range slices.Sorted(maps.Keys(list)) {
 		if !device.IsDevice(string(name)) {
 			continue
 		}
-		q, canonical := a.list[name], device.Canonical(string(name))
+		q, canonical := list[name], device.Canonical(string(name))
 		q = *resource.NewQuantity(q.Value(), q.Format) // whole, as the scheduler reads it
 		share = share || canonical != device.RDMAShare && canonical != device.FPGAShare
 		switch {
 		case canonical == device.GPUPercent:
-			m.remove(a, name)
-			m.add(a, device.GPUCore, q)
-			m.add(a, device.GPURatio, q)
+			delete(list, name)
+			list[device.GPUCore], list[device.GPURatio] = q, q
 		case canonical != string(name):
-			m.remove(a, name)
-			m.add(a, corev1.ResourceName(canonical), q)
+			delete(list, name)
+			list[corev1.ResourceName(canonical)] = q
 		}
 	}
-	if _, has := a.list[device.GPUShared]; share && shared > 0 && !has {
-		m.add(a, device.GPUShared, *resource.NewQuantity(shared, resource.DecimalSI))
+	if share && shared > 0 && !has {
+		list[device.GPUShared] = *resource.NewQuantity(shared, resource.DecimalSI)
 	}
 }
 
-func (m *Mutation) add(a amounts, name corev1.ResourceName, q resource.Quantity) {
-	m.Steps = append(m.Steps, Step{"add", a.path + pointer(string(name)), q.String(), func(p *corev1.Pod) {
-		a.listOf(p)[name] = q
-	}})
-}
-
-func (m *Mutation) remove(a amounts, name corev1.ResourceName) {
-	m.Steps = append(m.Steps, Step{"remove", a.path + pointer(string(name)), nil, func(p *corev1.Pod) {
-		delete(a.listOf(p), name)
-	}})
-}
-
-// Schedule makes a pod that asks for devices and names no scheduler one of the named scheduler, which counts devices.
-func Schedule(pod *corev1.Pod, kinds device.Kinds, scheduler string) (m Mutation) {
+// Schedule returns a pod that asks for devices and names no scheduler as one of the named scheduler, which counts
+// devices, with a warning that says so.
+func Schedule(pod *corev1.Pod, kinds device.Kinds, scheduler string) (*corev1.Pod, Answer) {
+	var a Answer
 	name := cmp.Or(pod.Spec.SchedulerName, corev1.DefaultSchedulerName)
 	if name != corev1.DefaultSchedulerName || name == scheduler || !convert.AsksForDevices(pod, kinds) {
-		return m
+		return pod, a
 	}
-	m.Steps = []Step{{
-		"add", "/spec/schedulerName", scheduler, func(p *corev1.Pod) { p.Spec.SchedulerName = scheduler },
-	}}
-	m.Warnings = []string{fmt.Sprintf("spec.schedulerName: set to %s: the pod asks for devices, and its namespace has "+
-		"the label %s", scheduler, annotation.DeviceSchedulingLabel)}
-	return m
+	out := pod.DeepCopy()
+	out.Spec.SchedulerName = scheduler
+	a.warn("spec.schedulerName", "set to %s: the pod asks for devices, and its namespace has the label %s", scheduler,
+		annotation.DeviceSchedulingLabel)
+	return out, a
 }
 
 // Bind checks the Binding of a pod by someone who is not Tenon's scheduler, which serves the named scheduler.

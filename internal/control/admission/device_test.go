@@ -1,11 +1,9 @@
 package admission_test
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,7 +15,6 @@ import (
 	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/kube/convert"
-	"github.com/tenon-project/tenon/internal/testkit"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -91,67 +88,23 @@ func TestRequestsForDevicesAreWrittenInOneWay(t *testing.T) {
 			pod := gpuPod(test.asked)
 			pod.Spec.InitContainers = []corev1.Container{*gpuPod(test.asked).Spec.Containers[0].DeepCopy()}
 			pod.Spec.InitContainers[0].Name = "init"
-			patched := pod.DeepCopy()
-			m := admission.Mutate(pod, nil)
-			m.Apply(pod)
-			applyPatch(t, m.Steps, patched)
-			for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers, patched.Spec.Containers,
-				patched.Spec.InitContainers) {
+			changed, answer := admission.Mutate(pod, nil)
+			for _, c := range slices.Concat(changed.Spec.Containers, changed.Spec.InitContainers) {
 				for _, got := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
 					if diff := cmp.Diff(test.want, quantities(got)); diff != "" {
 						t.Errorf("container %s (-want +got):\n%s", c.Name, diff)
 					}
 				}
 			}
-			if len(m.Warnings) > 0 {
-				t.Errorf("warnings: %v", m.Warnings)
+			if len(answer.Warnings) > 0 {
+				t.Errorf("warnings: %v", answer.Warnings)
 			}
-			again := admission.Mutate(pod, nil)
-			if len(again.Steps) > 0 {
-				t.Errorf("a second time: %+v", again.Steps)
+			again, _ := admission.Mutate(changed, nil)
+			if diff := cmp.Diff(changed, again); diff != "" {
+				t.Errorf("changed a second time (-first +second):\n%s", diff)
 			}
 		})
 	}
-}
-
-// applyPatch applies the steps as the API server does: by path, to JSON.
-func applyPatch(t *testing.T, steps []admission.Step, pod *corev1.Pod) {
-	t.Helper()
-	var object any
-	through(t, pod, &object)
-	for _, s := range steps {
-		parts := strings.Split(s.Path, "/")[1:]
-		at := object
-		for _, part := range parts[:len(parts)-1] {
-			if list, ok := at.([]any); ok {
-				i, err := strconv.Atoi(part)
-				testkit.Check(t, err)
-				at = list[i]
-				continue
-			}
-			at = at.(map[string]any)[part]
-		}
-		key := strings.NewReplacer("~1", "/", "~0", "~").Replace(parts[len(parts)-1])
-		if _, has := at.(map[string]any)[key]; s.Op == "remove" {
-			if !has {
-				t.Errorf("%s: not there to be removed", s.Path)
-			}
-			delete(at.(map[string]any), key)
-			continue
-		}
-		at.(map[string]any)[key] = s.Value
-	}
-	*pod = corev1.Pod{}
-	through(t, object, pod)
-}
-
-func through(t *testing.T, from, into any) {
-	t.Helper()
-	text, err := json.Marshal(from)
-	if err == nil {
-		err = json.Unmarshal(text, into)
-	}
-	testkit.Check(t, err)
 }
 
 // A pod that the webhook has rewritten asks for exactly what it asked before, whatever it asked.
@@ -176,12 +129,11 @@ func TestTheWebhookChangesNoRequestForDevices(t *testing.T) {
 		pod := gpuPod(lists...)
 		was, _, _ := convert.DevicePod(pod, nil)
 		before, faults := device.NewRequest(was, nil)
-		m := admission.Mutate(pod, nil)
-		m.Apply(pod)
-		asked, _, _ := convert.DevicePod(pod, nil)
+		changed, _ := admission.Mutate(pod, nil)
+		asked, _, _ := convert.DevicePod(changed, nil)
 		after, _ := device.NewRequest(asked, nil)
-		if refused := len(faults) > 0 || len(device.Zeros(was.Containers)) > 0; refused && len(m.Steps) > 0 {
-			t.Fatalf("a pod that is refused is changed: %+v", m.Steps)
+		if refused := len(faults) > 0 || len(device.Zeros(was.Containers)) > 0; refused && !cmp.Equal(pod, changed) {
+			t.Fatalf("a pod that is refused is changed: %s", cmp.Diff(pod, changed))
 		} else if !refused && len(before.Warnings) == 0 {
 			valid++
 			if diff := cmp.Diff(before.Parts, after.Parts); diff != "" {
@@ -234,7 +186,7 @@ func TestWhatIsWrongWithDevicesIsRefusedByItsField(t *testing.T) {
 
 	pod = gpuPod(amounts("kubernetes.io/gpu", "50", "example.com/tpu", "1"))
 	pod.Annotations[annotation.DeviceAllocateHintKey] = `{"tpu":{"exclusivePolicy":"DeviceLevel"}}`
-	if m := admission.Mutate(pod, kinds); len(m.Steps) == 0 {
+	if changed, _ := admission.Mutate(pod, kinds); cmp.Equal(pod, changed) {
 		t.Error("the names of a pod with a hint about a type of a Device object are not rewritten")
 	}
 }
@@ -296,8 +248,8 @@ func TestAPodThatWillHoldDevicesRequiresThePlugin(t *testing.T) {
 			amounts("nvidia.com/gpu", "1"), amounts("koordinator.sh/gpu", "50"),
 		), true},
 	} {
-		m, answer := admission.Fence(test.pod, nil)
-		if got := len(m.Steps) > 0; got != test.want || !answer.Allowed() {
+		fenced, answer := admission.Fence(test.pod, nil)
+		if got := !cmp.Equal(test.pod, fenced); got != test.want || !answer.Allowed() {
 			t.Errorf("%s: fenced %v, want %v; refusals %v", name, got, test.want, answer.Refusals)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -15,16 +16,16 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// Fence is a mutation that makes a container runtime refuse the containers of a pod that will hold CPUs of its own, or
-// devices that no kubelet can serve, while Tenon's NRI plugin is not connected: without it the runtime would start them
-// on all CPUs, and without their devices or with all of them. Plugins that the user already requires remain required.
-// Another pod is not changed. The Answer refuses a list that the runtime cannot read either.
-func Fence(pod *corev1.Pod, kinds device.Kinds) (Mutation, Answer) {
-	var m Mutation
+// Fence returns a pod that is created as the webhook changes it, so that a container runtime refuses its containers
+// while Tenon's NRI plugin is not connected: it would start them on all CPUs, and without their devices or with all of
+// them. Only pods that will hold CPUs of their own, or devices that no kubelet can serve, are changed. Plugins that the
+// user already requires remain required. The Answer refuses a list that the runtime cannot read either.
+func Fence(pod *corev1.Pod, kinds device.Kinds) (*corev1.Pod, Answer) {
 	var a Answer
 	if !willHoldCPUs(pod) && !willHoldDevices(pod, kinds) {
-		return m, a
+		return pod, a
 	}
+	out := pod.DeepCopy()
 	keys, podWide := requirements(pod)
 	if !podWide {
 		keys = append([]string{annotation.RequiredPlugins}, keys...)
@@ -37,10 +38,10 @@ func Fence(pod *corev1.Pod, kinds device.Kinds) (Mutation, Answer) {
 				"Invalid value %q: must be a list of NRI plugin names, such as [%q]",
 				pod.Annotations[key], annotation.NRIPlugin)
 		case value != "":
-			m.annotate(pod, key, value)
+			metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, value)
 		}
 	}
-	return m, a
+	return out, a
 }
 
 func willHoldCPUs(pod *corev1.Pod) bool {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -97,11 +98,11 @@ func TestVolcanoPolicyGetsMissingLimits(t *testing.T) {
 	if a := admission.Create(pod, nil); !a.Allowed() {
 		t.Fatalf("a missing limit alone is refused: %v", a.Refusals)
 	}
-	m := admission.Mutate(pod, nil)
+	changed, answer := admission.Mutate(pod, nil)
 	if len(pod.Spec.InitContainers[0].Resources.Limits) != 0 {
 		t.Fatal("Mutate changed the pod")
 	}
-	m.Apply(pod)
+	pod = changed
 	if got := pod.Spec.InitContainers[0].Resources.Limits; !got.Cpu().Equal(
 		*pod.Spec.InitContainers[0].Resources.Requests.Cpu()) || got.Memory().String() != "64Mi" {
 		t.Errorf("limits of the init container are %v, want its requests", got)
@@ -109,17 +110,14 @@ func TestVolcanoPolicyGetsMissingLimits(t *testing.T) {
 	if got := pod.Spec.Containers[0].Resources.Limits.Memory().String(); got != "1Gi" {
 		t.Errorf("memory limit is %s, want 1Gi", got)
 	}
-	if len(m.Warnings) != 3 || !strings.Contains(m.Warnings[2],
+	if len(answer.Warnings) != 3 || !strings.Contains(answer.Warnings[2],
 		"spec.containers[0].resources.limits[memory]: set to the request 1Gi") {
-		t.Errorf("warnings = %q, want three, the last of the container's memory", m.Warnings)
-	}
-	if _, makes := m.Steps[0].Value.(map[string]string); len(m.Steps) != 4 || !makes {
-		t.Errorf("steps = %+v: only the first of a container without any makes its map", m.Steps)
+		t.Errorf("warnings = %q, want three, the last of the container's memory", answer.Warnings)
 	}
 	for _, policy := range []string{"none", "bogus"} {
-		m := admission.Mutate(newPod(volcano(policy), limits()), nil)
-		if len(m.Steps) > 0 {
-			t.Errorf("%s: %+v, want no change", policy, m)
+		pod := newPod(volcano(policy), limits())
+		if changed, _ := admission.Mutate(pod, nil); !cmp.Equal(pod, changed) {
+			t.Errorf("%s: %s, want no change", policy, cmp.Diff(pod, changed))
 		}
 	}
 }

@@ -158,7 +158,8 @@ func (q *Quotas) addTree(_ context.Context, req ctrl.Request) ctrl.Response {
 	response := ctrl.Allowed("")
 	if tree != now.Labels[annotation.QuotaTreeID] { // it names a parent, so it has labels
 		kind, path := admissionv1.PatchTypeJSONPatch, strings.ReplaceAll(annotation.QuotaTreeID, "/", "~1")
-		patch, err := json.Marshal([]admission.Step{{Op: "add", Path: "/metadata/labels/" + path, Value: tree}})
+		step := map[string]string{"op": "add", "path": "/metadata/labels/" + path, "value": tree}
+		patch, err := json.Marshal([]any{step})
 		if err != nil {
 			return ctrl.Errored(http.StatusInternalServerError, err)
 		}

@@ -53,14 +53,12 @@ type Rules struct {
 func Register(to interface{ Register(string, http.Handler) }, decoder ctrl.Decoder, rules Rules, metrics *Metrics) {
 	h := handlers{decoder, rules}
 	all := map[string]ctrl.HandlerFunc{
-		"/mutate-pod": h.mutating(h.mutatePod),
-		"/mutate-pod-scheduler": h.mutating(func(pod *corev1.Pod) (admission.Mutation, admission.Answer) {
-			return admission.Schedule(pod, rules.Kinds(), rules.SchedulerName), admission.Answer{}
-		}),
-		"/mutate-pod-profile":  h.colocate,
-		"/validate-binding":    h.checkBinding,
-		"/validate-pod":        validating(decoder, h.validatePod),
-		"/validate-pod-resize": validating(decoder, h.validateResize),
+		"/mutate-pod":           h.mutating(h.mutatePod),
+		"/mutate-pod-scheduler": h.mutating(h.schedule),
+		"/mutate-pod-profile":   h.mutating(h.colocate),
+		"/validate-binding":     h.checkBinding,
+		"/validate-pod":         validating(decoder, h.validatePod),
+		"/validate-pod-resize":  validating(decoder, h.validateResize),
 		"/validate-node": validating(decoder, func(_ ctrl.Request, node, _ *corev1.Node) admission.Answer {
 			return admission.Node(node)
 		}),
@@ -85,62 +83,57 @@ type handlers struct {
 	rules   Rules
 }
 
-func (h handlers) mutatePod(pod *corev1.Pod) (m admission.Mutation, answer admission.Answer) {
-	m = admission.Mutate(pod, h.rules.Kinds())
+func (h handlers) mutatePod(_ ctrl.Request, pod *corev1.Pod) (*corev1.Pod, admission.Answer, error) {
+	changed, answer := admission.Mutate(pod, h.rules.Kinds())
 	if h.rules.RequireNRIPlugin {
-		var fence admission.Mutation
-		fence, answer = admission.Fence(pod, h.rules.Kinds())
-		m.Steps = append(m.Steps, fence.Steps...)
+		fenced, refused := admission.Fence(changed, h.rules.Kinds())
+		if !refused.Allowed() {
+			return fenced, refused, nil
+		}
+		changed = fenced
 	}
-	return m, answer
+	return changed, answer, nil
 }
 
-// mutating answers requests about pods that are created.
-func (h handlers) mutating(mutate func(*corev1.Pod) (admission.Mutation, admission.Answer)) ctrl.HandlerFunc {
+func (h handlers) schedule(_ ctrl.Request, pod *corev1.Pod) (*corev1.Pod, admission.Answer, error) {
+	changed, answer := admission.Schedule(pod, h.rules.Kinds(), h.rules.SchedulerName)
+	return changed, answer, nil
+}
+
+// colocate changes pods by the profiles.
+func (h handlers) colocate(req ctrl.Request, pod *corev1.Pod) (*corev1.Pod, admission.Answer, error) {
+	profiles, namespace, err := h.rules.Profiles(req.Namespace)
+	if err != nil {
+		return nil, admission.Answer{}, err
+	}
+	changed, answer := admission.Colocate(pod, namespace, profiles, func(string) int { return rand.IntN(100) })
+	return changed, answer, nil
+}
+
+// mutating answers requests about pods that are created: with the difference to what change returns, or by its error
+// that the request is to be made again.
+func (h handlers) mutating(change func(ctrl.Request, *corev1.Pod) (*corev1.Pod, admission.Answer, error),
+) ctrl.HandlerFunc {
 	return func(_ context.Context, req ctrl.Request) ctrl.Response {
 		pod := &corev1.Pod{}
 		if err := h.decoder.Decode(req, pod); err != nil {
 			return ctrl.Errored(http.StatusBadRequest, err)
 		}
-		m, answer := mutate(pod)
+		changed, answer, err := change(req, pod)
+		if err != nil {
+			return ctrl.Errored(http.StatusServiceUnavailable, err)
+		}
 		if !answer.Allowed() {
 			return respond(req, answer)
 		}
-		response := ctrl.Allowed("").WithWarnings(m.Warnings...)
-		if len(m.Steps) == 0 {
-			return response
-		}
-		patch, err := json.Marshal(m.Steps)
-		if err != nil {
+		// Both are written by the same types, so that what these do not know is not in the difference.
+		before, err := json.Marshal(pod)
+		after, failed := json.Marshal(changed)
+		if err = errors.Join(err, failed); err != nil {
 			return ctrl.Errored(http.StatusInternalServerError, err)
 		}
-		kind := admissionv1.PatchTypeJSONPatch
-		response.Patch, response.PatchType = patch, &kind
-		return response
+		return ctrl.PatchResponseFromRaw(before, after).WithWarnings(answer.Warnings...)
 	}
-}
-
-// colocate answers requests about pods that are created, by the profiles.
-func (h handlers) colocate(_ context.Context, req ctrl.Request) ctrl.Response {
-	pod := &corev1.Pod{}
-	if err := h.decoder.Decode(req, pod); err != nil {
-		return ctrl.Errored(http.StatusBadRequest, err)
-	}
-	profiles, namespace, err := h.rules.Profiles(req.Namespace)
-	if err != nil {
-		return ctrl.Errored(http.StatusServiceUnavailable, err)
-	}
-	changed, answer := admission.Colocate(pod, namespace, profiles, func(string) int { return rand.IntN(100) })
-	if !answer.Allowed() {
-		return respond(req, answer)
-	}
-	// Both are written by the same types, so that what these do not know is not in the difference.
-	before, err := json.Marshal(pod)
-	after, failed := json.Marshal(changed)
-	if err = errors.Join(err, failed); err != nil {
-		return ctrl.Errored(http.StatusInternalServerError, err)
-	}
-	return ctrl.PatchResponseFromRaw(before, after).WithWarnings(answer.Warnings...)
 }
 
 // checkBinding answers requests to bind a pod. What the pod asks for is not in them.
