@@ -20,43 +20,51 @@ const MaxMessage = 1024
 // nodes is the number of nodes of the cluster. A text that would be longer than MaxMessage is shortened at a clause;
 // code and JSON are kept. "" when nothing refused.
 func Message(findings []Finding, nodes int) string {
-	root := Root(findings)
+	_, message := Explain(findings, nodes)
+	return message
+}
+
+// Explain returns Root and Message.
+func Explain(findings []Finding, nodes int) (Obstacle, string) {
+	n := number(findings)
+	root := n.root()
 	if root.OK() {
-		return ""
+		return root, ""
 	}
 	tail := " " + root.Flat()
-	return text(findings, root, nodes, MaxMessage-len(tail)) + tail
+	return root, n.text(root, nodes, MaxMessage-len(tail)) + tail
 }
 
 // Text is Message without its JSON, and half as long, so that it can be a part of another message.
 func Text(findings []Finding, nodes int) string {
-	root := Root(findings)
+	n := number(findings)
+	root := n.root()
 	if root.OK() {
 		return ""
 	}
-	return text(findings, root, nodes, MaxMessage/2)
+	return n.text(root, nodes, MaxMessage/2)
 }
 
 // text returns the code of the root cause and a summary, in at most room bytes.
-func text(findings []Finding, root Obstacle, nodes, room int) string {
+func (n numbered) text(root Obstacle, nodes, room int) string {
 	head := root.Code.String() + ": "
-	return head + summary(findings, root, nodes, room-len(head))
+	return head + n.summary(root, nodes, room-len(head))
 }
 
 // summary counts nodes by reason, most first, as kube-scheduler's message does, and ends with what came of preemption.
 // A root cause about the pod as such is its only text. Reasons that exceed room are counted and not named.
-func summary(findings []Finding, root Obstacle, nodes, room int) string {
+func (n numbered) summary(root Obstacle, nodes, room int) string {
 	if root.Nodes == 0 {
 		return clip(oneLine(root.Phrase()), room-1) + "."
 	}
 	head := fmt.Sprintf("0/%d nodes are available: ", nodes)
-	clauses := clausesOf(findings, false)
+	clauses := n.clauses(false)
 	if len(clauses) == 0 { // preemption alone refused
-		head, clauses = "preemption: ", clausesOf(findings, true)
+		head, clauses = "preemption: ", n.clauses(true)
 		return head + join(clauses, room-len(head)-1) + "."
 	}
 	text := head + join(clauses, room-len(head)-1) + "."
-	preemption := clausesOf(findings, true)
+	preemption := n.clauses(true)
 	if len(preemption) == 0 {
 		return text
 	}
@@ -69,24 +77,41 @@ func summary(findings []Finding, root Obstacle, nodes, room int) string {
 	return text
 }
 
-// clausesOf counts nodes by phrase: "80 node(s) …", most nodes first.
-func clausesOf(findings []Finding, preemption bool) []string {
-	nodesOf := map[string]map[string]bool{}
-	for _, f := range distinct(findings) {
+// clauses counts nodes by phrase: "80 node(s) …", most nodes first.
+func (n numbered) clauses(preemption bool) []string {
+	type says struct {
+		Reason
+		detail string
+	}
+	phraseOf := map[says]string{}
+	nodesOf, seen := map[string]int{}, map[string][]bool{}
+	for i := range n.findings {
+		f := &n.findings[i]
 		if f.OK() || f.Object == "" || (f.Phase == Preemption) != preemption {
 			continue
 		}
-		phrase := oneLine(f.Phrase())
-		if nodesOf[phrase] == nil {
-			nodesOf[phrase] = map[string]bool{}
+		said := says{f.Reason, f.Detail}
+		if said.Where = (Where{}); f.Code != TopologyMismatch { // whose text alone has them
+			said.Asked, said.Free = 0, 0
 		}
-		nodesOf[phrase][f.Object] = true
+		phrase, known := phraseOf[said]
+		if !known {
+			phrase = oneLine(f.Phrase())
+			phraseOf[said] = phrase
+			if seen[phrase] == nil {
+				seen[phrase] = make([]bool, n.objects)
+			}
+		}
+		if at := seen[phrase]; !at[n.object[i]] {
+			at[n.object[i]] = true
+			nodesOf[phrase]++
+		}
 	}
 	phrases := slices.SortedFunc(maps.Keys(nodesOf), func(a, b string) int {
-		return cmp.Or(cmp.Compare(len(nodesOf[b]), len(nodesOf[a])), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(nodesOf[b], nodesOf[a]), cmp.Compare(a, b))
 	})
 	for i, phrase := range phrases {
-		phrases[i] = fmt.Sprintf("%d %s", len(nodesOf[phrase]), phrase)
+		phrases[i] = fmt.Sprintf("%d %s", nodesOf[phrase], phrase)
 	}
 	return phrases
 }

@@ -2,7 +2,6 @@ package why
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 )
 
@@ -15,33 +14,62 @@ type Obstacle struct {
 
 // Obstacles counts findings by phase kind (preemption apart from the rest) and code, most nodes first, then by name.
 // The order of the findings does not matter.
-func Obstacles(findings []Finding) []Obstacle {
+func Obstacles(findings []Finding) []Obstacle { return number(findings).obstacles() }
+
+// numbered is the findings that are told apart by the numbers of their objects: to look up names takes longer than all
+// else that is done with findings.
+type numbered struct {
+	findings []Finding
+	object   []int32 // by finding
+	objects  int
+}
+
+// number gives each object a number.
+func number(findings []Finding) numbered {
+	n := numbered{findings: distinct(findings)}
+	n.object = make([]int32, len(n.findings))
+	numbers := make(map[string]int32, len(n.findings))
+	for i := range n.findings {
+		name := n.findings[i].Object
+		if i > 0 && name == n.findings[i-1].Object {
+			n.object[i] = n.object[i-1]
+			continue
+		}
+		at, known := numbers[name]
+		if !known {
+			at = int32(len(numbers))
+			numbers[name] = at
+		}
+		n.object[i] = at
+	}
+	n.objects = len(numbers)
+	return n
+}
+
+// obstacles is Obstacles.
+func (n numbered) obstacles() []Obstacle {
 	type key struct {
 		code       Code
 		preemption bool
 	}
-	type objectKey struct {
-		key
-		object string
-	}
 	index := map[key]int{}
-	seen := map[objectKey]bool{}
 	var out []Obstacle
-	for _, f := range distinct(findings) {
+	var seen [][]bool // by obstacle and object
+	for k := range n.findings {
+		f := &n.findings[k]
 		if f.OK() {
 			continue
 		}
-		k := key{f.Code, f.Phase == Preemption}
-		i, ok := index[k]
+		i, ok := index[key{f.Code, f.Phase == Preemption}]
 		if !ok {
 			i = len(out)
-			index[k] = i
-			out = append(out, Obstacle{Finding: f})
-		} else if closer(f, out[i].Finding) < 0 {
-			out[i].Finding = f
+			index[key{f.Code, f.Phase == Preemption}] = i
+			out, seen = append(out, Obstacle{Finding: *f}), append(seen, make([]bool, n.objects))
+		} else if closer(f, &out[i].Finding) < 0 {
+			out[i].Finding = *f
 		}
-		if o := (objectKey{k, f.Object}); f.Object != "" && !seen[o] {
-			seen[o] = true
+		if at := n.object[k]; f.Object != "" && !seen[i][at] {
+			seen[i][at] = true
 			out[i].Nodes++
 		}
 	}
@@ -54,14 +82,14 @@ func Obstacles(findings []Finding) []Obstacle {
 
 // distinct leaves out the floor of a shared pool on nodes that have too few CPUs at all: that is one cause.
 func distinct(findings []Finding) []Finding {
+	if !slices.ContainsFunc(findings, func(f Finding) bool { return f.Code == SharedPoolFloor }) {
+		return findings
+	}
 	short := map[string]bool{}
 	for _, f := range findings {
 		if f.Code == InsufficientCPU && f.Phase != Preemption {
 			short[f.Object] = true
 		}
-	}
-	if len(short) == 0 {
-		return findings
 	}
 	return slices.DeleteFunc(slices.Clone(findings),
 		func(f Finding) bool { return f.Code == SharedPoolFloor && short[f.Object] })
@@ -69,10 +97,14 @@ func distinct(findings []Finding) []Finding {
 
 // closer orders findings of one code: the smallest relative shortfall first, then by all their fields, so that the
 // first one does not depend on the order in which nodes were asked.
-func closer(a, b Finding) int {
+func closer(a, b *Finding) int {
+	if order := cmp.Compare(a.shortfall(), b.shortfall()); order != 0 {
+		return order
+	}
+	if order := cmp.Compare(a.Object, b.Object); order != 0 {
+		return order
+	}
 	return cmp.Or(
-		cmp.Compare(a.shortfall(), b.shortfall()),
-		cmp.Compare(a.Object, b.Object),
 		cmp.Compare(a.Plugin, b.Plugin),
 		cmp.Compare(a.Phase, b.Phase),
 		cmp.Compare(a.Detail, b.Detail),
@@ -87,8 +119,8 @@ func closer(a, b Finding) int {
 }
 
 // shortfall is the missing part of what was asked, 0…1; 1 for a code that is not about an amount.
-func (r Reason) shortfall() float64 {
-	if !r.Code.Entry().Amount || r.Asked <= 0 {
+func (r *Reason) shortfall() float64 {
+	if !r.Code.isAmount() || r.Asked <= 0 {
 		return 1
 	}
 	return float64(r.Asked-max(r.Free, 0)) / float64(r.Asked)
@@ -101,62 +133,77 @@ type Set struct {
 	// Missing lists what the node with the smallest shortfall lacks, one for each code about an amount.
 	Missing []Reason
 
-	shortfall float64 // of the node with the smallest shortfall; of one node the largest over its codes
+	// shortfall is that of node, which has the smallest; of one node the largest over its codes.
+	shortfall float64
+	node      string
 }
 
 // MinimalSets returns the inclusion-minimal sets of codes among the nodes, most nodes first, at most five. Lifting a
 // proper subset of one admits the pod nowhere.
 func MinimalSets(findings []Finding) []Set {
-	sets := minimal(byNode(findings))
+	sets := minimal(number(findings).byNode())
 	slices.SortFunc(sets, func(a, b Set) int {
 		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), compareNames(a.Codes, b.Codes))
 	})
 	return sets[:min(len(sets), 5)]
 }
 
-// byNode returns the filter findings of each node, one for each code, by code name.
-func byNode(findings []Finding) map[string][]Finding {
-	nodes := map[string][]Finding{}
-	for _, f := range distinct(findings) {
+// byNode returns the filter findings of each node that has some, one for each code, by code name.
+func (n numbered) byNode() [][]Finding {
+	counts, kept := make([]int, n.objects), make([]int, 0, len(n.findings))
+	for i := range n.findings {
+		f := &n.findings[i]
 		if f.OK() || f.Object == "" || f.Phase == Preemption || f.Code.askedOnce(f.Phase) {
 			continue
 		}
-		nodes[f.Object] = append(nodes[f.Object], f)
+		counts[n.object[i]]++
+		kept = append(kept, i)
 	}
-	for _, list := range nodes {
+	nodes, all := make([][]Finding, n.objects), make([]Finding, len(kept))
+	for i, count := range counts {
+		nodes[i], all = all[:0:count], all[count:]
+	}
+	for _, i := range kept {
+		nodes[n.object[i]] = append(nodes[n.object[i]], n.findings[i])
+	}
+	for i, list := range nodes {
+		if len(list) < 2 {
+			continue
+		}
 		slices.SortFunc(list, func(a, b Finding) int {
 			return cmp.Or(cmp.Compare(a.Code.String(), b.Code.String()), -cmp.Compare(a.shortfall(), b.shortfall()),
-				closer(a, b))
+				closer(&a, &b))
 		})
-	}
-	for node, list := range nodes {
 		// Of two findings with one code the larger shortfall is what must be lifted.
-		nodes[node] = slices.CompactFunc(list, func(a, b Finding) bool { return a.Code == b.Code })
+		nodes[i] = slices.CompactFunc(list, func(a, b Finding) bool { return a.Code == b.Code })
 	}
-	return nodes
+	return slices.DeleteFunc(nodes, func(list []Finding) bool { return len(list) == 0 })
 }
 
 // minimal groups nodes by their set of codes and keeps the sets of which no other is a proper subset.
-func minimal(nodes map[string][]Finding) []Set {
+func minimal(nodes [][]Finding) []Set {
 	var sets []Set
-	for _, node := range slices.Sorted(maps.Keys(nodes)) {
-		codes := make([]Code, len(nodes[node]))
-		set := Set{Codes: codes, Nodes: 1}
-		for i, f := range nodes[node] {
-			codes[i] = f.Code
-			set.shortfall = max(set.shortfall, f.shortfall())
-			if f.Code.Entry().Amount {
-				set.Missing = append(set.Missing, f.Reason)
-			}
+	for _, list := range nodes {
+		shortfall := 0.0
+		for i := range list {
+			shortfall = max(shortfall, list[i].shortfall())
 		}
-		i := slices.IndexFunc(sets, func(s Set) bool { return slices.Equal(s.Codes, codes) })
+		i := slices.IndexFunc(sets, func(s Set) bool {
+			return slices.EqualFunc(s.Codes, list, func(c Code, f Finding) bool { return c == f.Code })
+		})
 		if i < 0 {
-			sets = append(sets, set)
-			continue
+			i = len(sets)
+			sets = append(sets, Set{shortfall: shortfall, node: list[0].Object})
+			for k := range list {
+				sets[i].Codes = append(sets[i].Codes, list[k].Code)
+			}
+			sets[i].lack(list)
 		}
-		sets[i].Nodes++
-		if set.shortfall < sets[i].shortfall {
-			sets[i].shortfall, sets[i].Missing = set.shortfall, set.Missing
+		s := &sets[i]
+		s.Nodes++
+		if order := cmp.Compare(shortfall, s.shortfall); order < 0 || order == 0 && list[0].Object < s.node {
+			s.shortfall, s.node = shortfall, list[0].Object
+			s.lack(list)
 		}
 	}
 	all := slices.Clone(sets)
@@ -166,6 +213,16 @@ func minimal(nodes map[string][]Finding) []Set {
 			return len(o.Codes) < len(s.Codes) && !slices.ContainsFunc(o.Codes, missing)
 		})
 	})
+}
+
+// lack sets Missing to the amounts among findings.
+func (s *Set) lack(list []Finding) {
+	s.Missing = s.Missing[:0]
+	for i := range list {
+		if list[i].Code.isAmount() {
+			s.Missing = append(s.Missing, list[i].Reason)
+		}
+	}
 }
 
 // compareNames orders lists of codes by the codes' names.

@@ -50,6 +50,9 @@ func (c Code) Entry() Entry {
 	return Entry{}
 }
 
+// isAmount reports whether the code is about an amount.
+func (c Code) isAmount() bool { return c < numCodes && registry[c].Amount }
+
 // Class returns the code's class.
 func (c Code) Class() Class { return c.Entry().Class }
 

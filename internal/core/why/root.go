@@ -2,7 +2,6 @@ package why
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 )
 
@@ -21,8 +20,11 @@ import (
 //     placements and amounts.
 //
 // Findings of the preemption phase count only when there are no others. The zero Obstacle means that nothing refused.
-func Root(findings []Finding) Obstacle {
-	obstacles := Obstacles(findings)
+func Root(findings []Finding) Obstacle { return number(findings).root() }
+
+// root is Root.
+func (n numbered) root() Obstacle {
+	obstacles := n.obstacles()
 	filter := slices.DeleteFunc(slices.Clone(obstacles), func(o Obstacle) bool { return o.Phase == Preemption })
 	if len(filter) == 0 {
 		return first(obstacles, byNodes)
@@ -33,7 +35,7 @@ func Root(findings []Finding) Obstacle {
 	if len(filter) == 1 && filter[0].Code.Class() != Constraint {
 		return filter[0] // as on a full cluster, of which the rest would read each node
 	}
-	nodes := byNode(findings)
+	nodes := n.byNode()
 	if selected := without(nodes, func(f Finding) bool {
 		return f.Code == NodeAffinity || f.Code == NodeName
 	}); len(selected) > 0 {
@@ -41,7 +43,7 @@ func Root(findings []Finding) Obstacle {
 	}
 	open := without(nodes, func(f Finding) bool { return f.Code.Class() == Constraint })
 	if len(open) == 0 {
-		return first(keep(Obstacles(slices.Concat(slices.Collect(maps.Values(nodes))...)), func(o Obstacle) bool {
+		return first(keep(Obstacles(slices.Concat(nodes...)), func(o Obstacle) bool {
 			return o.Code.Class() == Constraint
 		}), byNodes)
 	}
@@ -72,10 +74,10 @@ func RootFirst(findings []Finding) []Obstacle {
 }
 
 // without returns the nodes of which no finding refuses.
-func without(nodes map[string][]Finding, refuses func(Finding) bool) map[string][]Finding {
-	out := maps.Clone(nodes)
-	maps.DeleteFunc(out, func(_ string, list []Finding) bool { return slices.ContainsFunc(list, refuses) })
-	return out
+func without(nodes [][]Finding, refuses func(Finding) bool) [][]Finding {
+	return slices.DeleteFunc(slices.Clone(nodes), func(list []Finding) bool {
+		return slices.ContainsFunc(list, refuses)
+	})
 }
 
 // LacksAll reports whether the node has nothing of what was asked for, whatever other pods give back.

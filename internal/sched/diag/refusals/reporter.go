@@ -219,7 +219,6 @@ func (r *Reporter) explain(ctx context.Context, f framework.Framework, pod *fram
 	case !byFilters:
 		return analyze(findings, nodes), true
 	}
-	found := analyze(findings, nodes)
 	v, err := r.filters(ctx, f, pod.Pod)
 	end := r.clock.Now()
 	r.mu.Lock()
@@ -227,23 +226,29 @@ func (r *Reporter) explain(ctx context.Context, f framework.Framework, pod *fram
 	r.rests = end.Add(restPerRun * end.Sub(start))
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Filters failed for rejected pod", "pod", klog.KObj(pod.Pod), "err", err)
-		return found, true
+		return analyze(findings, nodes), true
 	}
-	all := Completed(v.Findings, findings)
-	found = analysis{why.Root(all), why.Message(all, nodes), found.counted, true}
+	found := analysis{counted: counted(findings), whole: true}
+	found.root, found.message = why.Explain(Completed(v.Findings, findings), nodes)
 	if key.signature != "" {
 		r.runs.Add(key, filterRun{c, start, found})
 	}
 	return found, true
 }
 
-// analyze returns the analysis of findings on this many nodes. Each pair of plugin and code counts once.
+// analyze returns the analysis of findings on this many nodes.
 func analyze(findings []why.Finding, nodes int) analysis {
-	found := analysis{root: why.Root(findings), message: why.Message(findings, nodes)}
-	for _, o := range why.Obstacles(findings) {
-		found.counted = append(found.counted, pluginCode{o.Plugin, o.Code.String()})
-	}
+	found := analysis{counted: counted(findings)}
+	found.root, found.message = why.Explain(findings, nodes)
 	return found
+}
+
+// counted returns each pair of plugin and code once.
+func counted(findings []why.Finding) (pairs []pluginCode) {
+	for _, o := range why.Obstacles(findings) {
+		pairs = append(pairs, pluginCode{o.Plugin, o.Code.String()})
+	}
+	return pairs
 }
 
 // analyzeSingle is analyze for one finding about no node. The members of a gang are refused one after the other in the
