@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	resourcehelper "k8s.io/component-helpers/resource"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
@@ -62,6 +63,8 @@ type refusedPod struct {
 	asked corev1.ResourceList // nil before
 	// thorough are the plugins that are asked for all their refusals of a node; nil if the first one is enough.
 	thorough []thorough
+	// heard has by plugin those that a node is not asked by once that one has refused it.
+	heard map[string]sets.Set[string]
 }
 
 // findings is Findings for this pod. A status of one of our plugins carries its reason; the texts of any other become

@@ -72,7 +72,8 @@ func In(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *c
 		v.Findings = Findings(pod, nil, why.PreFilter, status, "")
 		return v, nil
 	}
-	skip, refused := state.GetSkipFilterPlugins(), &refusedPod{Pod: pod}
+	skip, refused := state.GetSkipFilterPlugins(), &refusedPod{Pod: pod, heard: map[string]sets.Set[string]{}}
+	v.Findings = make([]why.Finding, 0, len(nodes))
 	for _, plugin := range f.EnqueueExtensions() {
 		if t, ok := plugin.(thorough); ok {
 			refused.thorough = append(refused.thorough, t)
@@ -93,6 +94,9 @@ func In(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *c
 			v.Feasible++
 		}
 		v.Findings = append(v.Findings, findings...)
+	}
+	if len(v.Findings) == 0 {
+		v.Findings = nil
 	}
 	return v, nil
 }
@@ -115,9 +119,22 @@ func refusals(ctx context.Context, f framework.Framework, state fwk.CycleState, 
 		}
 		out = append(out, pod.findings(n, why.Filter, status, "")...)
 		out = append(out, pod.hidden(state, n, status.Plugin(), out)...)
-		heard = heard.Clone().Insert(status.Plugin())
+		heard = pod.also(heard, status.Plugin(), heard.Len() == skip.Len())
 		state.SetSkipFilterPlugins(heard)
 	}
+}
+
+// also returns plugins with one more. Most nodes refuse the pod by one plugin alone: what follows from the first is made
+// once.
+func (p *refusedPod) also(plugins sets.Set[string], one string, first bool) sets.Set[string] {
+	if more, made := p.heard[one]; first && made {
+		return more
+	}
+	more := plugins.Clone().Insert(one)
+	if first {
+		p.heard[one] = more
+	}
+	return more
 }
 
 // hidden returns what a plugin refuses the node for besides known, which has the first refusal of its Filter.
