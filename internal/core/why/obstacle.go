@@ -16,8 +16,8 @@ type Obstacle struct {
 // The order of the findings does not matter.
 func Obstacles(findings []Finding) []Obstacle { return number(findings).obstacles() }
 
-// numbered is the findings that are told apart by the numbers of their objects: to look up names takes longer than all
-// else that is done with findings.
+// numbered is findings with a number for each object: to look up names takes longer than all else that is done with
+// findings.
 type numbered struct {
 	findings []Finding
 	object   []int32 // by finding
