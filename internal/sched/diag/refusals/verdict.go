@@ -124,8 +124,8 @@ func refusals(ctx context.Context, f framework.Framework, state fwk.CycleState, 
 	}
 }
 
-// also returns plugins with one more. Most nodes refuse the pod by one plugin alone: what follows from the first is made
-// once.
+// also returns plugins with one more. Most nodes refuse the pod by one plugin alone: what follows from the first one is
+// made once.
 func (p *refusedPod) also(plugins sets.Set[string], one string, first bool) sets.Set[string] {
 	if more, made := p.heard[one]; first && made {
 		return more
