@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -124,6 +125,23 @@ func TestFixesWereTried(t *testing.T) {
 			},
 			want: []string{
 				"request cpu 4 instead of 6 in container main", "raise max of quota team to cpu 6 (from 4)",
+			},
+		},
+		"a share of a GPU that its quota does not admit": {
+			pod: exclusive("greedy", "2", object.Label(annotation.QuotaName, "team"), object.Both("cpu", "2",
+				"memory", "1Gi", "koordinator.sh/gpu-core", "60", "koordinator.sh/gpu-memory-ratio", "60")),
+			before: func(a *asked) {
+				a.equip("g", grid.Worked(), map[string]string{}, 1, 110)
+				a.quotas.PutNode(object.Node("g", nil, "cpu", "32", "koordinator.sh/gpu-core", "100",
+					"koordinator.sh/gpu-memory-ratio", "100"))
+				a.quotas.PutQuota(object.Quota("default/team", corev1.ResourceList{}, object.List("cpu", "32",
+					"koordinator.sh/gpu-core", "40", "koordinator.sh/gpu-memory-ratio", "40")))
+			},
+			want: []string{
+				"request koordinator.sh/gpu-core and koordinator.sh/gpu-memory-ratio 40 instead of 60 " +
+					"in container main",
+				"raise max of quota team to koordinator.sh/gpu-core 60 (from 40), " +
+					"koordinator.sh/gpu-memory-ratio 60 (from 40)",
 			},
 		},
 		"two rules on every node: no single change helps": {

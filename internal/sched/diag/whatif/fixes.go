@@ -421,7 +421,7 @@ func (x *fixing) requests() error {
 		}
 		offer := func(steps int64, node string) {
 			n := steps * a.step
-			x.keep(view.FixRequest, fmt.Sprintf("request %s %s instead of %s in container %s", a.names[0], a.text(n),
+			x.keep(view.FixRequest, fmt.Sprintf("request %s %s instead of %s in container %s", a.title(), a.text(n),
 				a.text(a.asked), a.container.Name), node, x.request(a, n)...)
 		}
 		if up := (a.asked + a.step - 1) / a.step; up*a.step != a.asked {
@@ -489,6 +489,15 @@ func (a amount) quantity(n int64) resource.Quantity {
 func (a amount) text(n int64) string {
 	q := a.quantity(n)
 	return q.String()
+}
+
+// title names the resources for people.
+func (a amount) title() string {
+	var names []string
+	for _, name := range a.names {
+		names = append(names, string(name))
+	}
+	return strings.Join(names, " and ")
 }
 
 // amounts returns what is worth a try: CPUs, memory, then the others by name.
