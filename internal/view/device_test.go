@@ -227,6 +227,36 @@ func TestGPUsThatNoPartitionHasAreStranded(t *testing.T) {
 	}
 }
 
+// TestFreeMIGDevicesAreNotStranded: a node with seven of them said that no partition has any.
+func TestFreeMIGDevicesAreNotStranded(t *testing.T) {
+	t.Parallel()
+	inventory, err := device.NewInventory(&device.Spec{Devices: []device.Device{
+		{Type: device.GPU, ID: "card", Healthy: true},
+		{Type: device.GPU, ID: "sliced", Healthy: true},
+		{Type: device.GPU, ID: "MIG-0", Parent: "sliced", Profile: "1g.5gb", Healthy: true},
+		{Type: device.GPU, ID: "MIG-1", Parent: "sliced", Profile: "1g.5gb", Healthy: true},
+	}}, nil, nil)
+	testkit.Check(t, err)
+	room := view.Room{MilliCPU: 1000, MemoryBytes: 1 << 30}
+	for name, c := range map[string]struct {
+		room view.Room
+		want view.GPULoad
+	}{
+		"room for the card": {room, view.GPULoad{
+			Fit: map[string]int{"1": 1, "2": 0, "4": 0, "8": 0}, Stranded: []view.Stranded{},
+		}},
+		"no room": {view.Room{}, view.GPULoad{
+			Fit: map[string]int{"1": 0, "2": 0, "4": 0, "8": 0}, Stranded: []view.Stranded{{Cause: "cpu", GPUs: 1}},
+		}},
+	} {
+		c.want.Node, c.want.Mode, c.want.Isolation, c.want.GPUs, c.want.Free = "n", "Own", "none", 3, 3
+		got, _ := view.GPULoadOf("n", "Own", accountOf(inventory, nil), c.room)
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // TestGPUsOfTheKubelet: their pods are shown as holders of all of them, and a node that waits for a report has none to
 // give.
 func TestGPUsOfTheKubelet(t *testing.T) {

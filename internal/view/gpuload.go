@@ -20,7 +20,8 @@ type GPULoad struct {
 	// Isolation is the strength of what keeps pods to their parts of the node's GPUs: none, cooperative (for pods that
 	// ask for the node's library) or hard.
 	Isolation device.Strength `json:"isolation"`
-	// GPUs are those that pods can be given; UsedPercent is what pods have of them, 100 for one GPU.
+	// GPUs are those that pods can be given, MIG devices among them; UsedPercent is what pods have of them, 100 for one
+	// GPU.
 	GPUs        int   `json:"gpus"`
 	UsedPercent int64 `json:"usedPercent"`
 	// Degraded GPUs, of GPUs, are likely to fail.
@@ -32,7 +33,8 @@ type GPULoad struct {
 	// Fit is the number of pods that the node would still take, by their number of whole GPUs: 1, 2, 4 and 8, and for
 	// each GPU a CPU and 1 GiB of memory. One entry does not count on the others.
 	Fit map[string]int `json:"fit"`
-	// Stranded are GPUs that have something free which no such pod, and no share, can use.
+	// Stranded are GPUs that have something free which no such pod, and no share, can use. A MIG device is none of them
+	// while its name can be requested.
 	Stranded []Stranded `json:"stranded"`
 	// Namespaces say whose pods UsedPercent belongs to, by name.
 	Namespaces []NamespaceUse `json:"namespaces,omitempty"`
@@ -65,7 +67,7 @@ func GPULoadOf(node, mode string, v *ledger.View, room Room) (GPULoad, bool) {
 		return out, false
 	}
 	out.Isolation = isolationOnNode(v)
-	unhealthy, useless, used := 0, 0, map[string]int64{}
+	unhealthy, useless, mig, used := 0, 0, 0, map[string]int64{}
 	for d := range account.Devices() {
 		if d.Type != device.GPU || !d.Offered {
 			continue
@@ -84,6 +86,9 @@ func GPULoadOf(node, mode string, v *ledger.View, room Room) (GPULoad, bool) {
 			unhealthy++
 		case d.Holders == 0:
 			out.Free++
+			if d.Profile != "" {
+				mig++ // a pod of whole GPUs does not want it
+			}
 		case part > 0 && d.Free[device.Slots] > 0:
 			out.Shared++
 			out.FreeShares += part
@@ -104,9 +109,10 @@ func GPULoadOf(node, mode string, v *ledger.View, room Room) (GPULoad, bool) {
 		return out, out.GPUs > 0
 	}
 	cpus, memory := int(max(room.MilliCPU, 0)/1000), int(max(room.MemoryBytes, 0)>>30)
-	usable := min(out.Free, cpus, memory)
-	out.strand("cpu", out.Free-min(out.Free, cpus))
-	out.strand("memory", min(out.Free, cpus)-usable)
+	cards := out.Free - mig
+	usable := min(cards, cpus, memory)
+	out.strand("cpu", cards-min(cards, cpus))
+	out.strand("memory", min(cards, cpus)-usable)
 	for _, size := range [...]int{1, 2, 4, 8} {
 		out.Fit[strconv.Itoa(size)], _ = wholeFits(account, size, usable/size)
 	}
