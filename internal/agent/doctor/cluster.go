@@ -248,19 +248,28 @@ func (v *ClusterView) nri() (found []Finding) {
 	return found
 }
 
+// ReporterLabels are those of the nodes on which the chart runs its reporter of NVIDIA's cards by itself.
+var ReporterLabels = []string{ //nolint:gochecknoglobals // a constant
+	"nvidia.com/gpu.present", "feature.node.kubernetes.io/pci-10de.present",
+	"feature.node.kubernetes.io/pci-0300_10de.present", "feature.node.kubernetes.io/pci-0302_10de.present",
+}
+
 func (v *ClusterView) gpus() Finding {
 	cards, offered := 0, 0
+	var unlabelled []string
 	drivers := map[string]bool{}
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
-		labelled := n.Labels["nvidia.com/gpu.present"] == "true" ||
-			n.Labels["feature.node.kubernetes.io/pci-10de.present"] == "true"
+		labelled := slices.ContainsFunc(ReporterLabels, func(key string) bool { return n.Labels[key] == "true" })
 		plugin := n.Status.Allocatable["nvidia.com/gpu"]
 		if labelled || !plugin.IsZero() {
 			cards++
 		}
 		if !plugin.IsZero() {
 			offered++
+			if !labelled {
+				unlabelled = append(unlabelled, n.Name)
+			}
 		}
 		if driver := n.Labels["nvidia.com/cuda.driver-version.full"]; driver != "" {
 			drivers[driver] = true
@@ -275,6 +284,11 @@ func (v *ClusterView) gpus() Finding {
 	}
 	f := ok("", "%d nodes with cards of NVIDIA; the device plugin offers those of %d; driver: %s", cards, offered,
 		driver)
+	if len(unlabelled) > 0 {
+		return f.Because(Warn, "no label of a feature discovery is on "+andMore(unlabelled)+
+			": there nothing would ask nvidia-smi about memory, links and health",
+			"kubectl label node "+strings.Join(unlabelled, " ")+" "+ReporterLabels[0]+"=true")
+	}
 	if offered > 0 {
 		return f.Because(Warn, "parts of cards and whole cards of Tenon must not be the device plugin's, too",
 			"install with --set nvidia.enabled=true, and move node by node: docs/guide/move-gpus.md")

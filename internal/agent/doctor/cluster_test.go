@@ -87,8 +87,12 @@ func TestClusterBeforeAnInstallation(t *testing.T) {
 		}, "warn cgroups", "version 1 on b"},
 		"no kubelet answers": {func(v *doctor.ClusterView) { v.Cgroups = nil }, "unknown cgroups", ""},
 		"a device plugin": {func(v *doctor.ClusterView) {
-			v.Nodes[0] = newNode("g", "linux/amd64", "containerd://2.2.0", nil, 8)
+			v.Nodes[0] = newNode("g", "linux/amd64", "containerd://2.2.0",
+				map[string]string{"feature.node.kubernetes.io/pci-0302_10de.present": "true"}, 8)
 		}, "warn gpus", "move-gpus.md"},
+		"a device plugin without a feature discovery": {func(v *doctor.ClusterView) {
+			v.Nodes[0] = newNode("g", "linux/amd64", "containerd://2.2.0", nil, 8)
+		}, "warn gpus", "kubectl label node g nvidia.com/gpu.present=true"},
 		"cards without a device plugin": {change: func(v *doctor.ClusterView) {
 			v.Nodes[0].Labels = map[string]string{"nvidia.com/gpu.present": "true"}
 		}},
