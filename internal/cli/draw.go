@@ -139,7 +139,7 @@ func (d *drawing) head() {
 	if d.Devices != nil {
 		text := "devices: mode " + d.Devices.Mode + " (Device)"
 		if n := d.Devices.UnknownHolders; n > 0 {
-			text += fmt.Sprintf(", closed: the agent has not reported what %d pods have of the kubelet", n)
+			text += fmt.Sprintf(", closed: pods with devices of the kubelet that the agent has not reported: %d", n)
 		}
 		d.wrapped(2, " ", text)
 	}
