@@ -15,6 +15,13 @@ if [ $# = 0 ]; then
   kind create cluster --name "$name" ${IMAGE:+--image "$IMAGE"} --config - <<'END'
 kind: Cluster
 apiVersion: kind.x-k8s.io/v1alpha4
+# Without the validator pods with CPUs of their own would start on all CPUs while the agent is away.
+containerdConfigPatches:
+- |-
+  [plugins.'io.containerd.nri.v1.nri']
+    disable = false
+    [plugins.'io.containerd.nri.v1.nri'.default_validator]
+      enable = true
 nodes:
 - role: control-plane
 - role: worker
