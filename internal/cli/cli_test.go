@@ -448,7 +448,9 @@ func kubeconfig(t *testing.T, server string, replicas ...string) string {
 	c := clientcmdapi.NewConfig()
 	c.Clusters["here"] = &clientcmdapi.Cluster{Server: server, InsecureSkipTLSVerify: true}
 	if len(replicas) > 0 {
-		extension, err := json.Marshal(map[string]any{"diagnostics": replicas[0], "standby": replicas[1:]})
+		extension, err := json.Marshal(map[string]any{
+			"diagnostics": replicas[0], "standby": replicas[1:], "descheduler": replicas[0],
+		})
 		testkit.Check(t, err)
 		c.Clusters["here"].Extensions = map[string]runtime.Object{extensionName: &runtime.Unknown{
 			Raw: extension, ContentType: runtime.ContentTypeJSON,

@@ -153,9 +153,15 @@ func (s consoleSource) Read(ctx context.Context, topic string) (answer console.A
 		err = showGangs(ctx, &gangOptions{format: "json", color: colorAuto}, "", s.flags, streams, 0)
 	case topic == "decisions":
 		err = s.decisions(ctx, &out)
+	case topic == "evictions", topic == "reservations", topic == "status":
+		err = s.operations(ctx, topic, &out)
+	case topic == "modes":
+		err = inJSON.show(ctx, s.flags, &out, "", func(w io.Writer, a *account) error {
+			return printAnswer(w, inJSON.format, newList("ModeList", a.modes()), nil)
+		})
 	default:
 		text := "topic %q does not exist: use pending, pending/NAMESPACE, pod/NAMESPACE/NAME, nodes, gpus, " +
-			"node/NAME, quotas, gangs or decisions"
+			"node/NAME, modes, quotas, gangs, decisions, evictions, reservations or status"
 		return answer, &console.Refusal{Status: http.StatusBadRequest, Text: fmt.Sprintf(text, topic)}
 	}
 	answer = console.Answer{JSON: out.Bytes(), Content: out.content}
@@ -174,6 +180,30 @@ func (s consoleSource) explain(ctx context.Context, streams genericiooptions.IOS
 	}
 	e.namespace = namespace
 	return e.explain(ctx, "pod", name)
+}
+
+// operations answers with what an operator looks at: moved pods, Reservations, or the installation, whose webhooks are
+// not asked.
+func (s consoleSource) operations(ctx context.Context, topic string, out *watched) error {
+	if topic == "status" {
+		status, err := readStatus(ctx, s.flags, "")
+		if err != nil {
+			return err
+		}
+		return printAnswer(out, "json", status, nil)
+	}
+	c, err := connect(s.flags)
+	if err != nil {
+		return err
+	}
+	if topic == "reservations" {
+		return c.showReservations(ctx, out, "json", "", paint{}, 0)
+	}
+	to, err := findDescheduler(s.flags, "", struct{}{})
+	if err != nil {
+		return err
+	}
+	return c.showEvictions(ctx, out, "json", to, 0)
 }
 
 // decisions prints the decisions that the leading scheduler remembers, as far as the user may read them.

@@ -9,13 +9,17 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/console"
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // sourceFor returns the source of a console for a server, and for a scheduler that answers as handler does.
@@ -67,6 +71,77 @@ func TestTopicsOfTheConsoleAreAnswersOfVerbs(t *testing.T) {
 		if got, want := withoutAges(t, answer.JSON), withoutAges(t, []byte(out)); got != want || answer.Content == "" {
 			t.Errorf("%s: the console shows\n%s\ntenon %s\n%s", topic, got, verb, want)
 		}
+	}
+}
+
+// What an operator looks at is the JSON of a verb too.
+func TestTopicsOfOperationsAreAnswersOfVerbs(t *testing.T) {
+	for topic, c := range map[string]struct{ api, verb string }{
+		"evictions": {evictionServer(t).URL, "evictions"}, "reservations": {reservationServer(t).URL, "reservation"},
+	} {
+		path := kubeconfig(t, c.api, c.api)
+		flags := genericclioptions.NewConfigFlags(true)
+		flags.KubeConfig = &path
+		answer, err := consoleSource{flags}.Read(t.Context(), topic)
+		testkit.Check(t, err)
+		words := append(strings.Fields(c.verb), "-o", "json", "--kubeconfig", path)
+		code, out, errOut := run(t, "tenon", words...)
+		if got, want := withoutAges(t, answer.JSON), withoutAges(t, []byte(out)); code != ExitOK || got != want {
+			t.Errorf("%s: %d %s the console shows\n%s\ntenon %s\n%s", topic, code, errOut, got, c.verb, want)
+		}
+	}
+}
+
+// The console shows how far a node is taken over from its kubelet, as the map of the node does.
+func TestTheModeOfANodeHasItsTakeover(t *testing.T) {
+	two := topology(t, "two", shape{1, 1, 8, 2}, map[string]string{
+		annotation.TopologyMode: "Own",
+		annotation.TakeoverKey:  `{"phase":2,"since":"2026-03-01T00:00:00Z","remainingPods":3}`,
+	})
+	nodes := []corev1.Node{node("one", "8", nil), node("two", "8", nil)}
+	api := apiServer(t, nodes, nil, []v1alpha2.NodeResourceTopology{two})
+	s := sourceFor(t, api, http.NotFound)
+	answer, err := s.Read(t.Context(), "modes")
+	testkit.Check(t, err)
+	var list struct{ Items []view.ModeOfNode }
+	testkit.Check(t, json.Unmarshal(answer.JSON, &list))
+	since := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	own := view.Mode{Mode: "Own", From: view.Origin{Source: view.FromAnnotation, Key: annotation.TopologyMode}}
+	own.Takeover = &view.Takeover{Phase: 2, Since: &since, RemainingPods: 3}
+	if len(list.Items) != 2 || list.Items[0].Takeover != nil {
+		t.Fatalf("got %s", answer.JSON)
+	}
+	if diff := cmp.Diff(own, list.Items[1].Mode); diff != "" {
+		t.Error(diff)
+	}
+	for args, want := range map[string]string{
+		"topology":          "Own (phase 2)",
+		"topology node/two": "take-over phase 2, the kubelet pins 3 pods",
+	} {
+		words := append(strings.Fields(args), "--kubeconfig", *s.flags.KubeConfig)
+		if _, out, _ := run(t, "tenon", words...); !strings.Contains(out, want) {
+			t.Errorf("tenon %s: no %q in\n%s", args, want, out)
+		}
+	}
+}
+
+// The console changes nothing: not even a pod is tried, as tenon status does.
+func TestTheStatusOfTheConsoleTriesNoPod(t *testing.T) {
+	nodes, pods, topologies := example(t)
+	rest := apiServer(t, nodes, pods, topologies).Config.Handler
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			t.Errorf("got %s %s", r.Method, r.URL)
+		}
+		rest.ServeHTTP(w, r)
+	}))
+	t.Cleanup(api.Close)
+	answer, err := sourceFor(t, api, http.NotFound).Read(t.Context(), "status")
+	testkit.Check(t, err)
+	var status view.Status
+	testkit.Check(t, json.Unmarshal(answer.JSON, &status))
+	if len(status.Findings) == 0 || answer.Content == "" {
+		t.Errorf("got %s", answer.JSON)
 	}
 }
 

@@ -89,7 +89,10 @@ func TestVisitorsOfTheConsoleReadWithTheirTokensAlone(t *testing.T) {
 			t.Errorf("reader, %s: got %q, %v", topic, answer.JSON, err)
 		}
 	}
-	for _, topic := range []string{"pending", "nodes", "gpus", "node/epyc", "pod/default/lse", "decisions", "quotas"} {
+	for _, topic := range []string{
+		"pending", "nodes", "gpus", "node/epyc", "pod/default/lse", "decisions", "quotas",
+		"modes", "evictions", "reservations",
+	} {
 		if answer, err := guest.Read(t.Context(), topic); err == nil || len(answer.JSON) > 0 ||
 			!strings.Contains(err.Error(), "user guest is refused") {
 			t.Errorf("guest, %s: got %q, %v", topic, answer.JSON, err)

@@ -368,5 +368,9 @@ func modeText(v view.Mode) string {
 	if v.Wish != "" {
 		text += fmt.Sprintf(", the node's label asks for %s", v.Wish)
 	}
+	if t := v.Takeover; t != nil {
+		text += fmt.Sprintf(", take-over phase %d, the kubelet pins %s", t.Phase,
+			view.Count(int(t.RemainingPods), "pod"))
+	}
 	return text
 }

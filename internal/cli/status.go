@@ -59,7 +59,7 @@ func newStatus(flags *genericclioptions.ConfigFlags, streams genericiooptions.IO
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), patience)
 			defer cancel()
-			status, err := awaitStatus(ctx, func() (view.Status, error) { return readStatus(c.Context(), flags) })
+			status, err := awaitStatus(ctx, func() (view.Status, error) { return askStatus(c.Context(), flags) })
 			if err != nil {
 				return err
 			}
@@ -84,7 +84,18 @@ func awaitStatus(ctx context.Context, read func() (view.Status, error)) (status 
 	return status, err
 }
 
-func readStatus(ctx context.Context, flags *genericclioptions.ConfigFlags) (none view.Status, err error) {
+// askStatus is readStatus, with a pod that the webhooks are asked about in a namespace of the user's.
+func askStatus(ctx context.Context, flags *genericclioptions.ConfigFlags) (none view.Status, err error) {
+	namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return none, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	return readStatus(ctx, flags, namespace)
+}
+
+// readStatus checks the installation. The webhooks are asked about a pod of a namespace; "" asks them nothing.
+func readStatus(ctx context.Context, flags *genericclioptions.ConfigFlags, namespace string,
+) (none view.Status, err error) {
 	c, err := connect(flags)
 	if err != nil {
 		return none, err
@@ -92,10 +103,6 @@ func readStatus(ctx context.Context, flags *genericclioptions.ConfigFlags) (none
 	local, err := addressesInKubeconfig(flags)
 	if err != nil {
 		return none, err
-	}
-	namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
-	if err != nil {
-		return none, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	r := newStatusReader(c)
 	r.in.Subject, r.in.Local, r.in.Client = "Tenon in namespace "+installedIn(), len(local) > 0, builtFrom().Tenon
@@ -141,7 +148,7 @@ func durationText(d time.Duration) string {
 	return age(d)
 }
 
-// read reads everything but the diagnostics; a pod is tried in a namespace of the user's.
+// read reads everything but the diagnostics; a pod is tried in a namespace unless it is "".
 func (r *statusReader) read(ctx context.Context, namespace string) error {
 	if !r.in.Local {
 		r.components(ctx, installedIn())
@@ -152,7 +159,8 @@ func (r *statusReader) read(ctx context.Context, namespace string) error {
 	if !r.in.Local {
 		r.authorities(ctx, installedIn())
 	}
-	if r.failed == nil {
+	r.in.Tried = namespace != ""
+	if r.failed == nil && r.in.Tried {
 		r.askWebhooks(ctx, namespace)
 	}
 	return r.failed

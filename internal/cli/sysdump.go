@@ -99,7 +99,7 @@ func (d *dump) collect(ctx context.Context, flags *genericclioptions.ConfigFlags
 			}
 		}
 	}
-	status, err := readStatus(ctx, flags)
+	status, err := askStatus(ctx, flags)
 	d.failed("status", err)
 	d.add("status.json", status)
 	d.add("version.json", builtFrom())

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -65,6 +66,16 @@ func printTopology(out io.Writer, a *account, node, format string, p paint, widt
 	}, namesOf("node", views, func(n *view.Node) string { return n.Name })...)
 }
 
+// modes returns the mode of each node.
+func (a *account) modes() []view.ModeOfNode {
+	modes := []view.ModeOfNode{}
+	for _, n := range a.nodes {
+		v := a.node(n.Name)
+		modes = append(modes, view.ModeOfNode{Node: v.Name, Mode: v.Mode, KubeletPolicy: v.KubeletPolicy})
+	}
+	return modes
+}
+
 // addMachines adds a line for each node; more adds the columns that few ask for.
 func addMachines(t *columns, views []view.Node, more bool) {
 	head := []any{"NODE", "CPUS", "CORES", "NUMA", "FREE", "HOLDERS", "MODE", "KUBELET", "PROBLEM"}
@@ -83,8 +94,12 @@ func addMachines(t *columns, views []view.Node, more bool) {
 		if problem == "" && len(v.Problems) > 0 {
 			problem = strings.TrimSpace(v.Problems[0].Pod + " " + v.Problems[0].Text)
 		}
+		mode := v.Mode.Mode
+		if t := v.Mode.Takeover; t != nil {
+			mode += fmt.Sprintf(" (phase %d)", t.Phase)
+		}
 		row := []any{
-			v.Name, v.CPUs, v.Cores, v.NUMANodes, free, len(v.Pods), v.Mode.Mode, v.KubeletPolicy, cmp.Or(problem, "-"),
+			v.Name, v.CPUs, v.Cores, v.NUMANodes, free, len(v.Pods), mode, v.KubeletPolicy, cmp.Or(problem, "-"),
 		}
 		if more {
 			row = append(row, v.Arch, v.Policies.NUMATopology, cmp.Or(v.Policies.CPUBind, "None"), v.SharedPool)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -146,6 +147,25 @@ type Mode struct {
 	From Origin `json:"from"`
 	// Wish is the node's label, when it says something else or the agent has not answered it.
 	Wish string `json:"wish,omitempty"`
+	// Takeover is how far Tenon has taken the CPUs over from a static kubelet; nil where the agent reports none.
+	Takeover *Takeover `json:"takeover,omitempty"`
+}
+
+// Takeover is the progress of taking CPUs over from a kubelet.
+type Takeover struct {
+	// Phase is 1 while the kubelet keeps the CPUs, and 2 when Tenon assigns those of new pods: since the time Since.
+	Phase int32      `json:"phase"`
+	Since *time.Time `json:"since,omitempty"`
+	// RemainingPods counts the pods that the kubelet still pins.
+	RemainingPods int32 `json:"remainingPods"`
+}
+
+// ModeOfNode is the mode of one of several nodes.
+type ModeOfNode struct {
+	Node string `json:"node"`
+	Mode
+	// KubeletPolicy is the policy of its kubelet's CPU manager.
+	KubeletPolicy string `json:"kubeletPolicy"`
 }
 
 // Kubelet is what is known of a node's kubelet.

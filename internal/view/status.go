@@ -41,9 +41,10 @@ type Installation struct {
 	Webhooks int
 	// Unread is why what a check needs could not be read, by check or resource.
 	Unread map[string]string
-	// Admission is what is wrong with the answer to a pod that the webhooks must refuse, Diagnostics what is wrong with
-	// the scheduler's answer; "" where it is the right one.
+	// Admission is what is wrong with the answer to a pod that the webhooks must refuse, if Tried, Diagnostics what is
+	// wrong with the scheduler's answer; "" where it is the right one.
 	Admission, Diagnostics string
+	Tried                  bool
 }
 
 // Component is what a workload of the API runs.
@@ -212,7 +213,9 @@ func (c *checks) servers() {
 	case !c.unread("webhooks") && c.Webhooks == 0:
 		c.add("webhooks", "", "none is registered", CheckFail,
 			"wrong manifests are not refused, and pods with CPUs of their own may start unconfined", "install them")
-	case !c.unread("admission"):
+	case !c.Tried && !c.unread("webhooks"):
+		c.add("webhooks", "", fmt.Sprintf("%d are registered; tenon status tries a pod", c.Webhooks), CheckOK, "", "")
+	case c.Tried && !c.unread("admission"):
 		c.add("webhooks", "", cmp.Or(c.Admission, "a wrong pod is refused (dry run)"),
 			okUnless(c.Admission != "", CheckFail), "pods that use Tenon cannot be created, or are not checked",
 			"check the manager's pods, its Service, and whether the API server reaches it")

@@ -36,7 +36,7 @@ func sound() *Installation {
 			{Name: "a", Ready: true, Topology: ago(48 * time.Hour), Device: ago(time.Minute)},
 			{Name: "b", Ready: true, Topology: ago(time.Minute)},
 		},
-		Webhooks: 5, Unread: map[string]string{},
+		Webhooks: 5, Tried: true, Unread: map[string]string{},
 	}
 }
 
@@ -179,6 +179,17 @@ func TestStatusOfWhatMayNotBeReadAccusesNoComponent(t *testing.T) {
 	}
 	if len(status.Findings) != len(in.Unread) {
 		t.Errorf("%d findings of %d reads", len(status.Findings), len(in.Unread))
+	}
+}
+
+func TestStatusThatAskedNoWebhookSaysHowManyThereAre(t *testing.T) {
+	t.Parallel()
+	in := sound()
+	in.Tried = false
+	status := StatusOf(in)
+	i := slices.IndexFunc(status.Findings, func(f Finding) bool { return f.Check == "webhooks" })
+	if i < 0 || status.Findings[i].Found != "5 are registered; tenon status tries a pod" || !status.IsComplete() {
+		t.Errorf("got %+v", status.Findings)
 	}
 }
 

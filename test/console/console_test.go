@@ -302,6 +302,14 @@ var views = []view{
 		"team-c", "borrows 15m", "What teams divides: 100m", "Who lends and who borrows",
 	}},
 	{"quota-one", "/quota/team-b?resource=cpu&round=1", []string{"After round 1 of 2", "9m left to divide"}},
+	{"evictions", "/evictions?kept=BarePod", []string{
+		"placed pods may not be moved", "BarePod", "default/cache", "Nothing counts against a limit",
+		"tenon evictions",
+	}},
+	{"reservations", "/reservations", []string{
+		"No Reservation exists", "0 of 5 take CPUs over from a kubelet", "hgx-h100-0", "tenon topology",
+	}},
+	{"system", "/system", []string{"checks are ok", "the scheduler that leads answers", "valid for", "tenon status"}},
 	{"gangs", "/gangs", []string{"default/train", "3 of 3 bound", "0 of 3 bound"}},
 	{"gang", "/gangs/default/eval", []string{"GangNotReady", "default/eval-0", "missing"}},
 }

@@ -275,8 +275,9 @@ func TestTheConsoleShowsWhatItsVisitorMayRead(t *testing.T) {
 	}{
 		"a member of one namespace": {member, false, map[string]string{
 			"pending/ml": waits, "pod/ml/" + waits: waits, "pod/ml/" + runs: `"node":"n"`,
+			"status": "list on nodes is missing",
 		}},
-		"an account without rights": {guest, false, nil},
+		"an account without rights": {guest, false, map[string]string{"status": "list on nodes is missing"}},
 		"an account that reads all": {viewer, true, map[string]string{
 			"pending": waitsElsewhere, "pending/ml": waits, "pending/other": waitsElsewhere, "pod/ml/" + runs: runs,
 			"pod/ml/" + waits: waits, "pod/other/" + waitsElsewhere: waitsElsewhere,
@@ -286,7 +287,8 @@ func TestTheConsoleShowsWhatItsVisitorMayRead(t *testing.T) {
 		topics := []string{
 			"pending", "pending/ml", "pending/other", "pod/ml/" + waits, "pod/ml/" + runs,
 			"pod/other/" + waitsElsewhere, "pod/other/" + runsElsewhere, "node/n", "nodes", "gpus", "quotas", "gangs",
-			"decisions", "pod/ml/../../other/pods/" + waitsElsewhere, "pod/ml%2F..%2Fother/" + waitsElsewhere,
+			"decisions", "modes", "evictions", "reservations", "status",
+			"pod/ml/../../other/pods/" + waitsElsewhere, "pod/ml%2F..%2Fother/" + waitsElsewhere,
 			"pending/ml/../other", "node/../namespaces/other/pods", "node/n/../../secrets",
 		}
 		for some := range slices.Chunk(topics, 8) {

@@ -11,6 +11,9 @@ import { Decisions, decisionTopics } from "./page/decisions";
 import { GPUs, gpuTopics } from "./page/gpus";
 import { GangPage, gangTopics } from "./page/gangs";
 import { QuotaPage, quotaTopics } from "./page/quota";
+import { EvictionPage, evictionTopics } from "./page/evictions";
+import { ReservationPage, reservationTopics } from "./page/reservations";
+import { System, systemTopics } from "./page/system";
 import { WhatIf, whatIfTopics } from "./page/whatif";
 import { Pending, pendingTopics, PodPage, podTopics } from "./page/pending";
 
@@ -32,6 +35,9 @@ const pages: Record<string, Page> = {
   quota: { title: "quotas", topics: quotaTopics, draw: () => <QuotaPage />, inMenu: true },
   gangs: { title: "gangs", topics: gangTopics, draw: () => <GangPage />, inMenu: true },
   decisions: { title: "decisions", topics: decisionTopics, draw: () => <Decisions />, inMenu: true },
+  evictions: { title: "descheduling", topics: evictionTopics, draw: () => <EvictionPage />, inMenu: true },
+  reservations: { title: "reservations", topics: reservationTopics, draw: () => <ReservationPage />, inMenu: true },
+  system: { title: "system", topics: systemTopics, draw: () => <System />, inMenu: true },
   whatif: { title: "whatIf", topics: whatIfTopics, draw: () => <WhatIf />, inMenu: true },
 };
 

@@ -263,3 +263,62 @@ export interface WhatIfAnswer {
   victims: { pod: string; node: string; for: string }[];
   victimsHidden?: number;
 }
+
+export interface Kept {
+  pod: string;
+  node: string;
+  reasons: { code: string; message: string; final: boolean }[];
+}
+
+export interface Evictions {
+  jobs: {
+    name: string;
+    pod: string;
+    successor?: string;
+    from?: string;
+    to?: string;
+    phase: string;
+    createTime?: string;
+    plugin?: string;
+    reason?: string;
+  }[];
+  limits: { code: string; subject: string; have: number; limit: number; window?: string }[];
+  movable: number;
+  kept: Kept[];
+  round?: { time: string; accepted: number; refused: (Kept & { plugin: string; wish: string })[] };
+}
+
+export interface Reservation {
+  name: string;
+  phase: string;
+  createTime?: string;
+  node?: string;
+  ttl?: string;
+  expires?: string;
+  cpuset?: string;
+  devices: Record<string, Device[]> | null;
+  allocatable: Amounts;
+  allocated: Amounts;
+  left: Amounts;
+  allocatePolicy: string;
+  allocateOnce: boolean;
+  unschedulable?: boolean;
+  owners: string[];
+  currentOwners: string[];
+  message?: string;
+}
+
+export interface ModeOfNode {
+  node: string;
+  mode: string;
+  from: Origin;
+  wish?: string;
+  takeover?: { phase: number; since?: string; remainingPods: number };
+  kubeletPolicy: string;
+}
+
+export interface Status {
+  subject: string;
+  findings: { check: string; status: string; found: string; where?: string; why?: string; remedy?: string }[];
+  components: { name: string; desired: number; ready: number; versions: string[]; leader?: string; stuck?: string }[];
+}

@@ -80,6 +80,14 @@ func modeOf(n *corev1.Node, t *v1alpha2.NodeResourceTopology) view.Mode {
 	if wish := n.Labels[annotation.TopologyMode]; wish != v.Mode {
 		v.Wish = wish
 	}
+	if text, ok := annotationOf(t, annotation.TakeoverKey); ok {
+		if taken, _, err := annotation.ParseTakeover(text); err == nil {
+			v.Takeover = &view.Takeover{Phase: taken.Phase, RemainingPods: taken.RemainingPods}
+			if !taken.Since.IsZero() {
+				v.Takeover.Since = &taken.Since.Time
+			}
+		}
+	}
 	return v
 }
 
