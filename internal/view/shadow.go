@@ -8,28 +8,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tenon-project/tenon/internal/core/comparison"
 	"github.com/tenon-project/tenon/internal/core/why"
-)
-
-// Outcomes of a comparison.
-const (
-	// ShadowSame: Tenon would have chosen the same node. ShadowEqual: another one, which scores as high.
-	ShadowSame  = "Same"
-	ShadowEqual = "Equal"
-	// ShadowBetter: Tenon would have chosen another node, which scores higher.
-	ShadowBetter = "Better"
-	// ShadowRefused: Tenon would have refused the node, and chosen another one.
-	ShadowRefused = "Refused"
-	// ShadowNowhere: Tenon would have refused all nodes, so that the pod would wait.
-	ShadowNowhere = "Nowhere"
 )
 
 // ShadowPod compares where another scheduler bound a pod with what Tenon would have decided.
 type ShadowPod struct {
-	Pod       string `json:"pod"` // namespace/name
-	UID       string `json:"uid"`
-	Scheduler string `json:"scheduler"`
-	Outcome   string `json:"outcome"`
+	Pod       string             `json:"pod"` // namespace/name
+	UID       string             `json:"uid"`
+	Scheduler string             `json:"scheduler"`
+	Outcome   comparison.Outcome `json:"outcome"`
 	// BoundAt is when the pod was bound, to the second, and LagSeconds how much later it was compared. Later is the
 	// number of pods that were bound in between: they were left out of the comparison.
 	BoundAt    time.Time `json:"boundAt"`
@@ -38,17 +26,17 @@ type ShadowPod struct {
 	// Feasible of Nodes nodes pass every filter of Tenon.
 	Feasible int `json:"feasible"`
 	Nodes    int `json:"nodes"`
-	// Bound is the node where the pod is, and Tenon the one that Tenon would have chosen; absent for ShadowNowhere.
+	// Bound is the node where the pod is, and Tenon the one that Tenon would have chosen; absent for Nowhere.
 	Bound ShadowNode  `json:"bound"`
 	Tenon *ShadowNode `json:"tenon,omitempty"`
-	// RootCause is why no node takes the pod, for ShadowNowhere.
+	// RootCause is why no node takes the pod, for Nowhere.
 	RootCause *why.Wire `json:"rootCause,omitempty"`
 	// Rejected is the reason with which the pod's kubelet has rejected it since; "" while it has not.
 	Rejected string `json:"rejected,omitempty"`
 }
 
-// ShadowNode is a node for a pod, and what the pod would have there if Tenon placed it. All but Node and Refusals is
-// absent for a node that Tenon refuses.
+// ShadowNode is a node for a pod, and what the pod would have there if Tenon placed it. Of a node that Tenon
+// refuses, only Node, Refusals and Kubelet are there.
 type ShadowNode struct {
 	Node string `json:"node"`
 	// Score is absent if fewer than two nodes are feasible: then none is scored.
@@ -64,17 +52,8 @@ type ShadowNode struct {
 	// expected once the pod is there, in thousandths of one.
 	Lost     int64     `json:"lost"`
 	Refusals []Refusal `json:"refusals,omitempty"`
-}
-
-// kubeletCodes are the refusals that say what the node's kubelet would do with the pod.
-var kubeletCodes = []why.Code{
-	why.KubeletTopologyAffinity, why.KubeletSMTAlignment, why.KubeletAdmission, why.KubeletWouldHang, why.KubeletPanics,
-	why.InsufficientKubeletCPU,
-}
-
-// KubeletRefuses reports whether the kubelet of the node would reject the pod.
-func (n *ShadowNode) KubeletRefuses() bool {
-	return slices.ContainsFunc(n.Refusals, func(r Refusal) bool { return slices.Contains(kubeletCodes, r.Code) })
+	// Kubelet is why the node's kubelet would reject the pod; absent if it would run the pod, or is not known.
+	Kubelet *why.Wire `json:"kubelet,omitempty"`
 }
 
 // Worth says in words what the other decision is worth; "" where both are the same.
@@ -91,7 +70,7 @@ func (p *ShadowPod) Worth() string {
 	case p.Tenon == nil:
 		return ""
 	}
-	if p.Outcome == ShadowRefused {
+	if p.Outcome == comparison.Refused {
 		for i := range p.Bound.Refusals {
 			parts = append(parts, p.Bound.Refusals[i].Message)
 		}
@@ -116,10 +95,12 @@ type ShadowReport struct {
 	Until      time.Time `json:"until"`
 	// Nodes were there at the end; Topologies of them have a known CPU topology, and Inventories known devices: CPUs,
 	// NUMA nodes and devices of others are not compared.
-	Nodes       int         `json:"nodes"`
-	Topologies  int         `json:"topologies"`
-	Inventories int         `json:"inventories"`
-	Pods        []ShadowPod `json:"pods"`
+	Nodes       int `json:"nodes"`
+	Topologies  int `json:"topologies"`
+	Inventories int `json:"inventories"`
+	// Compared counts the pods that were compared. Pods has the last ones, the Summary is about all of them.
+	Compared int         `json:"compared"`
+	Pods     []ShadowPod `json:"pods"`
 	// Skipped counts pods that got a node and were not compared, by the reason.
 	Skipped map[string]int `json:"skipped"`
 	Summary ShadowSummary  `json:"summary"`
@@ -128,7 +109,7 @@ type ShadowReport struct {
 // ShadowSummary adds up pods.
 type ShadowSummary struct {
 	// Outcomes counts pods by their outcome.
-	Outcomes map[string]int `json:"outcomes"`
+	Outcomes map[comparison.Outcome]int `json:"outcomes"`
 	// Refusals counts the pods on nodes that Tenon refuses, by the first code, KubeletRefusals those of them that the
 	// kubelet would reject, and Rejected those that a kubelet has rejected, by its reason.
 	Refusals        map[string]int `json:"refusals"`
@@ -158,30 +139,49 @@ func (t *ShadowTotal) add(n *ShadowNode) {
 	t.NUMA, t.Links, t.Lost = t.NUMA+n.NUMA, t.Links+n.Links, t.Lost+n.Lost
 }
 
-// Sum sets the Summary.
-func (r *ShadowReport) Sum() {
-	r.APIVersion, r.Kind = "cli.tenon.sh/v1", "ShadowReport"
-	s := ShadowSummary{Outcomes: map[string]int{}, Refusals: map[string]int{}, Rejected: map[string]int{}}
-	for i := range r.Pods {
-		p := &r.Pods[i]
-		s.Outcomes[p.Outcome]++
-		s.LagSeconds = max(s.LagSeconds, p.LagSeconds)
-		if p.Rejected != "" {
-			s.Rejected[p.Rejected]++
-		}
-		if len(p.Bound.Refusals) > 0 {
-			s.Refusals[p.Bound.Refusals[0].Code.String()]++
-		}
-		if p.Bound.KubeletRefuses() {
-			s.KubeletRefusals++
-		}
-		if p.Tenon != nil && p.Outcome != ShadowRefused {
-			s.Both++
-			s.Bound.add(&p.Bound)
-			s.Tenon.add(p.Tenon)
-		}
+// NewShadowReport returns a report without pods.
+func NewShadowReport(since time.Time) *ShadowReport {
+	return &ShadowReport{
+		APIVersion: "cli.tenon.sh/v1", Kind: "ShadowReport", Since: since.UTC(), Pods: []ShadowPod{},
+		Skipped: map[string]int{}, Summary: ShadowSummary{
+			Outcomes: map[comparison.Outcome]int{}, Refusals: map[string]int{}, Rejected: map[string]int{},
+		},
 	}
-	r.Summary = s
+}
+
+// Add adds a compared pod, and keeps the last ones, at most most of them.
+func (r *ShadowReport) Add(p *ShadowPod, most int) {
+	if len(r.Pods) >= most {
+		r.Pods = slices.Delete(r.Pods, 0, len(r.Pods)-most+1)
+	}
+	r.Pods = append(r.Pods, *p)
+	r.Compared++
+	s := &r.Summary
+	s.Outcomes[p.Outcome]++
+	s.LagSeconds = max(s.LagSeconds, p.LagSeconds)
+	if p.Rejected != "" {
+		s.Rejected[p.Rejected]++
+	}
+	if len(p.Bound.Refusals) > 0 {
+		s.Refusals[p.Bound.Refusals[0].Code.String()]++
+	}
+	if p.Bound.Kubelet != nil {
+		s.KubeletRefusals++
+	}
+	if p.Tenon != nil && p.Outcome != comparison.Refused {
+		s.Both++
+		s.Bound.add(&p.Bound)
+		s.Tenon.add(p.Tenon)
+	}
+}
+
+// Reject notes why the kubelet of a pod has rejected it, if the pod is among the last ones.
+func (r *ShadowReport) Reject(uid, reason string) {
+	i := slices.IndexFunc(r.Pods, func(p ShadowPod) bool { return p.UID == uid })
+	if i >= 0 && r.Pods[i].Rejected == "" {
+		r.Pods[i].Rejected = reason
+		r.Summary.Rejected[reason]++
+	}
 }
 
 // Text is the report below the rows of its pods.
@@ -189,14 +189,17 @@ func (r *ShadowReport) Text() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	s := &r.Summary
-	line("%s compared from %s to %s, on %s", Count(len(r.Pods), "pod"), r.Since.UTC().Format(time.TimeOnly),
+	line("%s compared from %s to %s, on %s", Count(r.Compared, "pod"), r.Since.UTC().Format(time.TimeOnly),
 		r.Until.UTC().Format(time.TimeOnly), Count(r.Nodes, "node"))
-	for _, o := range []struct{ name, means string }{
-		{ShadowSame, "Tenon chooses the same node"},
-		{ShadowEqual, "Tenon chooses another node with the same score"},
-		{ShadowBetter, "Tenon chooses another node with a higher score"},
-		{ShadowRefused, "Tenon refuses the node and chooses another one"},
-		{ShadowNowhere, "Tenon finds no node: the pod would wait"},
+	for _, o := range []struct {
+		name  comparison.Outcome
+		means string
+	}{
+		{comparison.Same, "Tenon chooses the same node"},
+		{comparison.Equal, "Tenon chooses another node with the same score"},
+		{comparison.Better, "Tenon chooses another node with a higher score"},
+		{comparison.Refused, "Tenon refuses the node and chooses another one"},
+		{comparison.Nowhere, "Tenon finds no node: the pod would wait"},
 	} {
 		if n := s.Outcomes[o.name]; n > 0 {
 			line("  %-8s %4d  %s", o.name, n, o.means)

@@ -125,7 +125,7 @@ func TestShadowProcess(t *testing.T) {
 		testkit.Check(t, err)
 		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
 		ctx, stop := context.WithTimeout(t.Context(), patience)
-		s, err := scheduler.NewShadow(ctx, config)
+		s, err := scheduler.NewShadow(ctx, config, 1)
 		if err == nil {
 			err = s.Run(ctx, stop, nil)
 		}

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -16,8 +17,10 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/pkg/scheduler"
 
+	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/diag/whatif"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -41,13 +44,15 @@ type Shadow struct {
 	mu sync.Mutex // guards the fields below
 	// settled are the pods that were bound before the one that is compared, by UID.
 	settled map[string]bool
-	queue   []boundPod
+	// queue has the pod that is compared, and those that wait.
+	queue []boundPod
 	// wake holds a value if queue has changed.
 	wake chan struct{}
-	// rejected has the pods that are compared, by UID, with the reason for which their kubelet has rejected them; ""
-	// while it has not.
-	rejected map[string]string
-	skipped  map[string]int
+	// report has the last pods that were compared, at most most of them.
+	report *view.ShadowReport
+	most   int
+	// devices are those of past. Only the goroutine of Run uses them.
+	devices map[string]ledger.Entry
 }
 
 // boundPod is a pod that has got a node. compare is false if no scheduler chose the node, or too many pods wait.
@@ -57,8 +62,9 @@ type boundPod struct {
 	rejected string // why its kubelet has rejected it while it waits; "" while it has not
 }
 
-// NewShadow returns a Shadow of the cluster of a configuration. Clients are made that cannot write.
-func NewShadow(ctx context.Context, cluster *rest.Config) (*Shadow, error) {
+// NewShadow returns a Shadow of the cluster of a configuration, whose report has the last pods, at most most of them.
+// Clients are made that cannot write.
+func NewShadow(ctx context.Context, cluster *rest.Config, most int) (*Shadow, error) {
 	denied := make(chan error, 1)
 	o := NewOptions()
 	o.SchedulerNames = []string{SchedulerName}
@@ -105,7 +111,7 @@ func NewShadow(ctx context.Context, cluster *rest.Config) (*Shadow, error) {
 	s.whatIf.Deadline = compareLimit
 	return &Shadow{
 		Scheduler: s, denied: denied, settled: map[string]bool{}, wake: make(chan struct{}, 1),
-		rejected: map[string]string{}, skipped: map[string]int{},
+		report: view.NewShadowReport(time.Now()), most: most, devices: map[string]ledger.Entry{},
 	}, nil
 }
 
@@ -150,6 +156,7 @@ func (s *Shadow) Run(ctx context.Context, ready func(), compared func(view.Shado
 		return ended(outer, reading)
 	}
 	s.store.MarkSynced()
+	s.report.Since = time.Now().UTC()
 	ready()
 	for {
 		select {
@@ -158,16 +165,16 @@ func (s *Shadow) Run(ctx context.Context, ready func(), compared func(view.Shado
 			return ended(outer, ctx)
 		}
 		for pod, has := s.next(); has; pod, has = s.next() {
+			var got *view.ShadowPod
 			if pod.compare {
-				got, ok := s.compare(ctx, pod.Pod)
+				got = s.compare(ctx, pod.Pod)
 				if ctx.Err() != nil {
 					return ended(outer, ctx)
 				}
-				if ok && !compared(got) {
-					return nil
-				}
 			}
-			s.markSettled(pod.Pod)
+			if s.markCompared(got); got != nil && !compared(*got) {
+				return nil
+			}
 		}
 	}
 }
@@ -197,7 +204,7 @@ func (s *Shadow) see(was *corev1.Pod, o any, initial bool) {
 	compare := was != nil || boundAt(pod) != nil // else it was created with its node
 	if compare && len(s.queue) >= mostQueued {
 		compare = false
-		s.skipped["too many pods at once"]++
+		s.report.Skipped["too many pods at once"]++
 	}
 	s.queue = append(s.queue, boundPod{Pod: pod, compare: compare})
 	select {
@@ -206,14 +213,21 @@ func (s *Shadow) see(was *corev1.Pod, o any, initial bool) {
 	}
 }
 
-// markSettled lets a pod count for those that are compared after it, unless it has been deleted: forget is not called
-// again for that.
-func (s *Shadow) markSettled(pod *corev1.Pod) {
+// markCompared takes the first pod out of the queue, and adds it to the report if it was compared. It counts for those
+// that are compared after it, unless it has been deleted: forget is not called again for that.
+func (s *Shadow) markCompared(got *view.ShadowPod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	pod := s.queue[0]
+	s.queue = s.queue[1:]
+	if got != nil {
+		got.Rejected = pod.rejected
+		s.report.Add(got, s.most)
+	}
 	if now, err := s.pods().Pods(pod.Namespace).Get(pod.Name); err == nil && now.UID == pod.UID {
 		s.settled[string(pod.UID)] = true
 	}
+	maps.DeleteFunc(s.devices, func(uid string, _ ledger.Entry) bool { return !s.settled[uid] })
 }
 
 func (s *Shadow) forget(pod *corev1.Pod) {
@@ -229,9 +243,7 @@ func (s *Shadow) reject(pod *corev1.Pod) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, compared := s.rejected[string(pod.UID)]; compared {
-		s.rejected[string(pod.UID)] = reason
-	}
+	s.report.Reject(string(pod.UID), reason)
 	for i := range s.queue {
 		if s.queue[i].UID == pod.UID {
 			s.queue[i].rejected = reason
@@ -239,46 +251,47 @@ func (s *Shadow) reject(pod *corev1.Pod) {
 	}
 }
 
+// next returns the first pod of the queue, which stays there until markCompared.
 func (s *Shadow) next() (pod boundPod, has bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.queue) == 0 {
 		return pod, false
 	}
-	pod, s.queue = s.queue[0], s.queue[1:]
-	if pod.compare {
-		s.rejected[string(pod.UID)] = pod.rejected
-	}
-	return pod, true
+	return s.queue[0], true
 }
 
-// compare compares one pod; false where that is not possible.
-func (s *Shadow) compare(ctx context.Context, pod *corev1.Pod) (view.ShadowPod, bool) {
-	skip := func(why string) (view.ShadowPod, bool) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.rejected, string(pod.UID))
-		if s.skipped[why] == 0 && len(s.skipped) >= mostReasons {
-			why = "other errors"
-		}
-		s.skipped[why]++
-		return view.ShadowPod{}, false
+// skip counts a pod that is not compared.
+func (s *Shadow) skip(why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if skipped := s.report.Skipped; skipped[why] == 0 && len(skipped) >= mostReasons {
+		why = "other errors"
 	}
+	s.report.Skipped[why]++
+}
+
+// compare compares one pod; nil where that is not possible.
+func (s *Shadow) compare(ctx context.Context, pod *corev1.Pod) *view.ShadowPod {
 	if !s.awaitAccount(ctx, pod) {
-		return skip("the pod did not appear in the accounts")
+		s.skip("the pod did not appear in the accounts")
+		return nil
 	}
-	got, err := s.whatIf.Compare(ctx, pod, SchedulerName, func(uid string) bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.settled[uid]
+	got, err := s.whatIf.Compare(ctx, pod, whatif.Past{
+		Scheduler: SchedulerName, Devices: s.devices, Before: func(uid string) bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.settled[uid]
+		},
 	})
 	if err != nil {
-		return skip(err.Error())
+		s.skip(err.Error())
+		return nil
 	}
 	if at := boundAt(pod); at != nil {
 		got.BoundAt, got.LagSeconds = at.UTC(), time.Since(*at).Seconds()
 	}
-	return got, true
+	return &got
 }
 
 // awaitAccount waits until the accounts, which follow pods by themselves, have a bound pod.
@@ -294,30 +307,22 @@ func (s *Shadow) awaitAccount(ctx context.Context, pod *corev1.Pod) bool {
 	})
 }
 
-// Report returns the report about compared pods.
-func (s *Shadow) Report(pods []view.ShadowPod, since time.Time) view.ShadowReport {
-	r := view.ShadowReport{
-		Since: since.UTC(), Until: time.Now().UTC(), Pods: append([]view.ShadowPod{}, pods...),
-		Skipped: map[string]int{},
-	}
+// Report returns the report. It is called after Run.
+func (s *Shadow) Report() *view.ShadowReport {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.report
+	r.Until = time.Now().UTC()
 	for _, name := range s.store.Nodes() {
 		r.Nodes++
-		if v := s.store.View(name); v.Machine() != nil {
+		v := s.store.View(name)
+		if v.Machine() != nil {
 			r.Topologies++
 		}
-		if s.store.View(name).Devices() != nil {
+		if v.Devices() != nil {
 			r.Inventories++
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range r.Pods {
-		r.Pods[i].Rejected = s.rejected[r.Pods[i].UID]
-	}
-	for why, n := range s.skipped {
-		r.Skipped[why] = n
-	}
-	r.Sum()
 	return r
 }
 

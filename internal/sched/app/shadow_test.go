@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -14,8 +15,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
+	"github.com/tenon-project/tenon/internal/core/comparison"
+	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/sched/diag/whatif"
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -25,13 +30,19 @@ func others(name, node, cpus string, more ...object.PodOption) *corev1.Pod {
 	return exclusive(name, cpus, append([]object.PodOption{object.On(node), object.Scheduler("stock")}, more...)...)
 }
 
+func (a *asked) compare(pod *corev1.Pod, before func(uid string) bool) (view.ShadowPod, error) {
+	return a.whatIf.Compare(a.t.Context(), pod, whatif.Past{
+		Scheduler: SchedulerName, Before: before, Devices: map[string]ledger.Entry{},
+	})
+}
+
 func TestShadow(t *testing.T) {
 	all := func(string) bool { return true }
 	for name, tt := range map[string]struct {
 		pods    []*corev1.Pod
 		pod     *corev1.Pod
 		settled func(uid string) bool
-		outcome string
+		outcome comparison.Outcome
 		node    string // Tenon's
 		numa    [2]int // there, and with Tenon
 		refused why.Code
@@ -39,7 +50,7 @@ func TestShadow(t *testing.T) {
 	}{
 		"the same node": {
 			[]*corev1.Pod{bound("full", "b", list(0, 30))},
-			others("p", "a", "4"), all, view.ShadowSame, "a",
+			others("p", "a", "4"), all, comparison.Same, "a",
 			[2]int{1, 1},
 			0, 0,
 		},
@@ -48,33 +59,33 @@ func TestShadow(t *testing.T) {
 				bound("n0", "a", list(0, 6)), bound("n1", "a", list(4, 6)), bound("n2", "a", list(8, 6)),
 				bound("n3", "a", list(12, 4)),
 			},
-			others("p", "a", "8"), all, view.ShadowBetter, "b",
+			others("p", "a", "8"), all, comparison.Better, "b",
 			[2]int{3, 1},
 			0, 0,
 		},
 		"a node that is full": {
 			[]*corev1.Pod{bound("full", "a", list(0, 30))},
-			others("p", "a", "4"), all, view.ShadowRefused, "b",
+			others("p", "a", "4"), all, comparison.Refused, "b",
 			[2]int{0, 1},
 			why.InsufficientCPU, 0,
 		},
 		"no node": {
 			[]*corev1.Pod{bound("on-a", "a", list(0, 30)), bound("on-b", "b", list(0, 30))},
 			others("p", "a", "4"), all,
-			view.ShadowNowhere, "",
+			comparison.Nowhere, "",
 			[2]int{0, 0},
 			why.InsufficientCPU, 0,
 		},
 		"pods that were bound later do not count": {
 			[]*corev1.Pod{bound("full", "b", list(0, 30)), bound("later", "a", list(0, 30))},
 			others("p", "a", "4"),
-			func(uid string) bool { return uid != "u-later" }, view.ShadowSame, "a",
+			func(uid string) bool { return uid != "u-later" }, comparison.Same, "a",
 			[2]int{1, 1},
 			0, 1,
 		},
 		"an odd number of CPUs of whole cores": {
 			nil, others("p", "a", "3", object.Annotation("scheduling.koordinator.sh/resource-spec",
-				`{"requiredCPUBindPolicy":"FullPCPUs"}`)), all, view.ShadowNowhere, "",
+				`{"requiredCPUBindPolicy":"FullPCPUs"}`)), all, comparison.Nowhere, "",
 			[2]int{0, 0},
 			why.SMTAlignment, 0,
 		},
@@ -82,7 +93,7 @@ func TestShadow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := newAsked(t, "a", "b").add(tt.pods...).add(tt.pod)
 			versions := a.versions()
-			got, err := a.whatIf.Compare(t.Context(), tt.pod, SchedulerName, func(uid string) bool {
+			got, err := a.compare(tt.pod, func(uid string) bool {
 				return uid != string(tt.pod.UID) && tt.settled(uid)
 			})
 			testkit.Check(t, err)
@@ -101,7 +112,7 @@ func TestShadow(t *testing.T) {
 			if len(got.Bound.Refusals) > 0 {
 				refused = got.Bound.Refusals[0].Code
 			}
-			if refused != tt.refused || (got.RootCause != nil) != (tt.outcome == view.ShadowNowhere) {
+			if refused != tt.refused || (got.RootCause != nil) != (tt.outcome == comparison.Nowhere) {
 				t.Errorf("refused for %v, root cause %+v; want %v", refused, got.RootCause, tt.refused)
 			}
 		})
@@ -112,7 +123,9 @@ func TestShadow(t *testing.T) {
 func TestAShadowForgetsPods(t *testing.T) {
 	a := newAsked(t, "a", "b")
 	s := &Shadow{
-		Scheduler: a.Scheduler, settled: map[string]bool{}, wake: make(chan struct{}, 1), rejected: map[string]string{},
+		Scheduler: a.Scheduler, settled: map[string]bool{}, wake: make(chan struct{}, 1),
+		report: view.NewShadowReport(time.Now()), most: 2,
+		devices: map[string]ledger.Entry{"u-gone": {}, "u-waiting": {}},
 	}
 	rejected := func(name string) *corev1.Pod {
 		p := others(name, "a", "4", object.Phase(corev1.PodFailed))
@@ -129,15 +142,62 @@ func TestAShadowForgetsPods(t *testing.T) {
 	s.reject(rejected("waiting"))
 	s.forget(gone)
 	for pod, has := s.next(); has; pod, has = s.next() {
-		s.markSettled(pod.Pod)
+		s.markCompared(&view.ShadowPod{UID: string(pod.UID)})
 	}
 	s.reject(rejected("gone"))
+	s.reject(rejected("gone"))
+	got := map[string]string{}
+	for _, p := range s.report.Pods {
+		got[p.UID] = p.Rejected
+	}
 	want := map[string]string{"u-waiting": "TopologyAffinityError", "u-gone": "TopologyAffinityError"}
-	if diff := cmp.Diff(want, s.rejected); diff != "" {
-		t.Errorf("reasons (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, got); diff != "" || s.report.Summary.Rejected["TopologyAffinityError"] != 2 {
+		t.Errorf("reasons %v (-want +got):\n%s", s.report.Summary.Rejected, diff)
+	}
+	if len(s.devices) != 1 {
+		t.Errorf("the devices of %d pods are kept, want those of the one that is there", len(s.devices))
 	}
 	if diff := cmp.Diff(map[string]bool{"u-waiting": true}, s.settled); diff != "" {
 		t.Errorf("pods that count (-want +got):\n%s", diff)
+	}
+}
+
+// TestShadowGivesDevicesToPodsOfOthers: which GPUs the first two pods have is not known. They have on paper those that
+// Tenon would have given them.
+func TestShadowGivesDevicesToPodsOfOthers(t *testing.T) {
+	a := newAsked(t)
+	for _, node := range []string{"a", "b"} {
+		a.equip(node, grid.Worked(), map[string]string{}, 3, 110)
+	}
+	gpus := func(name string, percent string) *corev1.Pod {
+		return others(name, "a", "2", object.Both("cpu", "2", "memory", "1Gi", "koordinator.sh/gpu", percent))
+	}
+	a.add(gpus("first", "100"), gpus("second", "100"))
+	past := whatif.Past{Scheduler: SchedulerName, Devices: map[string]ledger.Entry{}}
+	for _, c := range []struct {
+		name, percent string
+		outcome       comparison.Outcome
+		refused       why.Code
+	}{
+		{"third", "50", comparison.Same, why.None},
+		{"fourth", "50", comparison.Same, why.None},
+		{"fifth", "50", comparison.Refused, why.InsufficientDevices},
+	} {
+		pod := gpus(c.name, c.percent)
+		a.add(pod)
+		past.Before = func(uid string) bool { return uid != string(pod.UID) }
+		got, err := a.whatIf.Compare(t.Context(), pod, past)
+		testkit.Check(t, err)
+		var refused why.Code
+		if len(got.Bound.Refusals) > 0 {
+			refused = got.Bound.Refusals[0].Code
+		}
+		if got.Outcome != c.outcome || refused != c.refused || got.Tenon == nil || len(got.Tenon.Devices["gpu"]) != 1 {
+			t.Errorf("%s: %s, %v; want %s, %v and a GPU\n%+v", c.name, got.Outcome, refused, c.outcome, c.refused, got)
+		}
+	}
+	if len(past.Devices) != 4 || len(past.Devices["u-first"].Devices) != 1 {
+		t.Errorf("devices of other pods: %+v, want those of four", past.Devices)
 	}
 }
 
@@ -160,9 +220,9 @@ func TestShadowGoesBackToTheBinding(t *testing.T) {
 		pod := others("p", string("abc"[random.IntN(3)]), fmt.Sprint(2+2*random.IntN(10)))
 		settled := func(uid string) bool { return strings.HasPrefix(uid, "u-before") }
 		a := newAsked(t, "a", "b", "c").add(before...).add(pod)
-		want, err := a.whatIf.Compare(t.Context(), pod, SchedulerName, settled)
+		want, err := a.compare(pod, settled)
 		testkit.Check(t, err)
-		got, err := a.add(later...).whatIf.Compare(t.Context(), pod, SchedulerName, settled)
+		got, err := a.add(later...).compare(pod, settled)
 		testkit.Check(t, err)
 		// Lost is by the pods that have CPUs now, which are those that are expected.
 		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(view.ShadowPod{}, "Later"),

@@ -35,7 +35,7 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 		if !reason.OK() {
 			return (&refusal{Reason: reason}).status()
 		}
-		s.trial.reserve(node, offer)
+		s.trial.Put(node, offer.Entry)
 		s.Offer, s.view, s.reserved = offer, view, node
 		return nil
 	}

@@ -47,11 +47,14 @@ func (t *Trial) Mark(cs fwk.CycleState) { cs.Write(trialKey, t) }
 // Take removes a pod from the account of a node.
 func (t *Trial) Take(node, uid string) { t.change(node, t.view(node).Without(uid)) }
 
+// Put adds what a pod has to the account of a node.
+func (t *Trial) Put(node string, e ledger.Entry) { t.change(node, t.view(node).With(e)) }
+
 // Give puts a pod back that Take removed, with the entry that it has in the store. It does nothing for a pod without
 // one.
 func (t *Trial) Give(node, uid string) {
 	if entry, held := t.store.View(node).Entry(uid); held {
-		t.change(node, t.view(node).With(entry))
+		t.Put(node, entry)
 	}
 }
 
@@ -110,6 +113,3 @@ func (t *Trial) view(node string) *kube.NodeView {
 	}
 	return t.store.NodeView(node)
 }
-
-// reserve puts an offer on the node's account of the trial. Take of the pod undoes it.
-func (t *Trial) reserve(node string, o ledger.Offer) { t.change(node, t.view(node).With(o.Entry)) }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -31,6 +30,9 @@ var Role string
 //
 //go:embed help
 var texts embed.FS
+
+// kept is how many pods the report has if their number is not bounded.
+const kept = 1000
 
 // NewCommand returns the verb shadow.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
@@ -76,30 +78,32 @@ func run(ctx context.Context, flags *genericclioptions.ConfigFlags, streams gene
 		return bad("find the cluster: %v (set KUBECONFIG or --kubeconfig)", err)
 	}
 	config.UserAgent = "tenon-shadow"
-	s, err := app.NewShadow(ctx, config)
+	most := count
+	if count == 0 {
+		most = kept
+	}
+	s, err := app.NewShadow(ctx, config, most)
 	if err != nil {
 		return err
 	}
-	var pods []view.ShadowPod
-	text, since := format == "text", time.Now()
+	pods, text := 0, format == "text"
 	row := func(cells ...any) {
 		if text {
 			_, _ = fmt.Fprintf(streams.Out, "%-40s %-20s %-20s %-8s %s\n", cells...) // as the report, below
 		}
 	}
 	err = s.Run(ctx, func() {
-		since = time.Now()
 		_, _ = fmt.Fprintf(streams.ErrOut, "Waits for pods that get a node; ends after %s, or with Ctrl-C.\n",
 			limit(count))
 		row("POD", "NODE", "TENON", "OUTCOME", "WORTH")
 	}, func(p view.ShadowPod) bool {
-		pods = append(pods, p)
+		pods++
 		node := "-"
 		if p.Tenon != nil {
 			node = p.Tenon.Node
 		}
 		row(p.Pod, p.Bound.Node, node, p.Outcome, p.Worth())
-		return count == 0 || len(pods) < count
+		return count == 0 || pods < count
 	})
 	switch {
 	case apierrors.IsForbidden(err):
@@ -107,7 +111,7 @@ func run(ctx context.Context, flags *genericclioptions.ConfigFlags, streams gene
 	case err != nil:
 		return err
 	}
-	report := s.Report(pods, since)
+	report := s.Report()
 	if text {
 		_, err = fmt.Fprintf(streams.Out, "\n%s", report.Text())
 		return err

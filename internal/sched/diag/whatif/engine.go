@@ -30,8 +30,11 @@ const waiting = 2
 type Trial interface {
 	// Mark makes a cycle read and reserve on the trial alone.
 	Mark(cs fwk.CycleState)
-	// Take takes a pod off the account of a node.
+	// Account returns the account of a node.
+	Account(node string) *ledger.View
+	// Take takes a pod off the account of a node, Put adds what a pod has.
 	Take(node, uid string)
+	Put(node string, e ledger.Entry)
 	// Add adds the account of a node that is like another one without pods, Imagine that of any other.
 	Add(node, like string)
 	Imagine(node string, v *ledger.View)

@@ -11,40 +11,52 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-project/tenon/internal/core/comparison"
+	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// Compare returns what the scheduler of a name would have decided about a bound pod, and what both nodes are worth.
-// Both are looked at in one copy of the cluster: without the pod, and without those of which before reports that they
-// were bound later.
-func (e *Engine) Compare(ctx context.Context, pod *corev1.Pod, scheduler string, before func(uid string) bool,
-) (out view.ShadowPod, err error) {
+// Past is the cluster as it was when another scheduler bound a pod. Not safe for concurrent use.
+type Past struct {
+	// Scheduler is the name of the scheduler that is asked.
+	Scheduler string
+	// Before reports whether a pod was bound before the one that is compared.
+	Before func(uid string) bool
+	// Devices has the entries of pods, by UID, whose devices another program chose: with those that the scheduler would
+	// have given them on their nodes, or Unallocated where it would have given none. Comparisons add to it.
+	Devices map[string]ledger.Entry
+}
+
+// Compare returns what a scheduler would have decided about a bound pod, and what both nodes are worth. Both are looked
+// at in one copy of the cluster: without the pod, and without those that were bound later.
+func (e *Engine) Compare(ctx context.Context, pod *corev1.Pod, past Past) (out view.ShadowPod, err error) {
 	err = e.session(ctx, func(s *session) error {
-		c := &comparison{session: s, pod: pod, lost: s.Lost()}
-		out, err = c.compare(scheduler, before)
+		c := &pastSession{session: s, Past: past, pod: pod, lost: s.Lost()}
+		out, err = c.compare()
 		return err
 	})
 	return out, err
 }
 
-type comparison struct {
+// pastSession is a session about the cluster as it was when another scheduler bound a pod.
+type pastSession struct {
 	*session
-	pod    *corev1.Pod
-	before func(uid string) bool
-	lost   func(Trial, *corev1.Node, int64) int64
+	Past
+	pod  *corev1.Pod
+	lost func(Trial, *corev1.Node, int64) int64
 }
 
-func (c *comparison) compare(scheduler string, before func(uid string) bool) (out view.ShadowPod, err error) {
+func (c *pastSession) compare() (out view.ShadowPod, err error) {
 	pod := c.pod
 	out = view.ShadowPod{
 		Pod: pod.Namespace + "/" + pod.Name, UID: string(pod.UID), Scheduler: pod.Spec.SchedulerName,
 		Bound: view.ShadowNode{Node: pod.Spec.NodeName},
 	}
-	c.before = before
-	next, later, err := c.goBack(scheduler)
+	held, _ := c.trial.Account(pod.Spec.NodeName).Entry(string(pod.UID))
+	next, later, err := c.goBack()
 	if err != nil {
 		return out, err
 	}
@@ -58,43 +70,48 @@ func (c *comparison) compare(scheduler string, before func(uid string) bool) (ou
 		return out, err
 	}
 	for _, name := range order(scores, fit) { // the first one, unless its exact answer is another than its filter's
-		if out.Tenon, err = c.at(scheduler, name, scores); out.Tenon != nil || err != nil {
+		if out.Tenon, err = c.at(name, scores); out.Tenon != nil || err != nil {
 			break
 		}
 	}
-	switch {
-	case err != nil:
+	there := out.Tenon
+	if err == nil && (there == nil || there.Node != pod.Spec.NodeName) {
+		there, err = c.at(pod.Spec.NodeName, scores)
+	}
+	if err != nil {
 		return out, err
-	case out.Tenon == nil:
-		out.Outcome = view.ShadowNowhere
+	}
+	out.Outcome = comparison.Of(candidate(there), candidate(out.Tenon))
+	if out.Outcome == comparison.Nowhere {
 		explained, err := c.explain(next)
 		if err != nil {
 			return out, err
 		}
 		out.RootCause = explained.RootCause
-		return out, c.refusals(scheduler, &out.Bound)
-	case out.Tenon.Node == pod.Spec.NodeName:
-		out.Outcome, out.Bound = view.ShadowSame, *out.Tenon
-		return out, nil
-	}
-	there, err := c.at(scheduler, pod.Spec.NodeName, scores)
-	if err != nil {
-		return out, err
 	}
 	if there == nil {
-		out.Outcome = view.ShadowRefused
-		return out, c.refusals(scheduler, &out.Bound)
+		return out, c.refusals(held, &out.Bound)
 	}
-	out.Outcome, out.Bound = view.ShadowBetter, *there
-	if scores[there.Node].Total == scores[out.Tenon.Node].Total {
-		out.Outcome = view.ShadowEqual
-	}
+	out.Bound = *there
 	return out, nil
 }
 
+// candidate is a node for a comparison; nil for none.
+func candidate(n *view.ShadowNode) *comparison.Candidate {
+	if n == nil {
+		return nil
+	}
+	c := &comparison.Candidate{Node: n.Node}
+	if n.Score != nil {
+		c.Score = n.Score.Total
+	}
+	return c
+}
+
 // goBack starts anew, and takes the cluster back to when the pod was bound: it removes the pods that were bound later,
-// and the pod. It returns the pod as it was, with the scheduler's name, and how many others it has removed.
-func (c *comparison) goBack(scheduler string) (next *corev1.Pod, later int, err error) {
+// and the pod, and gives devices to pods that have others' on nodes where Tenon gives them. It returns the pod as it
+// was, with the scheduler's name, and how many others it has removed.
+func (c *pastSession) goBack() (next *corev1.Pod, later int, err error) {
 	c.restart()
 	all, err := c.nodes.List()
 	if err != nil {
@@ -103,7 +120,7 @@ func (c *comparison) goBack(scheduler string) (next *corev1.Pod, later int, err 
 	for _, n := range all {
 		for _, info := range slices.Clone(n.GetPods()) {
 			p := info.GetPod()
-			if c.before(string(p.UID)) || convert.IsReservePod(p) {
+			if c.Before(string(p.UID)) || convert.IsReservePod(p) {
 				continue
 			}
 			if err := c.remove(p); err != nil {
@@ -113,24 +130,126 @@ func (c *comparison) goBack(scheduler string) (next *corev1.Pod, later int, err 
 				later++
 			}
 		}
+		if err := c.allocate(n.Node().Name); err != nil {
+			return nil, 0, err
+		}
 	}
-	next = c.successor(c.pod)
-	next.Spec.SchedulerName = scheduler
-	return next, later, nil
+	return c.asked(c.pod), later, nil
+}
+
+// asked returns a pod as the scheduler would have been asked to place it.
+func (c *pastSession) asked(pod *corev1.Pod) *corev1.Pod {
+	next := c.successor(pod)
+	next.Spec.SchedulerName = c.Scheduler
+	return next
+}
+
+// allocate gives the pods of a node whose devices another program chose those that Tenon would have given them. While
+// it is not known which devices a pod has, Tenon gives none of the node.
+func (c *pastSession) allocate(node string) error {
+	v := c.trial.Account(node)
+	if !v.Facts().OwnDevices || v.UnknownHolders() == 0 {
+		return nil
+	}
+	info, err := c.nodes.Get(node)
+	if err != nil {
+		return fmt.Errorf("node %s: %w", node, err)
+	}
+	var waiting []fwk.PodInfo
+	var known, none []ledger.Entry
+	for _, p := range info.GetPods() {
+		uid := string(p.GetPod().UID)
+		e, held := v.Entry(uid)
+		if !held || !e.Unallocated || v.Facts().Devices.Reports(uid) {
+			continue
+		}
+		c.trial.Take(node, uid)
+		switch e, has := c.Devices[uid]; {
+		case !has:
+			waiting = append(waiting, p)
+		case e.Unallocated:
+			none = append(none, e)
+		default:
+			known = append(known, e)
+		}
+	}
+	for _, e := range known {
+		c.trial.Put(node, e)
+	}
+	slices.SortFunc(waiting, func(a, b fwk.PodInfo) int {
+		p, q := a.GetPod(), b.GetPod()
+		return cmp.Or(p.CreationTimestamp.Compare(q.CreationTimestamp.Time), cmp.Compare(p.UID, q.UID))
+	})
+	for _, p := range waiting {
+		uid := string(p.GetPod().UID)
+		e, _ := v.Entry(uid)
+		if e, err = c.reallocate(p, e); err != nil {
+			return err
+		}
+		if c.Devices[uid] = e; e.Unallocated {
+			none = append(none, e)
+			continue
+		}
+		c.trial.Put(node, e)
+	}
+	for _, e := range none { // these close the node
+		c.trial.Put(node, e)
+	}
+	return nil
+}
+
+// reallocate returns the entry of a pod with the devices that Tenon would have given it on its node, the entry that it
+// has where there are none.
+func (c *pastSession) reallocate(info fwk.PodInfo, was ledger.Entry) (ledger.Entry, error) {
+	pod := info.GetPod()
+	node := pod.Spec.NodeName
+	if err := c.remove(pod); err != nil {
+		return was, err
+	}
+	next := c.asked(pod)
+	f, cs, fit, err := c.feasible(next, func(name string) bool { return name == node })
+	if err != nil {
+		return was, err
+	}
+	if len(fit) > 0 {
+		p, err := c.reserve(f, cs, next, node)
+		if err != nil {
+			return was, err
+		}
+		if p != nil {
+			now, _ := c.trial.Account(node).Entry(string(next.UID))
+			was.Devices, was.Unallocated = now.Devices, len(now.Devices) == 0
+			if err := c.remove(p.pod); err != nil {
+				return was, err
+			}
+		}
+	}
+	there, err := c.nodes.change(node)
+	if err == nil {
+		there.AddPodInfo(info)
+	}
+	return was, err
 }
 
 // scores returns the scores of feasible nodes by name; none for fewer than two, as the scheduler does not score them.
-func (c *comparison) scores(f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, fit []fwk.NodeInfo,
+func (c *pastSession) scores(f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, fit []fwk.NodeInfo,
 ) (map[string]view.Score, error) {
 	out := map[string]view.Score{}
 	if len(fit) < 2 {
 		return out, nil
 	}
+	weights := map[string]int64{}
+	for _, p := range f.ListPlugins().Score.Enabled {
+		weights[p.Name] = int64(p.Weight)
+	}
 	scores, err := c.score(f, cs, pod, fit)
 	for i := range scores {
 		s := view.Score{Node: scores[i].Name, Total: scores[i].TotalScore}
 		for _, p := range scores[i].Scores {
-			s.Plugins = append(s.Plugins, view.PluginScore{Name: p.Name, Score: p.Score})
+			w := weights[p.Name]
+			s.Plugins = append(s.Plugins, view.PluginScore{
+				Name: p.Name, Score: p.Score, Normalized: p.Score / max(w, 1), Weight: w,
+			})
 		}
 		slices.SortFunc(s.Plugins, func(a, b view.PluginScore) int { return cmp.Compare(a.Name, b.Name) })
 		out[s.Node] = s
@@ -153,8 +272,8 @@ func order(scores map[string]view.Score, fit []fwk.NodeInfo) (names []string) {
 }
 
 // at describes the pod on a node; nil where the node refuses it.
-func (c *comparison) at(scheduler, node string, scores map[string]view.Score) (*view.ShadowNode, error) {
-	pod, _, err := c.goBack(scheduler)
+func (c *pastSession) at(node string, scores map[string]view.Score) (*view.ShadowNode, error) {
+	pod, _, err := c.goBack()
 	if err != nil {
 		return nil, err
 	}
@@ -219,11 +338,18 @@ func fill(out *view.ShadowNode, p *view.Placement) {
 	}
 }
 
-// refusals adds why a node refuses the pod.
-func (c *comparison) refusals(scheduler string, out *view.ShadowNode) error {
-	pod, _, err := c.goBack(scheduler)
+// refusals adds why the pod's node refuses it, and why its kubelet would. held is what the pod has there.
+func (c *pastSession) refusals(held ledger.Entry, out *view.ShadowNode) error {
+	pod, _, err := c.goBack()
 	if err != nil {
 		return err
+	}
+	if held.Guest != nil {
+		reason := c.trial.Account(out.Node).Admits(held.Guest.Pod)
+		if !reason.OK() {
+			rejects := why.Obstacle{Finding: why.Finding{Reason: reason, Object: out.Node}, Nodes: 1}.Wire()
+			out.Kubelet = &rejects
+		}
 	}
 	f, err := c.profile(pod)
 	if err != nil {
