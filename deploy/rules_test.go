@@ -699,7 +699,7 @@ func TestTheManagerFollowsTheSchedulersQuotas(t *testing.T) {
 		if d.object.GetName() != "tenon-manager" {
 			continue
 		}
-		args, err := config.DecodeElasticQuota(&runtime.Unknown{
+		args, err := config.Decode[config.ElasticQuotaArgs](&runtime.Unknown{
 			Raw: []byte(as[corev1.ConfigMap](t, d).Data["elastic-quota.yaml"]),
 		})
 		if err != nil || args.MissingQuotaPolicy != config.MissingQuotaReject || args.DelayEvictTime.Minutes() != 5 {

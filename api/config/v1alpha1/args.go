@@ -7,11 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// APIVersion and Kind are what the arguments may call themselves; both may be left out.
-const (
-	APIVersion = "kubescheduler.config.k8s.io/v1"
-	Kind       = "NodeNUMAResourceArgs"
-)
+// APIVersion is what arguments may call their version. Their kind is the name of their type; both may be left out.
+const APIVersion = "kubescheduler.config.k8s.io/v1"
 
 // NodeNUMAResourceArgs are the arguments of the plugin NodeNUMAResource.
 //

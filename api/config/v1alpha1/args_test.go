@@ -67,7 +67,7 @@ func TestDecode(t *testing.T) {
 			if tt.want != nil {
 				tt.want(&want)
 			}
-			got, err := v1alpha1.Decode(tt.obj)
+			got, err := v1alpha1.Decode[v1alpha1.NodeNUMAResourceArgs](tt.obj)
 			testkit.Check(t, err)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("arguments (-want +got):\n%s", diff)
@@ -164,7 +164,7 @@ func TestDecodeRefusesWhatItDoesNotKnow(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := v1alpha1.Decode(&runtime.Unknown{Raw: []byte(tt.raw)})
+			_, err := v1alpha1.Decode[v1alpha1.NodeNUMAResourceArgs](&runtime.Unknown{Raw: []byte(tt.raw)})
 			if err == nil {
 				t.Fatalf("%s was accepted", tt.raw)
 			}
@@ -181,11 +181,11 @@ func FuzzDecode(f *testing.F) {
 	f.Add(`{"minSharedCPUs":1}`)
 	f.Add("scoringStrategy:\n  type: MostAllocated\n")
 	f.Fuzz(func(t *testing.T, raw string) {
-		a, err := v1alpha1.Decode(&runtime.Unknown{Raw: []byte(raw)})
+		a, err := v1alpha1.Decode[v1alpha1.NodeNUMAResourceArgs](&runtime.Unknown{Raw: []byte(raw)})
 		if err != nil {
 			return
 		}
-		if again, err := v1alpha1.Decode(&a); err != nil || !cmp.Equal(a, again) {
+		if again, err := v1alpha1.Decode[v1alpha1.NodeNUMAResourceArgs](&a); err != nil || !cmp.Equal(a, again) {
 			t.Fatalf("%q was read as %+v, which reads as %+v, %v", raw, a, again, err)
 		}
 	})

@@ -6,14 +6,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tenon-project/tenon/api/annotation"
 )
-
-// CoschedulingKind is what the arguments of Coscheduling may call themselves.
-const CoschedulingKind = "CoschedulingArgs"
 
 // CoschedulingArgs are the arguments of the plugin Coscheduling, which has the names and meanings of Koordinator's.
 //
@@ -52,11 +48,6 @@ type CoschedulingArgs struct {
 	AwareNetworkTopology *bool `json:"awareNetworkTopology,omitempty"`
 }
 
-// DecodeCoscheduling is Decode for the plugin Coscheduling.
-func DecodeCoscheduling(obj runtime.Object) (CoschedulingArgs, error) {
-	return decode[CoschedulingArgs](obj, CoschedulingKind)
-}
-
 // SetDefaults fills what is not said.
 func (a *CoschedulingArgs) SetDefaults() {
 	a.DefaultMatchPolicy = cmp.Or(a.DefaultMatchPolicy, annotation.GangOnceSatisfied)
@@ -70,17 +61,12 @@ func (a *CoschedulingArgs) SetDefaults() {
 
 // Validate returns every field whose value cannot be used.
 func (a *CoschedulingArgs) Validate() field.ErrorList {
-	errs := validateKind(a.TypeMeta, CoschedulingKind)
-	allowed := []string{
-		annotation.GangOnceSatisfied, annotation.GangOnlyWaiting, annotation.GangWaitingAndRunning,
-	}
-	if !slices.Contains(allowed, a.DefaultMatchPolicy) {
-		errs = append(errs, field.NotSupported(field.NewPath("defaultMatchPolicy"), a.DefaultMatchPolicy, allowed))
-	}
-	allowed = []string{annotation.GangKeepBound, annotation.GangEvictBound}
-	if !slices.Contains(allowed, a.InterruptedGangs) {
-		errs = append(errs, field.NotSupported(field.NewPath("interruptedGangs"), a.InterruptedGangs, allowed))
-	}
+	errs := slices.Concat(
+		oneOf(field.NewPath("defaultMatchPolicy"), a.DefaultMatchPolicy, annotation.GangOnceSatisfied,
+			annotation.GangOnlyWaiting, annotation.GangWaitingAndRunning),
+		oneOf(field.NewPath("interruptedGangs"), a.InterruptedGangs, annotation.GangKeepBound,
+			annotation.GangEvictBound),
+	)
 	if d := a.DefaultTimeout; d != nil && d.Duration <= 0 {
 		errs = append(errs, field.Invalid(field.NewPath("defaultTimeout"), d.Duration.String(), "must be more than 0"))
 	}

@@ -12,14 +12,14 @@ import (
 
 func TestDecodeCoscheduling(t *testing.T) {
 	t.Parallel()
-	a, err := v1alpha1.DecodeCoscheduling(&runtime.Unknown{Raw: []byte(
+	a, err := v1alpha1.Decode[v1alpha1.CoschedulingArgs](&runtime.Unknown{Raw: []byte(
 		"kind: CoschedulingArgs\ndefaultTimeout: 60s\ncontrollerWorkers: 3\nenablePreemption: false\n" +
 			"enableJointGPUs: false\n")})
 	if err != nil || a.DefaultTimeout.Seconds() != 60 || a.DefaultMatchPolicy != annotation.GangOnceSatisfied ||
 		*a.EnableJointGPUs {
 		t.Errorf("read as %+v, %v", a, err)
 	}
-	if a, err := v1alpha1.DecodeCoscheduling(nil); err != nil || !*a.EnableJointGPUs {
+	if a, err := v1alpha1.Decode[v1alpha1.CoschedulingArgs](nil); err != nil || !*a.EnableJointGPUs {
 		t.Errorf("no arguments: %v", err)
 	}
 	for raw, want := range map[string]string{
@@ -35,7 +35,7 @@ func TestDecodeCoscheduling(t *testing.T) {
 		`{"interruptedGangs":"true"}`:     `interruptedGangs: Unsupported value: "true": supported values: "`,
 		`{"kind":"ElasticQuotaArgs"}`:     `kind: Unsupported value: "ElasticQuotaArgs"`,
 	} {
-		if _, err := v1alpha1.DecodeCoscheduling(&runtime.Unknown{Raw: []byte(raw)}); err == nil ||
+		if _, err := v1alpha1.Decode[v1alpha1.CoschedulingArgs](&runtime.Unknown{Raw: []byte(raw)}); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", raw, err, want)
 		}

@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,27 +12,25 @@ import (
 	"github.com/tenon-project/tenon/api/config/strict"
 )
 
-// arguments are those of one plugin.
-type arguments[T any] interface {
-	*T
+// Arguments are those of a plugin.
+type Arguments interface {
 	runtime.Object
-	DeepCopyInto(into *T)
 	SetDefaults()
+	// Validate returns every field whose value cannot be used. It leaves out what the arguments call themselves.
 	Validate() field.ErrorList
 }
 
-// Decode reads, completes and validates the arguments that a scheduler hands to the factory of NodeNUMAResource: nil, a
-// *runtime.Unknown with JSON or YAML, or a *NodeNUMAResourceArgs. All problems are reported at once.
-func Decode(obj runtime.Object) (NodeNUMAResourceArgs, error) {
-	return decode[NodeNUMAResourceArgs](obj, Kind)
+// arguments is a pointer to the arguments of one plugin.
+type arguments[T any] interface {
+	*T
+	Arguments
+	DeepCopyInto(into *T)
 }
 
-// DecodeElasticQuota is Decode for the plugin ElasticQuota.
-func DecodeElasticQuota(obj runtime.Object) (ElasticQuotaArgs, error) {
-	return decode[ElasticQuotaArgs](obj, ElasticQuotaKind)
-}
-
-func decode[T any, P arguments[T]](obj runtime.Object, kind string) (T, error) {
+// Decode reads, completes and validates the arguments that a scheduler hands to the factory of a plugin: nil, a
+// *runtime.Unknown with JSON or YAML, or a *T. All problems are reported at once.
+func Decode[T any, P arguments[T]](obj runtime.Object) (T, error) {
+	kind := reflect.TypeFor[T]().Name()
 	var a, none T
 	located := func(err error) error { return err }
 	switch obj := obj.(type) {
@@ -55,27 +54,37 @@ func decode[T any, P arguments[T]](obj runtime.Object, kind string) (T, error) {
 	default:
 		return none, fmt.Errorf("decode %s: got %T", kind, obj)
 	}
-	P(&a).SetDefaults()
-	if err := located(P(&a).Validate().ToAggregate()); err != nil {
+	if err := located(Complete(P(&a)).ToAggregate()); err != nil {
 		return none, err
 	}
 	return a, nil
 }
 
+// Complete fills the defaults of arguments and returns every field whose value cannot be used. Arguments may call
+// themselves by the name of their type.
+func Complete(a Arguments) (errs field.ErrorList) {
+	a.SetDefaults()
+	t, kind := a.GetObjectKind().(*metav1.TypeMeta), reflect.TypeOf(a).Elem().Name()
+	if t.APIVersion != "" {
+		errs = append(errs, oneOf(field.NewPath("apiVersion"), t.APIVersion, APIVersion)...)
+	}
+	if t.Kind != "" {
+		errs = append(errs, oneOf(field.NewPath("kind"), t.Kind, kind)...)
+	}
+	return append(errs, a.Validate()...)
+}
+
 // Validate returns every field whose value cannot be used.
 func (a *NodeNUMAResourceArgs) Validate() field.ErrorList {
-	var errs field.ErrorList
-	check := func(path *field.Path, value string, allowed ...string) {
-		if !slices.Contains(allowed, value) {
-			errs = append(errs, field.NotSupported(path, value, allowed))
-		}
-	}
-	errs = append(errs, validateKind(a.TypeMeta, Kind)...)
-	check(field.NewPath("defaultCPUBindPolicy"), a.DefaultCPUBindPolicy, "FullPCPUs", "SpreadByPCPUs")
-	check(field.NewPath("defaultCPUExclusivePolicy"), a.DefaultCPUExclusivePolicy, "None", "PCPULevel", "NUMANodeLevel")
-	check(field.NewPath("defaultNUMATopologyPolicy"), a.DefaultNUMATopologyPolicy, "None", "BestEffort", "Restricted",
-		"SingleNUMANode")
-	check(field.NewPath("followAssumedKubelets"), a.FollowAssumedKubelets, FollowRefuse, FollowRankLast, FollowTrust)
+	errs := slices.Concat(
+		oneOf(field.NewPath("defaultCPUBindPolicy"), a.DefaultCPUBindPolicy, "FullPCPUs", "SpreadByPCPUs"),
+		oneOf(field.NewPath("defaultCPUExclusivePolicy"), a.DefaultCPUExclusivePolicy, "None", "PCPULevel",
+			"NUMANodeLevel"),
+		oneOf(field.NewPath("defaultNUMATopologyPolicy"), a.DefaultNUMATopologyPolicy, "None", "BestEffort",
+			"Restricted", "SingleNUMANode"),
+		oneOf(field.NewPath("followAssumedKubelets"), a.FollowAssumedKubelets, FollowRefuse, FollowRankLast,
+			FollowTrust),
+	)
 	for _, s := range []struct {
 		path     *field.Path
 		strategy *ScoringStrategy
@@ -84,7 +93,7 @@ func (a *NodeNUMAResourceArgs) Validate() field.ErrorList {
 		{field.NewPath("numaScoringStrategy"), a.NUMAScoringStrategy},
 	} {
 		if s.strategy != nil {
-			check(s.path.Child("type"), s.strategy.Type, LeastAllocated, MostAllocated)
+			errs = append(errs, oneOf(s.path.Child("type"), s.strategy.Type, LeastAllocated, MostAllocated)...)
 			errs = append(errs, validateWeights(s.path.Child("resources"), s.strategy.Resources)...)
 		}
 	}
@@ -94,14 +103,10 @@ func (a *NodeNUMAResourceArgs) Validate() field.ErrorList {
 	return errs
 }
 
-// validateKind accepts what arguments may call themselves.
-func validateKind(t metav1.TypeMeta, kind string) field.ErrorList {
-	var errs field.ErrorList
-	if t.APIVersion != "" && t.APIVersion != APIVersion {
-		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), t.APIVersion, []string{APIVersion}))
-	}
-	if t.Kind != "" && t.Kind != kind {
-		errs = append(errs, field.NotSupported(field.NewPath("kind"), t.Kind, []string{kind}))
+// oneOf refuses a value that is none of those that are allowed.
+func oneOf(path *field.Path, value string, allowed ...string) (errs field.ErrorList) {
+	if !slices.Contains(allowed, value) {
+		errs = append(errs, field.NotSupported(path, value, allowed))
 	}
 	return errs
 }

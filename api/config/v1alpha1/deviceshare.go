@@ -7,13 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
-
-// DeviceShareKind is what the arguments of DeviceShare may call themselves.
-const DeviceShareKind = "DeviceShareArgs"
 
 // FragmentationAware is a type of scoring strategy for devices.
 const FragmentationAware = "FragmentationAware"
@@ -77,11 +73,6 @@ type DeviceScoringStrategy struct {
 	Resources []ResourceWeight `json:"resources,omitempty"`
 }
 
-// DecodeDeviceShare is Decode for the plugin DeviceShare.
-func DecodeDeviceShare(obj runtime.Object) (DeviceShareArgs, error) {
-	return decode[DeviceShareArgs](obj, DeviceShareKind)
-}
-
 // SetDefaults fills what is not said.
 func (a *DeviceShareArgs) SetDefaults() {
 	if a.ScoringStrategy == nil {
@@ -105,12 +96,10 @@ func (a *DeviceShareArgs) SetDefaults() {
 
 // Validate returns every field whose value cannot be used.
 func (a *DeviceShareArgs) Validate() field.ErrorList {
-	errs := validateKind(a.TypeMeta, DeviceShareKind)
+	var errs field.ErrorList
 	if s := a.ScoringStrategy; s != nil {
-		path, allowed := field.NewPath("scoringStrategy"), []string{FragmentationAware, LeastAllocated, MostAllocated}
-		if !slices.Contains(allowed, s.Type) {
-			errs = append(errs, field.NotSupported(path.Child("type"), s.Type, allowed))
-		}
+		path := field.NewPath("scoringStrategy")
+		errs = oneOf(path.Child("type"), s.Type, FragmentationAware, LeastAllocated, MostAllocated)
 		if s.Type == FragmentationAware && len(s.Resources) > 0 {
 			errs = append(errs, field.Forbidden(path.Child("resources"),
 				fmt.Sprintf("must be left out with type %s, which compares no amounts", FragmentationAware)))
@@ -126,9 +115,7 @@ func (a *DeviceShareArgs) Validate() field.ErrorList {
 			errs = append(errs, field.Invalid(path.Child("configMapName"), t.ConfigMapName, text))
 		}
 		for i, name := range t.MatchedResources {
-			if allowed := []string{"huawei.com/npu-core"}; string(name) != allowed[0] {
-				errs = append(errs, field.NotSupported(path.Child("matchedResources").Index(i), string(name), allowed))
-			}
+			errs = append(errs, oneOf(path.Child("matchedResources").Index(i), string(name), "huawei.com/npu-core")...)
 		}
 	}
 	for i, m := range a.GPUShareUnsupportedModels {

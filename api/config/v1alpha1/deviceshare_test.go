@@ -29,7 +29,7 @@ func TestDecodeDeviceShare(t *testing.T) {
 			Type: "MostAllocated", Resources: []v1alpha1.ResourceWeight{{Name: "koordinator.sh/gpu-core", Weight: 1}},
 		},
 	} {
-		a, err := v1alpha1.DecodeDeviceShare(&runtime.Unknown{Raw: []byte(raw)})
+		a, err := v1alpha1.Decode[v1alpha1.DeviceShareArgs](&runtime.Unknown{Raw: []byte(raw)})
 		if err != nil {
 			t.Errorf("%s: %v", raw, err)
 			continue
@@ -38,13 +38,16 @@ func TestDecodeDeviceShare(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", raw, diff)
 		}
 	}
-	a, err := v1alpha1.DecodeDeviceShare(&runtime.Unknown{Raw: []byte(`{"gpuSharedResourceTemplatesConfig":{}}`)})
+	a, err := v1alpha1.Decode[v1alpha1.DeviceShareArgs](&runtime.Unknown{
+		Raw: []byte(`{"gpuSharedResourceTemplatesConfig":{}}`),
+	})
 	if want := (&v1alpha1.GPUTemplatesConfig{
 		ConfigMapNamespace: "koordinator-system", ConfigMapName: "gpu-shared-resource-templates",
 	}); err != nil || !cmp.Equal(a.GPUSharedResourceTemplatesConfig, want) {
 		t.Errorf("templates: %+v, %v, want %+v", a.GPUSharedResourceTemplatesConfig, err, want)
 	}
-	if a, err := v1alpha1.DecodeDeviceShare(nil); err != nil || a.ScoringStrategy.Type != "FragmentationAware" {
+	if a, err = v1alpha1.Decode[v1alpha1.DeviceShareArgs](nil); err != nil ||
+		a.ScoringStrategy.Type != "FragmentationAware" {
 		t.Errorf("no arguments: %+v, %v", a, err)
 	}
 }
@@ -85,7 +88,7 @@ func TestDeviceShareArgumentsThatCannotBeUsedAreNamed(t *testing.T) {
 		least(`{"name":"koordinator.sh/rdma","weight":101}`): `scoringStrategy.resources[0].weight: Invalid value: ` +
 			`101: must be 1…100`,
 	} {
-		if _, err := v1alpha1.DecodeDeviceShare(&runtime.Unknown{Raw: []byte(raw)}); err == nil ||
+		if _, err := v1alpha1.Decode[v1alpha1.DeviceShareArgs](&runtime.Unknown{Raw: []byte(raw)}); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", raw, err, want)
 		}

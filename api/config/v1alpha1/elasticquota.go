@@ -11,9 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ElasticQuotaKind is what the arguments of ElasticQuota may call themselves.
-const ElasticQuotaKind = "ElasticQuotaArgs"
-
 // ElasticQuotaArgs are the arguments of the plugin ElasticQuota, which has the names and meanings of Koordinator's.
 //
 // +kubebuilder:object:root=true
@@ -90,20 +87,12 @@ func (a *ElasticQuotaArgs) SetDefaults() {
 
 // Validate returns every field whose value cannot be used.
 func (a *ElasticQuotaArgs) Validate() field.ErrorList {
-	errs := validateKind(a.TypeMeta, ElasticQuotaKind)
-	for _, f := range []struct {
-		name, value string
-		allowed     []string
-	}{
-		{"missingQuotaPolicy", a.MissingQuotaPolicy, []string{MissingQuotaDefault, MissingQuotaReject}},
-		{"revokePolicy", a.RevokePolicy, []string{RevokeOnDemand, RevokeStrict, RevokeDryRun}},
-	} {
-		if !slices.Contains(f.allowed, f.value) {
-			errs = append(errs, field.NotSupported(field.NewPath(f.name), f.value, f.allowed))
-		}
-	}
-	errs = append(errs, atLeastZero("defaultQuotaGroupMax", a.DefaultQuotaGroupMax)...)
-	errs = append(errs, atLeastZero("systemQuotaGroupMax", a.SystemQuotaGroupMax)...)
+	errs := slices.Concat(
+		oneOf(field.NewPath("missingQuotaPolicy"), a.MissingQuotaPolicy, MissingQuotaDefault, MissingQuotaReject),
+		oneOf(field.NewPath("revokePolicy"), a.RevokePolicy, RevokeOnDemand, RevokeStrict, RevokeDryRun),
+		atLeastZero("defaultQuotaGroupMax", a.DefaultQuotaGroupMax),
+		atLeastZero("systemQuotaGroupMax", a.SystemQuotaGroupMax),
+	)
 	for name, n := range map[string]*int32{
 		"maxRevokedPerQuota": a.MaxRevokedPerQuota, "maxRevokedPerMinute": a.MaxRevokedPerMinute,
 	} {
@@ -121,8 +110,7 @@ func (a *ElasticQuotaArgs) Validate() field.ErrorList {
 	return errs
 }
 
-func atLeastZero(name string, list corev1.ResourceList) field.ErrorList {
-	var errs field.ErrorList
+func atLeastZero(name string, list corev1.ResourceList) (errs field.ErrorList) {
 	for _, resource := range slices.Sorted(maps.Keys(list)) {
 		if q := list[resource]; q.Sign() < 0 {
 			path := field.NewPath(name).Key(string(resource))

@@ -12,7 +12,7 @@ import (
 
 func TestDecodeElasticQuota(t *testing.T) {
 	t.Parallel()
-	a, err := v1alpha1.DecodeElasticQuota(&runtime.Unknown{Raw: []byte(
+	a, err := v1alpha1.Decode[v1alpha1.ElasticQuotaArgs](&runtime.Unknown{Raw: []byte(
 		"kind: ElasticQuotaArgs\nenableRuntimeQuota: false\ndefaultQuotaGroupMax: {cpu: 100}\ndelayEvictTime: 5m\n" +
 			"missingQuotaPolicy: Reject\n")})
 	testkit.Check(t, err)
@@ -21,7 +21,7 @@ func TestDecodeElasticQuota(t *testing.T) {
 		a.MissingQuotaPolicy != v1alpha1.MissingQuotaReject {
 		t.Errorf("read as %+v", a)
 	}
-	again, err := v1alpha1.DecodeElasticQuota(&a)
+	again, err := v1alpha1.Decode[v1alpha1.ElasticQuotaArgs](&a)
 	if err != nil || *again.EnableRuntimeQuota {
 		t.Errorf("decoded arguments read as %+v, %v", again, err)
 	}
@@ -39,7 +39,7 @@ func TestDecodeElasticQuotaRefusesWhatItDoesNotKnow(t *testing.T) {
 		`{"revokePodInterval":"0s"}`:            `revokePodInterval: Invalid value: "0s": must be more than 0`,
 		`{"kind":"NodeNUMAResourceArgs"}`:       `kind: Unsupported value: "NodeNUMAResourceArgs"`,
 	} {
-		if _, err := v1alpha1.DecodeElasticQuota(&runtime.Unknown{Raw: []byte(raw)}); err == nil ||
+		if _, err := v1alpha1.Decode[v1alpha1.ElasticQuotaArgs](&runtime.Unknown{Raw: []byte(raw)}); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", raw, err, want)
 		}

@@ -6,14 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tenon-project/tenon/api/annotation"
 )
-
-// LoadAwareSchedulingKind is what the arguments of LoadAwareScheduling may call themselves.
-const LoadAwareSchedulingKind = "LoadAwareSchedulingArgs"
 
 // LoadAwareSchedulingArgs are the arguments of the plugin LoadAwareScheduling, which has the names and meanings of
 // Koordinator's. Thresholds, factors and weights are for cpu and memory.
@@ -85,11 +81,6 @@ type LoadAwareAggregatedArgs struct {
 	ScoreAggregatedDuration metav1.Duration `json:"scoreAggregatedDuration,omitempty"`
 }
 
-// DecodeLoadAwareScheduling is Decode for the plugin LoadAwareScheduling.
-func DecodeLoadAwareScheduling(obj runtime.Object) (LoadAwareSchedulingArgs, error) {
-	return decode[LoadAwareSchedulingArgs](obj, LoadAwareSchedulingKind)
-}
-
 // SetDefaults fills what is not said.
 func (a *LoadAwareSchedulingArgs) SetDefaults() {
 	unless := func(p **bool, value bool) {
@@ -116,7 +107,7 @@ func (a *LoadAwareSchedulingArgs) SetDefaults() {
 
 // Validate returns every field whose value cannot be used.
 func (a *LoadAwareSchedulingArgs) Validate() field.ErrorList {
-	errs := validateKind(a.TypeMeta, LoadAwareSchedulingKind)
+	var errs field.ErrorList
 	seconds := func(name string, n *int64) {
 		if n != nil && (*n < 0 || *n > mostSeconds) {
 			errs = append(errs, field.Invalid(field.NewPath(name), *n, "must be 0…3155760000 (100 years)"))
@@ -144,11 +135,11 @@ func (a *LoadAwareSchedulingArgs) Validate() field.ErrorList {
 		if len(g.UsageThresholds) > 0 && g.UsageAggregationType == "" {
 			errs = append(errs, field.Required(at.Child("usageAggregationType"),
 				"must be set with usageThresholds: avg, p50, p90, p95 or p99"))
-		} else if g.UsageAggregationType != "" && !slices.Contains(types, g.UsageAggregationType) {
-			errs = append(errs, field.NotSupported(at.Child("usageAggregationType"), g.UsageAggregationType, types))
+		} else if g.UsageAggregationType != "" {
+			errs = append(errs, oneOf(at.Child("usageAggregationType"), g.UsageAggregationType, types...)...)
 		}
-		if g.ScoreAggregationType != "" && !slices.Contains(types, g.ScoreAggregationType) {
-			errs = append(errs, field.NotSupported(at.Child("scoreAggregationType"), g.ScoreAggregationType, types))
+		if g.ScoreAggregationType != "" {
+			errs = append(errs, oneOf(at.Child("scoreAggregationType"), g.ScoreAggregationType, types...)...)
 		}
 		for name, d := range map[string]metav1.Duration{
 			"usageAggregatedDuration": g.UsageAggregatedDuration, "scoreAggregatedDuration": g.ScoreAggregatedDuration,

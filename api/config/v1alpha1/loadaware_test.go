@@ -42,7 +42,7 @@ func TestDefaultsOfLoadAwareScheduling(t *testing.T) {
 			func(a *v1alpha1.LoadAwareSchedulingArgs) percentages { return a.ResourceWeights }, nil,
 		},
 	} {
-		a, err := v1alpha1.DecodeLoadAwareScheduling(&runtime.Unknown{Raw: []byte(c.text)})
+		a, err := v1alpha1.Decode[v1alpha1.LoadAwareSchedulingArgs](&runtime.Unknown{Raw: []byte(c.text)})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -98,7 +98,7 @@ func TestArgumentsOfLoadAwareSchedulingThatCannotBeUsed(t *testing.T) {
 		},
 		"an unknown field": {`{"usageThreshold":{}}`, `did you mean "usageThresholds"?`},
 	} {
-		_, err := v1alpha1.DecodeLoadAwareScheduling(&runtime.Unknown{Raw: []byte(c.text)})
+		_, err := v1alpha1.Decode[v1alpha1.LoadAwareSchedulingArgs](&runtime.Unknown{Raw: []byte(c.text)})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %s", name, err, c.want)
 		}

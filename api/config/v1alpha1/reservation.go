@@ -5,12 +5,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
-
-// ReservationKind is what the arguments of Reservation may call themselves.
-const ReservationKind = "ReservationArgs"
 
 // ReservationArgs are the arguments of the plugin Reservation, which has the names of Koordinator's.
 //
@@ -62,19 +58,13 @@ func (a *ReservationArgs) AllowsClusterMode() bool {
 	return a.PreAllocationConfig != nil && a.PreAllocationConfig.EnableClusterMode
 }
 
-// DecodeReservation is Decode for the plugin Reservation.
-func DecodeReservation(obj runtime.Object) (ReservationArgs, error) {
-	return decode[ReservationArgs](obj, ReservationKind)
-}
-
 // SetDefaults fills what is not said.
 func (a *ReservationArgs) SetDefaults() {
 	a.GCDurationSeconds = cmp.Or(a.GCDurationSeconds, new(int64(24*60*60)))
 }
 
 // Validate returns every field whose value cannot be used.
-func (a *ReservationArgs) Validate() field.ErrorList {
-	errs := validateKind(a.TypeMeta, ReservationKind)
+func (a *ReservationArgs) Validate() (errs field.ErrorList) {
 	if n := a.GCDurationSeconds; n != nil && (*n <= 0 || *n > mostSeconds) {
 		errs = append(errs, field.Invalid(field.NewPath("gcDurationSeconds"), *n,
 			"must be more than 0, and at most 3155760000 (100 years)"))

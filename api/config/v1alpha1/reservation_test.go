@@ -17,7 +17,7 @@ func TestDecodeReservation(t *testing.T) {
 		"kind: ReservationArgs\nenablePreemption: true\nresyncIntervalSeconds: 5": 24 * time.Hour,
 		"gcDurationSeconds: 3155760000":                                           3155760000 * time.Second,
 	} {
-		a, err := v1alpha1.DecodeReservation(&runtime.Unknown{Raw: []byte(raw)})
+		a, err := v1alpha1.Decode[v1alpha1.ReservationArgs](&runtime.Unknown{Raw: []byte(raw)})
 		if err != nil || a.KeepEnded() != want {
 			t.Errorf("%q: kept for %v, %v; want %v", raw, a.KeepEnded(), err, want)
 		}
@@ -29,7 +29,7 @@ func TestDecodeReservation(t *testing.T) {
 		"gcDuration: 5":                             "gcDuration: unknown field",
 		"kind: DeviceShareArgs":                     `kind: Unsupported value: "DeviceShareArgs"`,
 	} {
-		if _, err := v1alpha1.DecodeReservation(&runtime.Unknown{Raw: []byte(raw)}); err == nil ||
+		if _, err := v1alpha1.Decode[v1alpha1.ReservationArgs](&runtime.Unknown{Raw: []byte(raw)}); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %s", raw, err, want)
 		}

@@ -31,7 +31,7 @@ func TestTheSampleConfigurationNamesEveryArgument(t *testing.T) {
 	}
 	testkit.Check(t, yaml.Unmarshal(text, &sample))
 	args := sample.Profiles[0].PluginConfig
-	got, err := v1alpha1.Decode(&runtime.Unknown{Raw: args[0].Args})
+	got, err := v1alpha1.Decode[v1alpha1.NodeNUMAResourceArgs](&runtime.Unknown{Raw: args[0].Args})
 	testkit.Check(t, err)
 	want := v1alpha1.Default()
 	want.TypeMeta, want.MinSharedCPUs = got.TypeMeta, got.MinSharedCPUs // its default depends on the node
@@ -40,7 +40,7 @@ func TestTheSampleConfigurationNamesEveryArgument(t *testing.T) {
 	}
 	namesAll(t, args[0].Args, reflect.TypeFor[v1alpha1.NodeNUMAResourceArgs]())
 
-	quotas, err := v1alpha1.DecodeElasticQuota(&runtime.Unknown{Raw: args[1].Args})
+	quotas, err := v1alpha1.Decode[v1alpha1.ElasticQuotaArgs](&runtime.Unknown{Raw: args[1].Args})
 	testkit.Check(t, err)
 	var defaults v1alpha1.ElasticQuotaArgs
 	defaults.SetDefaults()
@@ -52,7 +52,7 @@ func TestTheSampleConfigurationNamesEveryArgument(t *testing.T) {
 	}
 	namesAll(t, args[1].Args, reflect.TypeFor[v1alpha1.ElasticQuotaArgs]())
 
-	gangs, err := v1alpha1.DecodeCoscheduling(&runtime.Unknown{Raw: args[2].Args})
+	gangs, err := v1alpha1.Decode[v1alpha1.CoschedulingArgs](&runtime.Unknown{Raw: args[2].Args})
 	testkit.Check(t, err)
 	ofGangs := v1alpha1.CoschedulingArgs{
 		TypeMeta: gangs.TypeMeta, ControllerWorkers: gangs.ControllerWorkers,
@@ -64,7 +64,7 @@ func TestTheSampleConfigurationNamesEveryArgument(t *testing.T) {
 	}
 	namesAll(t, args[2].Args, reflect.TypeFor[v1alpha1.CoschedulingArgs]())
 
-	devices, err := v1alpha1.DecodeDeviceShare(&runtime.Unknown{Raw: args[3].Args})
+	devices, err := v1alpha1.Decode[v1alpha1.DeviceShareArgs](&runtime.Unknown{Raw: args[3].Args})
 	testkit.Check(t, err)
 	var ofDevices v1alpha1.DeviceShareArgs
 	ofDevices.SetDefaults()
@@ -74,14 +74,14 @@ func TestTheSampleConfigurationNamesEveryArgument(t *testing.T) {
 	}
 	namesAll(t, args[3].Args, reflect.TypeFor[v1alpha1.DeviceShareArgs]())
 
-	rooms, err := v1alpha1.DecodeReservation(&runtime.Unknown{Raw: args[4].Args})
+	rooms, err := v1alpha1.Decode[v1alpha1.ReservationArgs](&runtime.Unknown{Raw: args[4].Args})
 	testkit.Check(t, err)
 	if keep := rooms.KeepEnded(); keep != 24*time.Hour {
 		t.Errorf("the sample keeps ended Reservations for %v, want the default of a day", keep)
 	}
 	namesAll(t, args[4].Args, reflect.TypeFor[v1alpha1.ReservationArgs]())
 
-	load, err := v1alpha1.DecodeLoadAwareScheduling(&runtime.Unknown{Raw: args[5].Args})
+	load, err := v1alpha1.Decode[v1alpha1.LoadAwareSchedulingArgs](&runtime.Unknown{Raw: args[5].Args})
 	testkit.Check(t, err)
 	var ofLoad v1alpha1.LoadAwareSchedulingArgs
 	ofLoad.SetDefaults()

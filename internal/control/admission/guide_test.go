@@ -71,7 +71,7 @@ func readGuide(t *testing.T, name string) *guide {
 			case "ElasticQuotaArgs":
 				raw, err := yaml.YAMLToJSON([]byte(doc))
 				if err == nil {
-					_, err = configv1alpha1.DecodeElasticQuota(&runtime.Unknown{Raw: raw})
+					_, err = configv1alpha1.Decode[configv1alpha1.ElasticQuotaArgs](&runtime.Unknown{Raw: raw})
 				}
 				if err != nil {
 					t.Errorf("%s: %v in\n%s", name, err, doc)

@@ -49,7 +49,7 @@ func readQuotaOptions(file string) (*QuotaOptions, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the arguments of quotas: %w", err)
 	}
-	a, err := config.DecodeElasticQuota(&runtime.Unknown{Raw: text})
+	a, err := config.Decode[config.ElasticQuotaArgs](&runtime.Unknown{Raw: text})
 	if err != nil {
 		return nil, fmt.Errorf("read the arguments of quotas in %s: %w", file, err)
 	}

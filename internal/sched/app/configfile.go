@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-base/configz"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -131,10 +130,7 @@ func checkProfile(d *strict.Document, path string, p *configv1.KubeSchedulerProf
 	for i, config := range p.PluginConfig {
 		at := fmt.Sprintf("%s.pluginConfig[%d]", path, i)
 		check(at+".name", config.Name)
-		args := map[string]interface {
-			SetDefaults()
-			Validate() field.ErrorList
-		}{
+		args := map[string]v1alpha1.Arguments{
 			coscheduling.Name: &v1alpha1.CoschedulingArgs{}, deviceshare.Name: &v1alpha1.DeviceShareArgs{},
 			elasticquota.Name: &v1alpha1.ElasticQuotaArgs{}, loadaware.Name: &v1alpha1.LoadAwareSchedulingArgs{},
 			nodenumaresource.Name: &v1alpha1.NodeNUMAResourceArgs{}, reserving.Name: &v1alpha1.ReservationArgs{},
@@ -144,8 +140,7 @@ func checkProfile(d *strict.Document, path string, p *configv1.KubeSchedulerProf
 		}
 		wrong := d.Decode(at+".args", args)
 		if len(wrong) == 0 {
-			args.SetDefaults()
-			wrong = d.Locate(at+".args", args.Validate().ToAggregate())
+			wrong = d.Locate(at+".args", v1alpha1.Complete(args).ToAggregate())
 		}
 		for _, w := range wrong {
 			w.Text = "plugin " + config.Name + ": " + w.Text

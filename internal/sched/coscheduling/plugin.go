@@ -53,7 +53,7 @@ var (
 func Factory(gangs *kube.Gangs, quotas *kube.Quotas) frameworkruntime.PluginFactory {
 	var once sync.Once
 	return func(_ context.Context, raw runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-		args, err := v1alpha1.DecodeCoscheduling(raw)
+		args, err := v1alpha1.Decode[v1alpha1.CoschedulingArgs](raw)
 		if err != nil {
 			return nil, fmt.Errorf("arguments of %s: %w", Name, err)
 		}

@@ -53,7 +53,7 @@ var (
 func Factory(d *placement.Decisions) frameworkruntime.PluginFactory {
 	all, parts := newLearner(), &templates{}
 	return func(_ context.Context, raw runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-		args, err := v1alpha1.DecodeDeviceShare(raw)
+		args, err := v1alpha1.Decode[v1alpha1.DeviceShareArgs](raw)
 		if err != nil {
 			return nil, fmt.Errorf("arguments of %s: %w", Name, err)
 		}

@@ -79,7 +79,7 @@ var (
 func Factory(quotas *kube.Quotas, m *Metrics) frameworkruntime.PluginFactory {
 	var once sync.Once
 	return func(ctx context.Context, raw runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-		args, err := v1alpha1.DecodeElasticQuota(raw)
+		args, err := v1alpha1.Decode[v1alpha1.ElasticQuotaArgs](raw)
 		if err != nil {
 			return nil, fmt.Errorf("arguments of %s: %w", Name, err)
 		}

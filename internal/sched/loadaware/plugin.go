@@ -72,7 +72,7 @@ var (
 // Factory creates the plugin for each profile, all on the account l.
 func Factory(l *kube.Loads, now func() time.Time) frameworkruntime.PluginFactory {
 	return func(_ context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-		a, err := v1alpha1.DecodeLoadAwareScheduling(args)
+		a, err := v1alpha1.Decode[v1alpha1.LoadAwareSchedulingArgs](args)
 		if err != nil {
 			return nil, fmt.Errorf("arguments of %s: %w", Name, err)
 		}

@@ -37,7 +37,7 @@ type judging struct {
 
 func newJudging(t *testing.T, args string, annotations map[string]string) judging {
 	t.Helper()
-	a, err := v1alpha1.DecodeLoadAwareScheduling(&runtime.Unknown{Raw: []byte(args)})
+	a, err := v1alpha1.Decode[v1alpha1.LoadAwareSchedulingArgs](&runtime.Unknown{Raw: []byte(args)})
 	testkit.Check(t, err)
 	p := newPlugin(kube.NewLoads(), func() time.Time { return now }, &a)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: annotations}}

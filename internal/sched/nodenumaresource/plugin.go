@@ -32,7 +32,7 @@ var (
 // Factory makes the plugin for each profile. Unknown fields and values of its arguments are refused.
 func Factory(d *placement.Decisions) frameworkruntime.PluginFactory {
 	return func(_ context.Context, raw runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-		decoded, err := v1alpha1.Decode(raw)
+		decoded, err := v1alpha1.Decode[v1alpha1.NodeNUMAResourceArgs](raw)
 		if err != nil {
 			return nil, fmt.Errorf("arguments of %s: %w", Name, err)
 		}

@@ -61,7 +61,7 @@ var (
 func Factory(r *kube.Reservations, q *kube.Quotas) frameworkruntime.PluginFactory {
 	var started sync.Map // names of profiles whose arguments are set
 	return func(_ context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-		decoded, err := configv1alpha1.DecodeReservation(args)
+		decoded, err := configv1alpha1.Decode[configv1alpha1.ReservationArgs](args)
 		if err != nil {
 			return nil, fmt.Errorf("arguments of Reservation: %w", err)
 		}
