@@ -10,8 +10,15 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
@@ -126,4 +133,173 @@ func permitParts(schema *spec.Schema) {
 		permitParts(&property)
 		schema.Properties[name] = property
 	}
+}
+
+// ClusterObjects is what the API says of a cluster that is to get Tenon.
+type ClusterObjects struct {
+	// Version is the API server's, as in v1.36.3.
+	Version string
+	// Policies says that the API server serves ValidatingAdmissionPolicies.
+	Policies bool
+	Nodes    []corev1.Node
+	// Cgroups are the versions of cgroups, as in 2, that kubelets report, by node. Of nodes with equal systems one is
+	// asked.
+	Cgroups map[string]string
+	// CRDs are the CustomResourceDefinitions, by name, with the Helm release NAMESPACE/NAME of each; "" for none.
+	CRDs map[string]string
+	// Programs are the names of DaemonSets and Deployments, as NAMESPACE/NAME.
+	Programs []string
+	// Namespace is where Tenon is to be installed; without a UID it does not exist.
+	Namespace corev1.Namespace
+	// Denied is what the caller may not do, and an installation does.
+	Denied []string
+}
+
+func newCheckCluster(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams, doctor Doctor,
+) *cobra.Command {
+	var format string
+	c := help.Command(texts, "check-cluster", &cobra.Command{
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkFormat(format); err != nil {
+				return err
+			}
+			cl, err := connect(flags)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)
+			defer cancel()
+			objects, err := cl.beforeInstallation(ctx, func(ctx context.Context, node string) ([]byte, error) {
+				return cl.core.CoreV1().RESTClient().Get().Resource("nodes").Name(node).SubResource("proxy").
+					Suffix("metrics").DoRaw(ctx)
+			})
+			if err != nil {
+				return err
+			}
+			d := doctor.Cluster(objects)
+			return printChecks(streams.Out, format, &d)
+		},
+	})
+	outputFlag(c, &format)
+	return c
+}
+
+// made are the kinds that an installation makes.
+func made() []authorizationv1.ResourceAttributes {
+	return []authorizationv1.ResourceAttributes{
+		{Resource: "namespaces"},
+		{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
+		{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
+		{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"},
+		{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"},
+		{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"},
+		{Group: "scheduling.k8s.io", Resource: "priorityclasses"},
+		{Group: "apps", Resource: "daemonsets", Namespace: installedIn()},
+		{Group: "apps", Resource: "deployments", Namespace: installedIn()},
+	}
+}
+
+// mostKubelets is how many kubelets are asked at most.
+const mostKubelets = 8
+
+// cgroupVersions asks a node of each kind of system for its version of cgroups. A kubelet that does not say it is left
+// out.
+func cgroupVersions(ctx context.Context, nodes []corev1.Node, metrics kubeletMetrics) map[string]string {
+	type system struct{ image, kernel, kubelet, runtime string }
+	asked, versions := map[system]bool{}, map[string]string{}
+	for i := range nodes {
+		info := &nodes[i].Status.NodeInfo
+		kind := system{info.OSImage, info.KernelVersion, info.KubeletVersion, info.ContainerRuntimeVersion}
+		if asked[kind] || len(asked) == mostKubelets {
+			continue
+		}
+		asked[kind] = true
+		bounded, cancel := context.WithTimeout(ctx, 2*time.Second)
+		text, err := metrics(bounded, nodes[i].Name)
+		cancel()
+		for line := range strings.Lines(string(text)) {
+			if version, found := strings.CutPrefix(line, "kubelet_cgroup_version "); found && err == nil {
+				versions[nodes[i].Name] = strings.TrimSpace(version)
+			}
+		}
+	}
+	return versions
+}
+
+// kubeletMetrics returns the metrics of the kubelet of a node.
+type kubeletMetrics func(ctx context.Context, node string) ([]byte, error)
+
+// beforeInstallation reads what the checks need. What the caller may not read is among what is denied.
+func (c cluster) beforeInstallation(ctx context.Context, metrics kubeletMetrics) (o ClusterObjects, err error) {
+	o.Namespace.Name = installedIn()
+	version, err := c.core.Discovery().ServerVersion()
+	if err != nil {
+		return o, fmt.Errorf("ask for the version: %w", err)
+	}
+	o.Version = version.GitVersion
+	resources, err := c.core.Discovery().ServerResourcesForGroupVersion("admissionregistration.k8s.io/v1")
+	if err != nil {
+		return o, fmt.Errorf("ask what is served: %w", err)
+	}
+	o.Policies = slices.ContainsFunc(resources.APIResources, func(r metav1.APIResource) bool {
+		return r.Name == "validatingadmissionpolicies"
+	})
+	for _, a := range made() {
+		a.Verb = "create"
+		answer, err := c.core.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+			&authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &a},
+			}, metav1.CreateOptions{})
+		if err != nil {
+			return o, fmt.Errorf("ask for your rights: %w", err)
+		}
+		if !answer.Status.Allowed {
+			o.Denied = append(o.Denied, "create "+a.Resource)
+		}
+	}
+	nodes, err := c.core.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return o, fmt.Errorf("list nodes: %w", err)
+	}
+	o.Nodes, o.Cgroups = nodes.Items, cgroupVersions(ctx, nodes.Items, metrics)
+	namespace, err := c.core.CoreV1().Namespaces().Get(ctx, o.Namespace.Name, metav1.GetOptions{})
+	if err == nil {
+		o.Namespace = *namespace
+	} else if !apierrors.IsNotFound(err) {
+		return o, fmt.Errorf("read the namespace: %w", err)
+	}
+	o.CRDs = map[string]string{}
+	for kind, take := range map[schema.GroupVersionResource]func(metav1.Object){
+		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}: func(m metav1.Object) {
+			release := m.GetAnnotations()["meta.helm.sh/release-namespace"] + "/" +
+				m.GetAnnotations()["meta.helm.sh/release-name"]
+			if release == "/" {
+				release = ""
+			}
+			o.CRDs[m.GetName()] = release
+		},
+		{Group: "apps", Version: "v1", Resource: "daemonsets"}: func(m metav1.Object) {
+			o.Programs = append(o.Programs, m.GetNamespace()+"/"+m.GetName())
+		},
+		{Group: "apps", Version: "v1", Resource: "deployments"}: func(m metav1.Object) {
+			o.Programs = append(o.Programs, m.GetNamespace()+"/"+m.GetName())
+		},
+	} {
+		list, err := c.dynamic.Resource(kind).List(ctx, metav1.ListOptions{})
+		if apierrors.IsForbidden(err) {
+			o.Denied = append(o.Denied, "list "+kind.Resource)
+			continue
+		}
+		if err != nil {
+			return o, fmt.Errorf("list %s: %w", kind.Resource, err)
+		}
+		for i := range list.Items {
+			take(&list.Items[i])
+		}
+	}
+	slices.Sort(o.Programs)
+	slices.Sort(o.Denied)
+	return o, nil
 }

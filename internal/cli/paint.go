@@ -2,10 +2,12 @@ package cli
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 )
@@ -67,4 +69,85 @@ func (p paint) symbol(s, ascii string) string {
 		return ascii
 	}
 	return s
+}
+
+// columns aligns rows of cells, two spaces apart. Colour codes must be applied after alignment, so cells are plain.
+type columns struct {
+	paint
+	width  int // of the terminal, 0 = unlimited: longer lines are cut
+	indent string
+	right  int // columns 1 to right are aligned to the right
+	rows   [][]string
+}
+
+func (c *columns) add(cells ...any) {
+	row := make([]string, len(cells))
+	for i, cell := range cells {
+		row[i] = fmt.Sprint(cell)
+	}
+	c.rows = append(c.rows, row)
+}
+
+func (c *columns) lines() []string {
+	var widths []int
+	for _, row := range c.rows {
+		widths = append(widths, make([]int, max(0, len(row)-len(widths)))...)
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	lines := make([]string, len(c.rows))
+	for i, row := range c.rows {
+		var line strings.Builder
+		for j, cell := range row {
+			width := -widths[j]
+			if 0 < j && j <= c.right {
+				width = widths[j]
+			}
+			fmt.Fprintf(&line, "%*s  ", width, cell)
+		}
+		lines[i] = c.fit(c.indent+strings.TrimRight(line.String(), " "), c.width)
+	}
+	return lines
+}
+
+func (c *columns) String() string { return strings.Join(append(c.lines(), ""), "\n") }
+
+// terminalWidth is 0 off a terminal.
+func terminalWidth(out io.Writer) int {
+	if !isTerminal(out) {
+		return 0
+	}
+	width, _, err := term.GetSize(int(out.(*os.File).Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
+// fit cuts a line at the terminal's edge. Colour codes must be applied afterwards. A width of 0 is unlimited.
+func (p paint) fit(line string, width int) string {
+	if width <= 0 || utf8.RuneCountInString(line) <= width {
+		return line
+	}
+	mark := p.symbol("…", "...")
+	return string([]rune(line)[:max(0, width-utf8.RuneCountInString(mark))]) + mark
+}
+
+// wrap breaks text behind separators so that no part is wider than width; a word that is wider stays whole. A width of
+// 0 or less is unlimited.
+func wrap(text, separator string, width int) []string {
+	if width <= 0 || utf8.RuneCountInString(text) <= width {
+		return []string{text}
+	}
+	var parts []string
+	line := ""
+	for _, word := range strings.SplitAfter(text, separator) {
+		if line != "" && utf8.RuneCountInString(line+strings.TrimRight(word, " ")) > width {
+			parts = append(parts, strings.TrimRight(line, " "))
+			line = ""
+		}
+		line += word
+	}
+	return append(parts, strings.TrimRight(line, " "))
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -62,4 +63,25 @@ type SharedPool struct {
 	Socket int    `json:"socket"`
 	Node   int    `json:"node"`
 	CPUSet string `json:"cpuset"`
+}
+
+// Gang describes pods that start together.
+type Gang struct {
+	Name      string      `json:"name"` // namespace/name
+	State     gang.Status `json:"state"`
+	Members   int         `json:"members"`
+	MinMember int         `json:"minMember"`
+	Bound     int         `json:"bound"`
+}
+
+// gangsNow returns all gangs, by name, in their current state.
+func (e *engine) gangsNow() []Gang {
+	out := []Gang{}
+	e.gangs.Read(func(s *gang.State) {
+		for _, id := range s.Gangs() {
+			r, _ := s.Find(id)
+			out = append(out, Gang{id, r.Status(), len(r.Members), r.Settings.Min, len(r.In(gang.Bound))})
+		}
+	})
+	return out
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	config "github.com/tenon-project/tenon/api/config/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
@@ -189,4 +190,32 @@ func readGang[T any](r *gangReader, from map[string]string, with func(string) (T
 		r.note(inAnnotations+"["+key+"]", err)
 	}
 	return value
+}
+
+// GangDefaults translates the arguments of the plugin Coscheduling, defaults filled in.
+func GangDefaults(a *config.CoschedulingArgs) gang.Settings {
+	return gang.Settings{
+		Policy: gang.MatchPolicy(a.DefaultMatchPolicy), Wait: a.DefaultTimeout.Duration,
+		Interrupted: gang.Interrupted(a.InterruptedGangs),
+	}
+}
+
+// GangRules are the arguments of the plugin Coscheduling that hold for all gangs.
+type GangRules struct {
+	MaxOvertakes    int
+	PreemptionDelay time.Duration
+	// JoinsWholeGPUs: GPUs of gangs whose members all ask for whole ones are allocated jointly.
+	JoinsWholeGPUs bool
+}
+
+// GangRulesOf translates the arguments of the plugin Coscheduling, defaults filled in.
+func GangRulesOf(a *config.CoschedulingArgs) GangRules {
+	return GangRules{int(*a.MaxOvertakes), a.PreemptionDelay.Duration, *a.EnableJointGPUs}
+}
+
+// DefaultGangRules are those of a profile without arguments.
+func DefaultGangRules() GangRules {
+	var a config.CoschedulingArgs
+	a.SetDefaults()
+	return GangRulesOf(&a)
 }

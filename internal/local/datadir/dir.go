@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -175,3 +176,77 @@ func (d Dir) socketFolder() string {
 func (d Dir) path(parts ...string) string {
 	return filepath.Join(append([]string{d.root}, parts...)...)
 }
+
+// WriteFile replaces a file in one step: a reader, or a start after a crash, sees the old text or the new one. A file
+// has one writer at a time.
+func WriteFile(path string, text []byte, mode os.FileMode) error {
+	temporary := path + ".new"
+	err := os.WriteFile(temporary, text, mode)
+	if err == nil {
+		err = os.Rename(temporary, path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.RemoveAll(temporary))
+	}
+	return nil
+}
+
+// Corrupt is the error of a file of the data folder that cannot be read as what it is.
+type Corrupt struct {
+	File string
+	Err  error
+}
+
+func (c *Corrupt) Error() string { return fmt.Sprintf("%s is damaged: %v", c.File, c.Err) }
+
+func (c *Corrupt) Unwrap() error { return c.Err }
+
+// readJSON leaves v alone when the file is absent.
+func (d Dir) readJSON(name string, v any) error {
+	text, err := os.ReadFile(d.path(name))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read data folder: %w", err)
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		return &Corrupt{File: d.path(name), Err: err}
+	}
+	return nil
+}
+
+func (d Dir) writeJSON(name string, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", name, err)
+	}
+	return WriteFile(d.path(name), append(text, '\n'), 0o600)
+}
+
+// Node is a simulated machine of the cluster.
+type Node struct {
+	Name string `json:"name"`
+	// Machine is a machine spec without a count, such as epyc-2s@static.
+	Machine string `json:"machine"`
+}
+
+// SavedNodes returns the machines of the last start, none where there was none.
+func (d Dir) SavedNodes() ([]Node, error) {
+	var nodes []Node
+	if err := d.readJSON("nodes.json", &nodes); err != nil {
+		return nil, err
+	}
+	for _, n := range nodes {
+		if n.Name == "" || n.Machine == "" {
+			return nil, &Corrupt{File: d.path("nodes.json"), Err: errors.New("a node without a name or a machine")}
+		}
+	}
+	return nodes, nil
+}
+
+// SaveNodes keeps the machines for the processes of this start and for the next one.
+func (d Dir) SaveNodes(nodes []Node) error { return d.writeJSON("nodes.json", nodes) }
+
+// Node returns the folder of a simulated machine's tree.
+func (d Dir) Node(name string) string { return filepath.Join(d.Nodes(), name) }

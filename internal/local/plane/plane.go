@@ -3,6 +3,7 @@ package plane
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/pki"
@@ -103,4 +106,18 @@ func await(name string, done <-chan struct{}) error {
 	case <-time.After(stopLimit):
 		return fmt.Errorf("stop %s: still running after %v", name, stopLimit)
 	}
+}
+
+func logTo(w io.Writer) {
+	// Each component applies its own, equal logging configuration.
+	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	if err := flags.Parse([]string{
+		"-logtostderr=false", "-alsologtostderr=false", "-stderrthreshold=FATAL",
+		"-one_output", // else an error is written once for each severity below it
+	}); err != nil {
+		panic("plane: klog lost a flag: " + err.Error())
+	}
+	klog.SetOutput(w)
 }
