@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -195,12 +194,10 @@ func review(t *testing.T, path, manifest, old string) *admissionv1.AdmissionResp
 	t.Helper()
 	scheme := runtime.NewScheme()
 	testkit.Check(t, corev1.AddToScheme(scheme))
-	metrics, err := webhook.NewMetrics(prometheus.NewRegistry())
-	testkit.Check(t, err)
 	d := doors{}
 	webhook.Register(d, ctrl.NewDecoder(scheme), webhook.Rules{
 		RequireNRIPlugin: true, Kinds: func() device.Kinds { return nil },
-	}, metrics)
+	}, webhook.NewMetrics())
 	request := &admissionv1.AdmissionRequest{UID: "review", Operation: admissionv1.Create, Object: raw(t, manifest)}
 	if old != "" {
 		request.Operation, request.OldObject = admissionv1.Update, raw(t, old)

@@ -29,6 +29,7 @@ import (
 	"github.com/tenon-project/tenon/deploy"
 	agent "github.com/tenon-project/tenon/internal/agent/command"
 	manager "github.com/tenon-project/tenon/internal/control/app"
+	component "github.com/tenon-project/tenon/internal/control/serving"
 	descheduler "github.com/tenon-project/tenon/internal/desched/app"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/install"
@@ -84,9 +85,12 @@ func start(t *testing.T) *cluster {
 	quotas := manager.DefaultQuotaOptions()
 	quotas.Revoke.Delay, quotas.Revoke.Interval = time.Second, 100*time.Millisecond
 	c.answer(t, manager.Options{
-		RESTConfig: c.managerConfig(t), LeaderElectNamespace: "tenon-system", MetricsAddress: c.metrics, Quotas: quotas,
-		CertFile: serving.CertFile, KeyFile: serving.KeyFile, RequireNRIPlugin: true,
-		WebhookAddress: p.Ports.Address(datadir.Webhooks), HealthAddress: p.Ports.Address(datadir.ManagerHealth),
+		Component: component.Component{
+			RESTConfig: c.managerConfig(t), LeaderElectNamespace: "tenon-system",
+			HealthAddress: p.Ports.Address(datadir.ManagerHealth),
+		},
+		MetricsAddress: c.metrics, Quotas: quotas, CertFile: serving.CertFile, KeyFile: serving.KeyFile,
+		RequireNRIPlugin: true, WebhookAddress: p.Ports.Address(datadir.Webhooks),
 		PublishDevices: true, SLOConfigNamespace: "tenon-system",
 	})
 	objects, err := install.Parse(deploy.Webhooks("default-scheduler", "tenon-scheduler")...)

@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/descheduler"
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
+	"github.com/tenon-project/tenon/internal/control/serving"
 	"github.com/tenon-project/tenon/internal/desched/app"
 	"github.com/tenon-project/tenon/internal/local/install"
 	"github.com/tenon-project/tenon/internal/testkit"
@@ -103,7 +104,9 @@ func TestTheDeschedulerRequestsEvictions(t *testing.T) {
 		UserName: "system:serviceaccount:" + namespace + ":tenon-descheduler",
 		Groups:   []string{"system:authenticated", "system:serviceaccounts"},
 	}
-	options := app.Options{RESTConfig: config, Settings: settings, Namespace: namespace}
+	options := app.Options{
+		Component: serving.Component{RESTConfig: config, Namespace: namespace}, Settings: settings,
+	}
 
 	const absent = "set up the descheduler: evictionPolicy: Request needs evictionrequests of " +
 		"lifecycle.k8s.io/v1alpha1, an alpha API of Kubernetes 1.37, which the API server does not have: " +

@@ -8,18 +8,14 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"path/filepath"
 	"strconv"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -36,16 +32,14 @@ import (
 
 // Options are what differs from one manager to the next.
 type Options struct {
-	// RESTConfig, else Kubeconfig (a path), else the service account says where the API server is.
-	RESTConfig *rest.Config
-	Kubeconfig string
+	serving.Component
 	// WebhookAddress is host:port; an empty host is every address.
 	WebhookAddress string
 	// CertFile and KeyFile are in one folder. They are read again when they change.
 	CertFile, KeyFile string
 	// CertificateSecret, if set, is the Secret of Namespace in which the replicas make and renew certificates; CertFile
-	// and KeyFile are not read then. Namespace is that of the release.
-	CertificateSecret, Namespace string
+	// and KeyFile are not read then.
+	CertificateSecret string
 	// SchedulerIdentities are the user names that may write the keys that a scheduler sets.
 	SchedulerIdentities []string
 	// SchedulerNames are the schedulers whose pods count, first the one that gets pods with devices of namespaces that
@@ -62,14 +56,9 @@ type Options struct {
 	// SLOConfigNamespace is that of the ConfigMap slo-controller-config. "" leaves the use and the reclaimable amounts
 	// of Nodes to another manager.
 	SLOConfigNamespace string
-	// LeaderElectNamespace is where the lease is by which one of several managers leads. "" is for a manager without
-	// others: it leads.
-	LeaderElectNamespace string
 	// MetricsAddress serves /metrics: on loopback plainly, elsewhere over TLS and only to those whom the API server
 	// lets read it. "" or "0" serves none.
 	MetricsAddress string
-	// HealthAddress serves /healthz and /readyz. "" or "0" serves none.
-	HealthAddress string
 	// Settings are served beside the metrics as /configz.
 	Settings strict.Settings
 }
@@ -92,12 +81,9 @@ const stopTimeout = 6 * time.Second
 
 // Run serves until ctx ends.
 func Run(ctx context.Context, o Options) error {
-	config := o.RESTConfig
-	if config == nil {
-		var err error
-		if config, err = clientcmd.BuildConfigFromFlags("", o.Kubeconfig); err != nil {
-			return fmt.Errorf("find the API server: %w", err)
-		}
+	config, err := o.Config()
+	if err != nil {
+		return err
 	}
 	keeper, err := newKeeper(o, config)
 	if err != nil {
@@ -117,43 +103,29 @@ func Run(ctx context.Context, o Options) error {
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return err
 	}
-	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = 50, 100 // the status of quotas alone takes 20 writes a second
 	graceful := stopTimeout
 	if keeper != nil { // the webhooks are those of a Service
 		server = &drainingServer{Server: server}
 		graceful += drainTime
 	}
-	mgr, err := manager.New(config, manager.Options{
-		Scheme:                  scheme,
-		Logger:                  klog.FromContext(ctx),
-		BaseContext:             func() context.Context { return ctx },
-		WebhookServer:           server,
-		Metrics:                 metricsOptions,
-		HealthProbeBindAddress:  cmp.Or(o.HealthAddress, "0"),
-		GracefulShutdownTimeout: &graceful,
-		LeaderElection:          o.LeaderElectNamespace != "", LeaderElectionID: "tenon-manager",
-		LeaderElectionNamespace: o.LeaderElectNamespace, LeaderElectionReleaseOnCancel: true,
+	mgr, err := o.Manager(ctx, config, "tenon-manager", manager.Options{
+		Scheme: scheme, WebhookServer: server, Metrics: metricsOptions, GracefulShutdownTimeout: &graceful,
 	})
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
-	counters, err := webhook.NewMetrics(metrics.Registry)
-	if err != nil {
-		return fmt.Errorf("register metrics: %w", err)
-	}
-	defer counters.Unregister(metrics.Registry)
+	counters := webhook.NewMetrics()
+	counted := counters.Collectors()
 	forget, err := serving.RegisterInfo(metrics.Registry, "tenon-manager", o.Settings.Hash())
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	defer forget()
 	if keeper != nil {
-		expiry := keeper.Expiry()
-		if err := errors.Join(metrics.Registry.Register(expiry), mgr.Add(keeper)); err != nil {
+		if err := mgr.Add(keeper); err != nil {
 			return fmt.Errorf("set up certificates: %w", err)
 		}
-		defer metrics.Registry.Unregister(expiry)
+		counted = append(counted, keeper.Expiry())
 	}
 	store, divided := kube.NewQuotas(time.Now), cmp.Or(o.Quotas, DefaultQuotaOptions())
 	if err := store.Configure(divided.Config, divided.Rules); err != nil {
@@ -185,23 +157,19 @@ func Run(ctx context.Context, o Options) error {
 	}, counters)
 	if o.Quotas != nil {
 		m := newWriteMetrics()
-		for _, counter := range []prometheus.Collector{m.writes, m.evictions, m.groups} {
-			if err := metrics.Registry.Register(counter); err != nil {
-				return fmt.Errorf("register metrics: %w", err)
-			}
-			defer metrics.Registry.Unregister(counter)
-		}
+		counted = append(counted, m.writes, m.evictions, m.groups)
 		if err := addControllers(mgr, &o, known, client, m); err != nil {
 			return fmt.Errorf("set up the controllers: %w", err)
 		}
 	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+	forgetCounted, err := serving.Register(metrics.Registry, counted...)
+	if err != nil {
 		return err
 	}
-	if err := mgr.AddReadyzCheck("webhooks", server.StartedChecker()); err != nil {
-		return err
-	}
-	if err := mgr.AddReadyzCheck("objects", known.check); err != nil {
+	defer forgetCounted()
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddReadyzCheck("webhooks", server.StartedChecker()),
+		mgr.AddReadyzCheck("objects", known.check)); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -242,10 +210,10 @@ func newServer(o Options, keeper *certificate.Keeper) (ctrlwebhook.Server, error
 	}
 	options := ctrlwebhook.Options{Host: host, Port: int(port), TLSOpts: certificateOf(keeper)}
 	if keeper == nil {
-		options.CertDir = filepath.Dir(o.CertFile)
-		options.CertName, options.KeyName = filepath.Base(o.CertFile), filepath.Base(o.KeyFile)
-		if o.CertFile == "" || o.KeyFile == "" || filepath.Dir(o.KeyFile) != options.CertDir {
-			return nil, errors.New("the webhooks need a certificate file and a key file in one folder")
+		options.CertDir, options.CertName, options.KeyName, err = serving.InFolder("the webhooks need", o.CertFile,
+			o.KeyFile)
+		if err != nil {
+			return nil, err
 		}
 	}
 	return ctrlwebhook.NewServer(options), nil

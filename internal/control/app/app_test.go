@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-project/tenon/internal/control/app"
+	"github.com/tenon-project/tenon/internal/control/serving"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
@@ -67,8 +68,11 @@ func TestRunServesUntilItsContextEnds(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	certFile, keyFile, roots := certificate(t)
 	o := app.Options{
-		RESTConfig:     &rest.Config{Host: "https://127.0.0.1:1"}, // webhooks do not need the API server
-		WebhookAddress: free(t), HealthAddress: free(t), MetricsAddress: free(t),
+		Component: serving.Component{
+			RESTConfig:    &rest.Config{Host: "https://127.0.0.1:1"}, // webhooks do not need the API server
+			HealthAddress: free(t),
+		},
+		WebhookAddress: free(t), MetricsAddress: free(t),
 		CertFile: certFile, KeyFile: keyFile, Quotas: app.DefaultQuotaOptions(),
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -125,9 +129,10 @@ func TestRunServesUntilItsContextEnds(t *testing.T) {
 func TestAManagerWithoutACertificateIsNotReady(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	o := app.Options{
-		RESTConfig:     &rest.Config{Host: "https://127.0.0.1:1"},
-		WebhookAddress: free(t), HealthAddress: free(t), MetricsAddress: free(t),
-		CertificateSecret: "certificates", Namespace: "ns",
+		Component: serving.Component{
+			RESTConfig: &rest.Config{Host: "https://127.0.0.1:1"}, HealthAddress: free(t), Namespace: "ns",
+		},
+		WebhookAddress: free(t), MetricsAddress: free(t), CertificateSecret: "certificates",
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -198,7 +203,8 @@ func get(t *testing.T, client *http.Client, url string) string {
 func TestRunRefusesBadOptions(t *testing.T) {
 	t.Parallel()
 	good := app.Options{
-		RESTConfig: &rest.Config{}, WebhookAddress: "127.0.0.1:9443", CertFile: "/a/tls.crt",
+		Component:      serving.Component{RESTConfig: &rest.Config{}},
+		WebhookAddress: "127.0.0.1:9443", CertFile: "/a/tls.crt",
 		KeyFile: "/a/tls.key",
 	}
 	tests := map[string]struct {

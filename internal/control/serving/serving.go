@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/klog/v2"
@@ -53,6 +54,33 @@ func RegisterInfo(to prometheus.Registerer, component, hash string) (forget func
 	inForce.WithLabelValues(component, hash).Set(1)
 	own := prometheus.Labels{"component": component}
 	return func() { build.DeletePartialMatch(own); inForce.DeletePartialMatch(own) }, nil
+}
+
+// Register registers metrics until forget is called; none of them where it returns an error.
+func Register(to prometheus.Registerer, all ...prometheus.Collector) (forget func(), err error) {
+	for i, c := range all {
+		if err := to.Register(c); err != nil {
+			unregister(to, all[:i])
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return func() { unregister(to, all) }, nil
+}
+
+func unregister(from prometheus.Registerer, all []prometheus.Collector) {
+	for _, c := range all {
+		from.Unregister(c)
+	}
+}
+
+// InFolder splits the paths of a certificate and its key into their folder, which must be the same, and their names.
+// who needs them is named in an error.
+func InFolder(who, certFile, keyFile string) (folder, cert, key string, err error) {
+	folder = filepath.Dir(certFile)
+	if certFile == "" || keyFile == "" || filepath.Dir(keyFile) != folder {
+		return "", "", "", errors.New(who + " a certificate file and a key file in one folder")
+	}
+	return folder, filepath.Base(certFile), filepath.Base(keyFile), nil
 }
 
 // UseLogger makes a logger that of the framework, which keeps one per process. A main calls it once.

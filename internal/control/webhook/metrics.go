@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -14,9 +13,9 @@ type Metrics struct {
 	warnings *prometheus.CounterVec
 }
 
-// NewMetrics registers the webhooks' metrics, which begin at zero.
-func NewMetrics(to prometheus.Registerer) (*Metrics, error) {
-	m := &Metrics{
+// NewMetrics returns metrics that are not registered, and begin at zero.
+func NewMetrics() *Metrics {
+	return &Metrics{
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenon_admission_answers_total",
 			Help: "Answers of the webhooks by webhook, operation and outcome (allowed, refused, error).",
@@ -26,13 +25,11 @@ func NewMetrics(to prometheus.Registerer) (*Metrics, error) {
 			Help: "Warnings that the webhooks gave.",
 		}, []string{"webhook"}),
 	}
-	return m, errors.Join(to.Register(m.answers), to.Register(m.warnings))
 }
 
-// Unregister removes the metrics from the registry, so that another server of this process can register its own.
-func (m *Metrics) Unregister(from prometheus.Registerer) {
-	from.Unregister(m.answers)
-	from.Unregister(m.warnings)
+// Collectors returns all metrics.
+func (m *Metrics) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.answers, m.warnings}
 }
 
 func (m *Metrics) observe(name string, handle ctrl.HandlerFunc) ctrl.HandlerFunc {

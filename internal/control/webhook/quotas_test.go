@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -82,11 +81,9 @@ func serveQuotas(t *testing.T, relax bool, pods []string, quotas ...string) quot
 	q.RelaxResourceKeys = relax
 	scheme := runtime.NewScheme()
 	testkit.Check(t, corev1.AddToScheme(scheme))
-	metrics, err := webhook.NewMetrics(prometheus.NewRegistry())
-	testkit.Check(t, err)
 	webhook.Register(s.mux, ctrl.NewDecoder(scheme), webhook.Rules{
 		Schedulers: []string{scheduler}, Quotas: q, Kinds: func() device.Kinds { return nil },
-	}, metrics)
+	}, webhook.NewMetrics())
 	return s
 }
 

@@ -38,8 +38,8 @@ func serve(t *testing.T) (mux, *prometheus.Registry) {
 	scheme := runtime.NewScheme()
 	testkit.Check(t, corev1.AddToScheme(scheme))
 	registry := prometheus.NewRegistry()
-	metrics, err := webhook.NewMetrics(registry)
-	testkit.Check(t, err)
+	metrics := webhook.NewMetrics()
+	registry.MustRegister(metrics.Collectors()...)
 	m := mux{}
 	known := map[string]*corev1.Pod{
 		"default/gpu": with("nvidia.com/gpu"), "default/plain": with("cpu"), "default/dpu": with("example.com/dpu"),

@@ -1,18 +1,14 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -27,27 +23,19 @@ const Component = "tenon-descheduler"
 
 // Options are what differs from one descheduler to the next.
 type Options struct {
-	// RESTConfig, else Kubeconfig (a path), else the service account says where the API server is.
-	RESTConfig *rest.Config
-	Kubeconfig string
+	// Component is the descheduler's: no pod of its Namespace is moved.
+	serving.Component
 	// ServingAddress serves /metrics, /configz and what is below /apis/v1: on loopback plainly, elsewhere over TLS and
 	// only to those whom the API server lets use the path. "" or "0" serves none.
 	ServingAddress string
 	// CertFile and KeyFile are in one folder, and read again when they change. Without them the certificate of the
 	// serving address signs itself.
 	CertFile, KeyFile string
-	// HealthAddress serves /healthz and /readyz. "" or "0" serves none.
-	HealthAddress string
-	// LeaderElectNamespace is where the lease is by which one of several deschedulers leads. "" is for one without
-	// others: it leads.
-	LeaderElectNamespace string
 	// SchedulerAddress is where the scheduler answers questions about other clusters: over https, or plain on loopback.
 	// "" asks none: no room is made, and nodeFit refuses every pod.
 	SchedulerAddress string
 	// SchedulerCAFile has the certificates that the scheduler's must be signed by.
 	SchedulerCAFile string
-	// Namespace is that of the descheduler itself: no pod of it is moved.
-	Namespace string
 	// Settings are those of descheduler.Read. Text is the file that they were read from.
 	Settings descheduler.Settings
 	Text     []byte
@@ -55,38 +43,25 @@ type Options struct {
 
 // Run moves pods until ctx ends.
 func Run(ctx context.Context, o Options) error {
-	config := o.RESTConfig
-	if config == nil {
-		var err error
-		if config, err = clientcmd.BuildConfigFromFlags("", o.Kubeconfig); err != nil {
-			return fmt.Errorf("find the API server: %w", err)
-		}
+	config, err := o.Config()
+	if err != nil {
+		return err
 	}
 	served, err := serving.Options("serving", o.ServingAddress)
 	if err != nil {
 		return err
 	}
 	if o.CertFile != "" || o.KeyFile != "" {
-		served.CertDir = filepath.Dir(o.CertFile)
-		served.CertName, served.KeyName = filepath.Base(o.CertFile), filepath.Base(o.KeyFile)
-		if o.CertFile == "" || o.KeyFile == "" || filepath.Dir(o.KeyFile) != served.CertDir {
-			return errors.New("the serving address needs a certificate file and a key file in one folder")
+		served.CertDir, served.CertName, served.KeyName, err = serving.InFolder("the serving address needs", o.CertFile,
+			o.KeyFile)
+		if err != nil {
+			return err
 		}
 	}
 	for _, text := range o.Settings.Warnings {
 		klog.FromContext(ctx).Info("Configuration has a doubtful value", "warning", text)
 	}
-	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = 50, 100
-	mgr, err := manager.New(config, manager.Options{
-		Scheme:                 runtime.NewScheme(),
-		Logger:                 klog.FromContext(ctx),
-		BaseContext:            func() context.Context { return ctx },
-		Metrics:                served,
-		HealthProbeBindAddress: cmp.Or(o.HealthAddress, "0"),
-		LeaderElection:         o.LeaderElectNamespace != "", LeaderElectionID: Component,
-		LeaderElectionNamespace: o.LeaderElectNamespace, LeaderElectionReleaseOnCancel: true,
-	})
+	mgr, err := o.Manager(ctx, config, Component, manager.Options{Scheme: runtime.NewScheme(), Metrics: served})
 	if err != nil {
 		return fmt.Errorf("set up the descheduler: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-project/tenon/api/config/descheduler"
+	"github.com/tenon-project/tenon/internal/control/serving"
 	"github.com/tenon-project/tenon/internal/desched/app"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
@@ -34,8 +35,11 @@ func TestRunServesUntilItsContextEnds(t *testing.T) {
 	settings, err := descheduler.Read("f.yaml", text)
 	testkit.Check(t, err)
 	o := app.Options{
-		RESTConfig: &rest.Config{Host: "https://127.0.0.1:1"}, Settings: settings, Namespace: "tenon-system",
-		HealthAddress: free(t), ServingAddress: free(t), LeaderElectNamespace: "tenon-system",
+		Component: serving.Component{
+			RESTConfig: &rest.Config{Host: "https://127.0.0.1:1"}, Namespace: "tenon-system", HealthAddress: free(t),
+			LeaderElectNamespace: "tenon-system",
+		},
+		Settings: settings, ServingAddress: free(t),
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -114,8 +118,8 @@ func TestRunRefusesBadOptions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := app.Options{
-				RESTConfig: &rest.Config{}, ServingAddress: "127.0.0.1:1", CertFile: "/a/tls.crt",
-				KeyFile: "/a/tls.key",
+				Component:      serving.Component{RESTConfig: &rest.Config{}},
+				ServingAddress: "127.0.0.1:1", CertFile: "/a/tls.crt", KeyFile: "/a/tls.key",
 			}
 			c.change(&o)
 			if err := app.Run(t.Context(), o); err == nil || err.Error() != c.want {

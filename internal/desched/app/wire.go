@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
+	"github.com/tenon-project/tenon/internal/control/serving"
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/desched/makeroom"
 	"github.com/tenon-project/tenon/internal/desched/migration"
@@ -128,16 +129,8 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 	if p.plugins, err = policy.New(rounds); err != nil {
 		return nil, err
 	}
-	p.forget = func() {
-		for _, c := range counters.Collectors() {
-			metrics.Registry.Unregister(c)
-		}
-	}
-	for _, c := range counters.Collectors() {
-		if err := metrics.Registry.Register(c); err != nil {
-			p.forget()
-			return nil, fmt.Errorf("register metrics: %w", err)
-		}
+	if p.forget, err = serving.Register(metrics.Registry, counters.Collectors()...); err != nil {
+		return nil, err
 	}
 	if o.Settings.Enables("MakeRoom") {
 		if err := mgr.Add(&makeroom.Nominator{

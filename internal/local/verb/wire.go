@@ -132,14 +132,15 @@ func newManager() *cobra.Command {
 		}
 		serving.UseLogger(logger)
 		return manager.Run(klog.NewContext(ctx, logger), manager.Options{
-			Kubeconfig:          dir.Credential(cluster.Manager),
+			Component: serving.Component{
+				Kubeconfig: dir.Credential(cluster.Manager), HealthAddress: address(ports[datadir.ManagerHealth]),
+			},
 			WebhookAddress:      address(ports[datadir.Webhooks]),
 			CertFile:            certFile,
 			KeyFile:             keyFile,
 			SchedulerIdentities: manager.DefaultSchedulerIdentities(),
 			SchedulerNames:      append([]string{cluster.Scheduler}, simnode.SchedulerNames()...),
 			RequireNRIPlugin:    fences,
-			HealthAddress:       address(ports[datadir.ManagerHealth]),
 			Quotas:              quotas,
 			PublishDevices:      true,
 			SLOConfigNamespace:  "tenon-system",
@@ -161,10 +162,11 @@ func newDescheduler() *cobra.Command {
 		logger := klog.Background()
 		serving.UseLogger(logger)
 		return descheduler.Run(klog.NewContext(ctx, logger), descheduler.Options{
-			Kubeconfig:     dir.Credential(cluster.Descheduler),
-			ServingAddress: address(ports[datadir.Descheduler]),
-			HealthAddress:  address(ports[datadir.DeschedulerHealth]),
-			Namespace:      "tenon-system", Settings: settings,
+			Component: serving.Component{
+				Kubeconfig: dir.Credential(cluster.Descheduler), Namespace: "tenon-system",
+				HealthAddress: address(ports[datadir.DeschedulerHealth]),
+			},
+			ServingAddress: address(ports[datadir.Descheduler]), Settings: settings,
 			SchedulerAddress: "http://" + address(ports[datadir.Diagnostics]),
 		})
 	})
