@@ -165,6 +165,37 @@ func TestTheCRDsRefuseWhatNeedsNoOtherObject(t *testing.T) {
 			`{spec: {podRef: {namespace: a, name: b}, deleteOptions: {gracePeriodSeconds: -1}}}`,
 			"deleteOptions.gracePeriodSeconds must be 0 or more",
 		},
+		"a question about a pod": {
+			"scheduleexplanations.scheduling.koordinator.sh",
+			`{spec: {questionObjectKey: team-a/web-0.x, ttl: "0"}, status: {schedulable: false,
+			  lastUpdateTime: "2026-01-02T03:04:05Z", detailedExplanation: [{scheduleExplanation: {nodeFailedDetails:
+			  [{failedPlugin: P, reason: r, failedNodes: [n0]}]}}]}}`, "",
+		},
+		"a question about no pod": {
+			"scheduleexplanations.scheduling.koordinator.sh", `{spec: {ttl: 1h}}`,
+			"spec.questionObjectKey: Required value",
+		},
+		"a question about a pod without namespace": {
+			"scheduleexplanations.scheduling.koordinator.sh", `{spec: {questionObjectKey: web-0}}`,
+			"must be NAMESPACE/NAME of one pod or one gang",
+		},
+		"a question about two pods": {
+			"scheduleexplanations.scheduling.koordinator.sh", `{spec: {questionObjectKey: "a/b,a/c"}}`,
+			"must be NAMESPACE/NAME of one pod or one gang",
+		},
+		"a question about a pod that does not exist": {
+			"scheduleexplanations.scheduling.koordinator.sh",
+			`{spec: {questionObjectKey: a/b, questionObjectTemplate: {spec: {}}}}`,
+			"questionObjectTemplate must not be set",
+		},
+		"a question with a negative ttl": {
+			"scheduleexplanations.scheduling.koordinator.sh", `{spec: {questionObjectKey: a/b, ttl: -1h}}`,
+			"spec.ttl in body should match",
+		},
+		"a question with a ttl of a million years": {
+			"scheduleexplanations.scheduling.koordinator.sh", `{spec: {questionObjectKey: a/b, ttl: 9999999999h}}`,
+			"must be a Go duration that fits 64 bits",
+		},
 		"a metric as Koordinator's agent writes it": {
 			"nodemetrics.slo.koordinator.sh",
 			`{spec: {metricCollectPolicy: {aggregateDurationSeconds: 300, reportIntervalSeconds: 60,

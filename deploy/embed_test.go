@@ -50,6 +50,7 @@ func TestTheCRDsServeAndStoreTheirVersions(t *testing.T) {
 		"devices.scheduling.koordinator.sh":                  {"v1alpha1": true},
 		"reservations.scheduling.koordinator.sh":             {"v1alpha1": true},
 		"podmigrationjobs.scheduling.koordinator.sh":         {"v1alpha1": true},
+		"scheduleexplanations.scheduling.koordinator.sh":     {"v1alpha1": true},
 		"nodemetrics.slo.koordinator.sh":                     {"v1alpha1": true},
 		"nodeslos.slo.koordinator.sh":                        {"v1alpha1": true},
 	}
@@ -97,6 +98,11 @@ func TestColumnsShowWhatMatters(t *testing.T) {
 			`{spec: {ttl: 5m, podRef: {namespace: a, name: b}, reservationOptions: {reservationRef: {name: r}}},
 			  status: {phase: Running, status: Eviction, nodeName: n0, podRef: {namespace: a, name: c}}}`,
 			"Phase=Running Status=Eviction Age Node=n0 Reservation=r PodNamespace=a Pod=b NewPod=c TTL=5m",
+		},
+		"ScheduleExplanation": {
+			`{spec: {questionObjectKey: a/b}, status: {schedulable: false, schedulableAfterPreemption: true,
+			  failedMessage: "NoFit: no", lastUpdateTime: "2999-01-02T03:04:05Z"}}`,
+			"Pod=a/b Schedulable=false Preemption=true Updated=<invalid> Why=NoFit: no",
 		},
 		"NodeMetric": {
 			`{status: {updateTime: "2999-01-02T03:04:05Z",

@@ -24,7 +24,8 @@ if [ "${1:-}" = --check ]; then
 fi
 
 "${controller_gen[@]}" crd paths=./api/node/... paths=./api/nodeinfo/... paths=./api/scheduling/... paths=./api/quota/... \
-  paths=./api/device/... paths=./api/reservation/... paths=./api/migration/... paths=./api/colocation/... paths=./api/slo/... \
+  paths=./api/device/... paths=./api/reservation/... paths=./api/migration/... paths=./api/explanation/... \
+  paths=./api/colocation/... paths=./api/slo/... \
   output:crd:dir="$crds"
 # ElasticQuota and PodGroup are the same in their other group, which needs no approval, and where status is a
 # subresource.

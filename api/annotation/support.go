@@ -102,6 +102,8 @@ func Supports() []Support {
 		}},
 		{"descheduling", Done, ObjectKind, []string{"PodMigrationJob.scheduling.koordinator.sh"}},
 
+		{"explanations as objects", Done, ObjectKind, []string{"ScheduleExplanation.scheduling.koordinator.sh"}},
+
 		{"load-aware scheduling", Done, PodAnnotation, []string{
 			EstimatedScalingFactorsKey, EstimatedSecondsAfterPodScheduled, EstimatedSecondsAfterInitialized,
 		}},
@@ -139,7 +141,6 @@ func Supports() []Support {
 		}},
 		{"scheduling hints", Planned, PodAnnotation, []string{"internal.scheduling.koordinator.sh/scheduling-hint"}},
 		{"scheduling hints", Planned, PodLabel, []string{sched + "scheduler-name"}},
-		{"explanations as objects", Planned, ObjectKind, []string{"ScheduleExplanation.scheduling.koordinator.sh"}},
 
 		{"parts of Ascend NPUs, which the agent does not put into containers", NotPlanned, PodResource, []string{
 			"huawei.com/npu-core", "huawei.com/npu-cpu", "huawei.com/npu-dvpp",

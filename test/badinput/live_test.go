@@ -15,10 +15,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	explanation "github.com/tenon-project/tenon/api/explanation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
@@ -38,6 +41,14 @@ func (w *warnings) text() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return strings.Join(w.all, "\n")
+}
+
+// question is a ScheduleExplanation.
+func question(spec map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": explanation.GroupVersion().String(), "kind": explanation.Kind,
+		"metadata": map[string]any{"name": "q"}, "spec": spec,
+	}}
 }
 
 // TestBadInputOnARunningCluster hands a few of the cases to a real API server, which really calls the webhooks.
@@ -125,6 +136,60 @@ func TestBadInputOnARunningCluster(t *testing.T) {
 		}
 		if strings.Contains(after.Annotations["scheduling.koordinator.sh/resource-status"], "90-91") {
 			t.Errorf("the pod has %v", after.Annotations)
+		}
+	})
+	objects, err := dynamic.NewForConfig(config)
+	testkit.Check(t, err)
+	questions := objects.Resource(explanation.Resource()).Namespace("default")
+	for name, c := range map[string]struct {
+		spec map[string]any
+		says []string
+	}{
+		"a question about no pod": {map[string]any{"ttl": "1h"}, []string{"spec.questionObjectKey: Required value"}},
+		"a question about a pod without a namespace": {
+			map[string]any{"questionObjectKey": "web"},
+			[]string{`spec.questionObjectKey: Invalid value: "web"`, "must be NAMESPACE/NAME of one pod or one gang"},
+		},
+		"a question about two gangs": {
+			map[string]any{"questionObjectKey": "default/a,default/b"},
+			[]string{"spec.questionObjectKey", "must be NAMESPACE/NAME of one pod or one gang"},
+		},
+		"a question about a pod that does not exist yet": {
+			map[string]any{"questionObjectKey": "default/a", "questionObjectTemplate": map[string]any{}},
+			[]string{"questionObjectTemplate must not be set", "POST /apis/v1/whatif"},
+		},
+		"a question with a negative ttl": {
+			map[string]any{"questionObjectKey": "default/a", "ttl": "-1h"}, []string{`spec.ttl: Invalid value: "-1h"`},
+		},
+		"a question with a ttl of a million years": {
+			map[string]any{"questionObjectKey": "default/a", "ttl": "9999999999h"},
+			[]string{"spec.ttl", "must be a Go duration that fits 64 bits"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := questions.Create(ctx, question(c.spec), metav1.CreateOptions{})
+			if !apierrors.IsInvalid(err) {
+				t.Fatalf("got %v, want Invalid", err)
+			}
+			says(err.Error(), c.says...)
+			if _, err := questions.Get(ctx, "q", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				t.Errorf("the question is there: %v", err)
+			}
+		})
+	}
+	t.Run("a question about a pod of another namespace is answered with the rule", func(t *testing.T) {
+		_, err := questions.Create(ctx, question(map[string]any{"questionObjectKey": "kube-system/web"}),
+			metav1.CreateOptions{})
+		testkit.Check(t, err)
+		for answer := ""; answer == ""; {
+			o, err := questions.Get(ctx, "q", metav1.GetOptions{})
+			testkit.Check(t, err)
+			if answer, _, err = unstructured.NestedString(o.Object, "status", "failedMessage"); answer != "" {
+				says(answer, "spec.questionObjectKey", "must be in the namespace of this object", "default/web",
+					`is "kube-system/web"`)
+			}
+			testkit.Check(t, err)
+			time.Sleep(50 * time.Millisecond)
 		}
 	})
 	for name, c := range map[string]struct {

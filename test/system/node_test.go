@@ -19,6 +19,7 @@ func TestOnOneNode(t *testing.T) {
 		test func(*testing.T, *local)
 	}{
 		{"explain shows changes of a cgroup by hand", explainShowsChangesOfACgroupByHand},
+		{"a question about a pod is answered until its ttl has passed", aQuestionIsAnsweredUntilItsTTL},
 		{"what a gang waits for can be read", whatAGangWaitsForCanBeRead},
 		{"a NonStrict gang that times out is tried again", aNonStrictGangThatTimesOutIsTriedAgain},
 		{"no more is evicted than the preemptor needs", noMoreIsEvictedThanThePreemptorNeeds}, // its Deployment remains

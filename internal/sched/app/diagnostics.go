@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -11,7 +12,9 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/diag"
+	"github.com/tenon-project/tenon/internal/sched/diag/explanation"
 	"github.com/tenon-project/tenon/internal/sched/diag/ginroute"
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/journal"
@@ -20,16 +23,25 @@ import (
 
 // diagnostics returns the handler of diag over this scheduler. Without may every caller may read everything.
 func (s *Scheduler) diagnostics(ctx context.Context, may authorizer.Authorizer) (http.Handler, error) {
-	plugins := s.plugins.List()
-	mounts, err := ginroute.Mounts(plugins)
+	c := s.answers(ctx, may)
+	var err error
+	if c.Mounts, err = ginroute.Mounts(c.Plugins); err != nil {
+		return nil, fmt.Errorf("diagnostics: %w", err)
+	}
+	h, err := diag.New(c)
 	if err != nil {
 		return nil, fmt.Errorf("diagnostics: %w", err)
 	}
+	return h, nil
+}
+
+// answers is what diagnostics read of this scheduler, without what plugins serve by themselves.
+func (s *Scheduler) answers(ctx context.Context, may authorizer.Authorizer) diag.Config {
 	var last func() (string, []byte, error)
 	if s.journal != nil {
 		last = func() (string, []byte, error) { return journal.Last(s.options.Journal) }
 	}
-	h, err := diag.New(diag.Config{
+	return diag.Config{
 		Journal:  last,
 		Leading:  s.tracker.Leading.Load,
 		Ready:    s.known,
@@ -45,8 +57,7 @@ func (s *Scheduler) diagnostics(ctx context.Context, may authorizer.Authorizer) 
 		LeftAlone:  s.tracker.RemainingBackoff,
 		Decisions:  s.decisions,
 		Flags:      s.flags,
-		Plugins:    plugins,
-		Mounts:     mounts,
+		Plugins:    s.plugins.List(),
 		Authorizer: may,
 		// Each change is logged with the caller's name.
 		Audit: func(r *http.Request, value string) {
@@ -57,11 +68,38 @@ func (s *Scheduler) diagnostics(ctx context.Context, may authorizer.Authorizer) 
 			klog.FromContext(ctx).Info("Accepted a request of the diagnostics API", "method", r.Method, "path",
 				r.URL.Path, "value", value, "user", name)
 		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("diagnostics: %w", err)
 	}
-	return h, nil
+}
+
+// explanations is what answers ScheduleExplanations.
+func (s *Scheduler) explanations(ctx context.Context) *explanation.Writer {
+	c := s.answers(ctx, nil)
+	return &explanation.Writer{
+		Client: s.client, Objects: kube.NewExplanationInformer(s.client),
+		Pods: s.config.InformerFactory.Core().V1().Pods().Informer(),
+		Ready: func() error {
+			if !s.tracker.Leading.Load() {
+				return errors.New("the instance is not leader")
+			}
+			return s.known()
+		},
+		Pod: func(namespace, name string) *corev1.Pod {
+			if pod := s.pod(namespace, name); pod != nil {
+				return pod
+			}
+			members := s.whatIf.Members(namespace + "/" + name)
+			for _, m := range members {
+				if m.Spec.NodeName == "" {
+					return m
+				}
+			}
+			if len(members) > 0 {
+				return members[0]
+			}
+			return nil
+		},
+		Explain: c.Explain, WhatIf: c.WhatIf,
+	}
 }
 
 // pod returns a pod of the informer or, if there is none of that name, one that its kubelet rejected; nil for neither.

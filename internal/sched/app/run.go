@@ -42,6 +42,11 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		Reservations: s.reserved, Nodes: s.config.InformerFactory.Core().V1().Nodes(), Leading: s.tracker.Leading.Load,
 		Synced: s.store.Synced(),
 	}).Run(ctx)
+	go func() {
+		if err := s.explanations(ctx).Run(ctx); err != nil {
+			klog.FromContext(ctx).Error(err, "ScheduleExplanations are not answered")
+		}
+	}()
 	var order func(kube.OwnChange, func(time.Time) bool)
 	if s.journal != nil {
 		order = s.journal.Gangs

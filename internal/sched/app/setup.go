@@ -53,6 +53,7 @@ type Scheduler struct {
 	// options are those of the command line, config what kube-scheduler makes of them and of the file.
 	options *Options
 	config  *config.CompletedConfig
+	client  rest.Interface // of the kinds of Tenon
 	// core is kube-scheduler's. wire puts the other parts around its queue, cache, profiles and handlers.
 	core *scheduler.Scheduler
 	// nodes is the core's cache for snapshots beside the core's: those of core.Cache count as the core's own.
@@ -270,7 +271,7 @@ func assemble(ctx context.Context, o *Options, c *config.Config) (*Scheduler, er
 		watch)
 	cc := c.Complete()
 	s := &Scheduler{
-		options: o, config: &cc, store: store, quotas: quotas, gangs: gangs, reserved: reserved, loads: loads,
+		options: o, config: &cc, client: client, store: store, quotas: quotas, gangs: gangs, reserved: reserved, loads: loads,
 		failed: kube.NewRejectionInformer(cc.Client), decisions: &diag.Ring{}, flags: &diag.Flags{},
 		plugins: diag.Plugins{}, journal: recorder,
 		rebuild: metrics.NewHistogram(&metrics.HistogramOpts{

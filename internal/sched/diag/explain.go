@@ -1,6 +1,7 @@
 package diag
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strconv"
@@ -94,29 +95,38 @@ func (s *server) devices(w http.ResponseWriter, r *http.Request, pod *corev1.Pod
 
 // explanation is the answer to explain; false where it has written an error.
 func (s *server) explanation(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) (out view.Pod, ok bool) {
-	if pod.Spec.NodeName != "" {
-		out = s.bound(pod)
-		s.explainDevices(pod, &out)
-		return out, true
-	}
-	verdict, err := s.Evaluate(r.Context(), pod)
+	out, err := s.Explain(r.Context(), pod, s.reader(r))
 	if err != nil {
 		writeError(w, http.StatusInternalServerError, "evaluate pod %s/%s: %v", pod.Namespace, pod.Name, err)
-		return out, false
 	}
-	out = view.Explain(describe.Pod(pod), verdict, s.Queue(pod))
-	for _, p := range s.Plugins {
+	return out, err == nil
+}
+
+// Explain returns why a pod is pending, or how it was placed, to a caller who may read the pods of some namespaces.
+func (c *Config) Explain(ctx context.Context, pod *corev1.Pod, mayRead func(namespace string) bool,
+) (out view.Pod, err error) {
+	if pod.Spec.NodeName != "" {
+		out = c.bound(pod)
+		c.explainDevices(pod, &out)
+		return out, nil
+	}
+	verdict, err := c.Evaluate(ctx, pod)
+	if err != nil {
+		return out, err
+	}
+	out = view.Explain(describe.Pod(pod), verdict, c.Queue(pod))
+	for _, p := range c.Plugins {
 		if e, ok := p.(Explainer); ok {
-			e.Explain(pod, &out, s.reader(r))
+			e.Explain(pod, &out, mayRead)
 		}
 	}
-	s.explainDevices(pod, &out)
-	return out, true
+	c.explainDevices(pod, &out)
+	return out, nil
 }
 
 // explainDevices adds what the plugins know of devices.
-func (s *server) explainDevices(pod *corev1.Pod, into *view.Pod) {
-	for _, p := range s.Plugins {
+func (c *Config) explainDevices(pod *corev1.Pod, into *view.Pod) {
+	for _, p := range c.Plugins {
 		if e, ok := p.(DeviceExplainer); ok {
 			e.ExplainDevices(pod, into)
 		}
@@ -136,17 +146,17 @@ func (s *server) hints(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) 
 
 // bound returns the explanation of a pod with a node: what it holds there, and the decision for the node if this
 // process remembers it.
-func (s *server) bound(pod *corev1.Pod) view.Pod {
+func (c *Config) bound(pod *corev1.Pod) view.Pod {
 	out := describe.Pod(pod).Head
-	out.Placement = describe.Placement(pod, s.View(pod.Spec.NodeName))
+	out.Placement = describe.Placement(pod, c.View(pod.Spec.NodeName))
 	out.Data = view.Data{Source: "scheduler"}
 	if out.Rejection != nil {
-		out.Rejection.BackoffSeconds = int64(s.LeftAlone(pod).Round(time.Second).Seconds())
+		out.Rejection.BackoffSeconds = int64(c.LeftAlone(pod).Round(time.Second).Seconds())
 	}
-	if n, ok := s.NodeInfo(pod.Spec.NodeName); !ok || n.Node() == nil {
+	if n, ok := c.NodeInfo(pod.Spec.NodeName); !ok || n.Node() == nil {
 		out.Notes = append(out.Notes, view.MissingNode(pod.Spec.NodeName))
 	}
-	if d, ok := s.Decisions.Last(out.Pod, out.UID); ok {
+	if d, ok := c.Decisions.Last(out.Pod, out.UID); ok {
 		out.Decision = &d
 		out.Nodes = d.Of
 	} else {
