@@ -26,8 +26,10 @@ func answerOf(said *view.Pod, preempted *view.WhatIfAnswer) *v1alpha1.ScheduleEx
 		now.FailedMessage = said.Rejection.Reason + ": " + said.Rejection.Message
 	case said.Placement != nil:
 		now.Schedulable = true
-		now.FeasibleSchedulingResult = []v1alpha1.PodOnNode{{PodKey: keyOf(said.Pod, said.UID),
-			NodeName: said.Placement.Node}}
+		now.FeasibleSchedulingResult = []v1alpha1.PodOnNode{{
+			PodKey:   keyOf(said.Pod, said.UID),
+			NodeName: said.Placement.Node,
+		}}
 	case said.RootCause == nil:
 		now.Schedulable = true
 	default:
