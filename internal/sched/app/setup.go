@@ -271,7 +271,8 @@ func assemble(ctx context.Context, o *Options, c *config.Config) (*Scheduler, er
 		watch)
 	cc := c.Complete()
 	s := &Scheduler{
-		options: o, config: &cc, client: client, store: store, quotas: quotas, gangs: gangs, reserved: reserved, loads: loads,
+		options: o, config: &cc, client: client, store: store, quotas: quotas, gangs: gangs, reserved: reserved,
+		loads: loads,
 		failed: kube.NewRejectionInformer(cc.Client), decisions: &diag.Ring{}, flags: &diag.Flags{},
 		plugins: diag.Plugins{}, journal: recorder,
 		rebuild: metrics.NewHistogram(&metrics.HistogramOpts{

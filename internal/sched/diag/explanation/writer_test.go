@@ -122,7 +122,7 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	case r.Method == http.MethodDelete && !status:
 		w.deleted = append(w.deleted, name)
 		delete(w.current, name)
-		w.objects.Delete(o)
+		w.objects.Delete(o.DeepCopy())
 	case r.Method == http.MethodPatch && status:
 		var steps []struct {
 			Op, Path string
@@ -136,7 +136,7 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 		o = o.DeepCopy()
 		o.Status = s
 		w.current[name] = o
-		w.objects.Modify(o)
+		w.objects.Modify(o.DeepCopy())
 	default:
 		return answer(http.StatusMethodNotAllowed)
 	}
@@ -158,14 +158,14 @@ func (w *world) ask(name, key, ttl string, options ...func(*v1alpha1.ScheduleExp
 	w.mu.Lock()
 	w.current[name] = o
 	w.mu.Unlock()
-	w.objects.Add(o)
+	w.objects.Add(o.DeepCopy())
 }
 
 // pod makes a pod known that waits for CPUs.
 func (w *world) pod(key string) *corev1.Pod {
 	pod := object.Pod(key)
 	w.known[key] = pod
-	w.pods.Add(pod)
+	w.pods.Add(pod.DeepCopy())
 	w.say(key, short(30))
 	return pod
 }
@@ -251,7 +251,7 @@ func TestAnAnswerFollowsItsPodUntilTheTTLHasPassed(t *testing.T) {
 			waits("needs 40 CPUs, 20 are free"))
 		bound := view.Pod{State: view.Bound, UID: "u", Placement: &view.Placement{Node: "n1"}}
 		w.say("team/web", bound)
-		w.pods.Modify(pod)
+		w.pods.Modify(pod.DeepCopy())
 		got := w.wait(2*time.Second, "q")
 		if len(got) != 1 || !got[0].Schedulable || got[0].FailedMessage != "" {
 			t.Fatalf("of the bound pod: %+v", got)
@@ -263,7 +263,7 @@ func TestAnAnswerFollowsItsPodUntilTheTTLHasPassed(t *testing.T) {
 			t.Errorf("node (-want +got):\n%s", diff)
 		}
 		delete(w.known, "team/web")
-		w.pods.Delete(pod)
+		w.pods.Delete(pod.DeepCopy())
 		compare(t, "of the deleted pod", w.wait(2*time.Second, "q"), v1alpha1.ScheduleExplanationStatus{
 			FailedMessage: "cannot find pod or gang team/web: it does not exist, or has ended",
 		})
@@ -454,7 +454,7 @@ func TestManyQuestionsAndEventsAreBounded(t *testing.T) {
 		}
 		for i := range 3000 {
 			w.say("team/web", short(10*(1+i%4)))
-			w.pods.Modify(pod)
+			w.pods.Modify(pod.DeepCopy())
 			time.Sleep(10 * time.Millisecond)
 		}
 		synctest.Wait()
