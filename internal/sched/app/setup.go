@@ -272,7 +272,7 @@ func assemble(ctx context.Context, o *Options, c *config.Config) (*Scheduler, er
 	cc := c.Complete()
 	s := &Scheduler{
 		options: o, config: &cc, client: client, store: store, quotas: quotas, gangs: gangs, reserved: reserved,
-		loads: loads,
+		loads:  loads,
 		failed: kube.NewRejectionInformer(cc.Client), decisions: &diag.Ring{}, flags: &diag.Flags{},
 		plugins: diag.Plugins{}, journal: recorder,
 		rebuild: metrics.NewHistogram(&metrics.HistogramOpts{

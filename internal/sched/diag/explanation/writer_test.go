@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -57,6 +59,18 @@ func newWorld() *world {
 	}
 }
 
+// locked returns what f reads, or changes.
+func locked[T any](w *world, f func() T) T {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return f()
+}
+
+// deletions are the names of the objects that were deleted.
+func (w *world) deletions() []string {
+	return locked(w, func() []string { return slices.Clone(w.deleted) })
+}
+
 // start runs the Writer until the test ends.
 func (w *world) start(t *testing.T) {
 	t.Helper()
@@ -70,13 +84,17 @@ func (w *world) start(t *testing.T) {
 		done <- (&explanation.Writer{
 			Client: client, Pods: pods,
 			Objects: cache.NewSharedIndexInformer(w.objects, &v1alpha1.ScheduleExplanation{}, 0, cache.Indexers{}),
-			Ready:   func() error { return w.ready },
-			Pod:     func(namespace, name string) *corev1.Pod { return w.known[namespace+"/"+name] },
+			Ready:   func() error { return locked(w, func() error { return w.ready }) },
+			Pod: func(namespace, name string) *corev1.Pod {
+				return locked(w, func() *corev1.Pod { return w.known[namespace+"/"+name] })
+			},
 			Explain: w.explain,
 			WhatIf: func(_ context.Context, q *view.WhatIf) (*view.WhatIfAnswer, error) {
 				if q.Ask.Mode != view.Preempt || len(q.Ask.Pods) != 1 {
 					t.Errorf("asked %+v", q)
 				}
+				w.mu.Lock()
+				defer w.mu.Unlock()
 				return w.preempted, w.err
 			},
 		}).Run(ctx)
@@ -240,7 +258,8 @@ func TestAnAnswerFollowsItsPodUntilTheTTLHasPassed(t *testing.T) {
 		w.start(t)
 		w.ask("q", "team/web", "1h")
 		compare(t, "at first", w.wait(3*time.Second, "q"), waits("needs 40 CPUs, 30 are free"))
-		if diff := cmp.Diff(map[string]bool{"team": true, "other": false, "": false}, w.mayRead); diff != "" {
+		mayRead := locked(w, func() map[string]bool { return maps.Clone(w.mayRead) })
+		if diff := cmp.Diff(map[string]bool{"team": true, "other": false, "": false}, mayRead); diff != "" {
 			t.Errorf("the author may read (-want +got):\n%s", diff)
 		}
 		compare(t, "without a change", w.wait(30*time.Second, "q"))
@@ -262,13 +281,13 @@ func TestAnAnswerFollowsItsPodUntilTheTTLHasPassed(t *testing.T) {
 		if diff != "" {
 			t.Errorf("node (-want +got):\n%s", diff)
 		}
-		delete(w.known, "team/web")
+		locked(w, func() error { delete(w.known, "team/web"); return nil })
 		w.pods.Delete(pod.DeepCopy())
 		compare(t, "of the deleted pod", w.wait(2*time.Second, "q"), v1alpha1.ScheduleExplanationStatus{
 			FailedMessage: "cannot find pod or gang team/web: it does not exist, or has ended",
 		})
 		w.wait(time.Hour, "q")
-		if diff := cmp.Diff([]string{"q"}, w.deleted); diff != "" {
+		if diff := cmp.Diff([]string{"q"}, w.deletions()); diff != "" {
 			t.Errorf("deleted (-want +got):\n%s", diff)
 		}
 	})
@@ -288,11 +307,11 @@ func TestAnObjectsTTL(t *testing.T) {
 					want = 48 * time.Hour
 				}
 				w.wait(want-time.Second, "q")
-				if len(w.deleted) > 0 {
+				if len(w.deletions()) > 0 {
 					t.Fatalf("deleted before %s", want)
 				}
 				w.wait(2*time.Second, "q")
-				if deleted := len(w.deleted) == 1; deleted != (want < 48*time.Hour) {
+				if deleted := len(w.deletions()) == 1; deleted != (want < 48*time.Hour) {
 					t.Errorf("deleted = %t after %s", deleted, want)
 				}
 			})
@@ -350,8 +369,8 @@ func TestWhatIsWrongWithAQuestionIsItsAnswer(t *testing.T) {
 				})
 				compare(t, "written", w.wait(3*time.Second, "q"),
 					v1alpha1.ScheduleExplanationStatus{FailedMessage: test.want})
-				if w.looks > 0 {
-					t.Errorf("%d pods were looked at", w.looks)
+				if looks := locked(w, func() int { return w.looks }); looks > 0 {
+					t.Errorf("%d pods were looked at", looks)
 				}
 			})
 		})
@@ -366,14 +385,14 @@ func TestOnlyTheLeaderAnswers(t *testing.T) {
 		w.start(t)
 		w.ask("q", "team/web", "1m")
 		compare(t, "of a follower", w.wait(2*time.Minute, "q"))
-		if len(w.deleted) > 0 {
-			t.Errorf("a follower deletes %v", w.deleted)
+		if len(w.deletions()) > 0 {
+			t.Errorf("a follower deletes %v", w.deletions())
 		}
 		w.ask("r", "team/web", "")
 		w.wait(0, "r")
-		w.ready = nil
+		locked(w, func() error { w.ready = nil; return nil })
 		compare(t, "of the leader", w.wait(6*time.Second, "r"), waits("needs 40 CPUs, 30 are free"))
-		if diff := cmp.Diff([]string{"q"}, w.deleted); diff != "" {
+		if diff := cmp.Diff([]string{"q"}, w.deletions()); diff != "" {
 			t.Errorf("the leader deletes (-want +got):\n%s", diff)
 		}
 	})
@@ -458,11 +477,11 @@ func TestManyQuestionsAndEventsAreBounded(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		synctest.Wait()
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		if w.looks < 250 || w.looks > 310 {
 			t.Errorf("looked %d times within 30 seconds, want 10 times a second", w.looks)
 		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
 		if len(w.written) != 50 {
 			t.Errorf("%d objects have an answer, want all 50", len(w.written))
 		}
