@@ -2,13 +2,17 @@ package command
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/wait"
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/tenon-project/tenon/api/version"
@@ -102,4 +106,29 @@ func (f *common) parse(o *app.Options) (err error) {
 	}
 	o.Node, err = f.name()
 	return err
+}
+
+// What keeps the agent small: it runs on every node.
+const (
+	// gcPercent is how much the heap may grow before it is collected, where the environment does not say. The heap is
+	// small and little happens, so that collecting twice as often costs nothing that can be measured.
+	gcPercent = 50
+	// readyPoll is the time between two questions whether the start is over.
+	readyPoll = time.Second
+)
+
+// collectOften makes the garbage collector prefer memory over CPU, unless the operator has decided.
+func collectOften() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+}
+
+// releaseStart waits until ready answers nil, or ctx ends. Then it gives back the memory that only the start needed.
+func releaseStart(ctx context.Context, ready func() error) {
+	err := wait.PollUntilContextCancel(ctx, readyPoll, true,
+		func(context.Context) (bool, error) { return ready() == nil, nil })
+	if err == nil {
+		debug.FreeOSMemory()
+	}
 }

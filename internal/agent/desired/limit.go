@@ -3,6 +3,7 @@ package desired
 import (
 	"path"
 	"strconv"
+	"strings"
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 )
@@ -59,4 +60,16 @@ func (d *decider) boundQuota(group, value string) string {
 		return value // the group's quota counts
 	}
 	return strconv.FormatInt(min(n, d.in.BE.Quota), 10)
+}
+
+const (
+	bestEffort  = "besteffort"
+	sliceSuffix = ".slice"
+)
+
+// IsBestEffort reports whether the group of a pod is below that which the kubelet makes for BestEffort pods, with
+// either cgroup driver.
+func IsBestEffort(podGroup string) bool {
+	class := strings.TrimSuffix(path.Base(path.Dir(podGroup)), sliceSuffix)
+	return class == bestEffort || strings.HasSuffix(class, "-"+bestEffort)
 }

@@ -2,7 +2,12 @@ package host
 
 import (
 	"errors"
+	"io/fs"
+	"os"
 	"path"
+	"strings"
+	"syscall"
+	"time"
 )
 
 // BootID returns the kernel's boot id, which changes with every boot; "" when the tree has none.
@@ -55,4 +60,40 @@ func (t *tree) driver(dir string) Driver {
 		return Cgroupfs
 	}
 	return UnknownDriver
+}
+
+// Presence returns what the kernel says of which CPUs and NUMA nodes there are and work, in a few small files: a change
+// means that Read would find another machine. Machines whose kernel does not say never change.
+func Presence(root Root) (string, error) {
+	var parts []string
+	err := within(root, func(t *tree) {
+		for _, name := range []string{
+			path.Join(cpuDir, "present"), path.Join(cpuDir, "online"), path.Join(nodeDir, "online"),
+			path.Join(nodeDir, "has_memory"),
+		} {
+			parts = append(parts, t.text(name))
+		}
+	})
+	return strings.Join(parts, ";"), err
+}
+
+// Socket identifies one of the sockets that a path has over time. Sockets can be compared.
+type Socket struct {
+	inode uint64
+	// Made is when it was made, in UTC.
+	Made time.Time
+}
+
+// PodResourcesSocket returns the socket of the kubelet's PodResources, which a kubelet makes anew when it starts; false
+// while there is none.
+func PodResourcesSocket(root Root) (Socket, bool) {
+	s, err := os.Lstat(root.Path(path.Join(path.Dir(cpuStateFile), podsDir, podsSocket)))
+	if err != nil || s.Mode().Type() != fs.ModeSocket {
+		return Socket{}, false
+	}
+	made := Socket{Made: s.ModTime().UTC()}
+	if stat, ok := s.Sys().(*syscall.Stat_t); ok {
+		made.inode = stat.Ino
+	}
+	return made, true
 }

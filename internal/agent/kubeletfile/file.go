@@ -7,6 +7,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -71,4 +73,67 @@ func DropIns(root, folder string) iter.Seq[DropIn] {
 			}
 		}
 	}
+}
+
+// Process is a process of a machine.
+type Process struct {
+	PID  int
+	Args []string // never empty
+	// Nested reports that the process runs in a PID namespace below the machine's, as the runtime and the kubelet of a
+	// node in a container do. The agent's pod shares the machine's namespace.
+	Nested bool
+}
+
+// Processes returns the processes of the machine below root by PID, without threads of the kernel.
+func Processes(root string) []Process {
+	var list []Process
+	for _, name := range Names(root, "proc") {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		text, err := Read(root, path.Join("proc", name, "cmdline"))
+		if err != nil || len(text) == 0 {
+			continue
+		}
+		args := strings.Split(strings.TrimRight(string(text), "\x00"), "\x00")
+		if args[0] != "" {
+			list = append(list, Process{pid, args, isNested(root, name)})
+		}
+	}
+	slices.SortFunc(list, func(a, b Process) int { return a.PID - b.PID })
+	return list
+}
+
+// isNested reports whether a process has a number in more than one PID namespace.
+func isNested(root, pid string) bool {
+	status, err := Read(root, path.Join("proc", pid, "status"))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(status)) {
+		if numbers, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			return len(strings.Fields(numbers)) > 1
+		}
+	}
+	return false
+}
+
+// Name returns the file name of the program.
+func (p Process) Name() string { return path.Base(p.Args[0]) }
+
+// Flag returns the value of a flag, given as --name VALUE or --name=VALUE or with one dash, and whether it is given at
+// all. If the flag is given several times, the last value counts, as for the programs themselves.
+func (p Process) Flag(names ...string) (value string, given bool) {
+	for i, arg := range p.Args {
+		key, text, joined := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if !strings.HasPrefix(arg, "-") || !slices.Contains(names, key) {
+			continue
+		}
+		if !joined && i+1 < len(p.Args) {
+			text = p.Args[i+1]
+		}
+		value, given = text, true
+	}
+	return value, given
 }

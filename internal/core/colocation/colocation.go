@@ -1,6 +1,10 @@
 package colocation
 
-import "github.com/tenon-project/tenon/internal/core/qos"
+import (
+	"math/bits"
+
+	"github.com/tenon-project/tenon/internal/core/qos"
+)
 
 // Resource is a resource that is reclaimed.
 type Resource uint8
@@ -137,3 +141,53 @@ func (rule Rule) counts(p *Pod, r Resource) int64 {
 
 // share returns a percentage of an amount without overflow.
 func share(n, percent int64) int64 { return n/100*percent + n%100*percent/100 }
+
+// marginPercent is added to the peak of what prod pods used.
+const marginPercent = 10
+
+// Predict returns what prod pods requested and are predicted not to use: their requests less a peak of what they used
+// together and a margin.
+func Predict(requests, peak Amounts) (rest Amounts) {
+	for r := range rest {
+		rest[r] = max(requests[r]-peak[r]-share(peak[r], marginPercent), 0)
+	}
+	return rest
+}
+
+// Zone is a NUMA node: what batch pods could have of it if nothing else ran, and what is used of it by all.
+type Zone struct{ Capacity, Use Amounts }
+
+// Spread divides what batch pods are granted of a node over its NUMA nodes, in proportion to what others leave there.
+// batchUse is what batch pods use of the node; they run on all NUMA nodes alike. No NUMA node gets more than others
+// leave, so that the parts may be less together than what is granted.
+func Spread(granted, batchUse Amounts, zones []Zone) []Amounts {
+	parts := make([]Amounts, len(zones))
+	for r := range resources {
+		var capacity, left int64
+		for i := range zones {
+			capacity += zones[i].Capacity[r]
+		}
+		for i, z := range zones {
+			others := max(z.Use[r]-proportion(batchUse[r], z.Capacity[r], capacity), 0)
+			parts[i][r] = max(z.Capacity[r]-others, 0)
+			left += parts[i][r]
+		}
+		// Each zone gets what its room is of the room that is left, of what is left to grant: the sum is exact.
+		for i, rest := 0, min(max(granted[r], 0), left); i < len(parts); i++ {
+			room := parts[i][r]
+			parts[i][r] = proportion(rest, room, left)
+			rest, left = rest-parts[i][r], left-room
+		}
+	}
+	return parts
+}
+
+// proportion returns n · part / whole, rounded down, without overflow; 0 of nothing. part is at most whole.
+func proportion(n, part, whole int64) int64 {
+	if whole <= 0 {
+		return 0
+	}
+	high, low := bits.Mul64(uint64(n), uint64(part))
+	quotient, _ := bits.Div64(high, low, uint64(whole))
+	return int64(quotient)
+}

@@ -2,6 +2,8 @@ package quota
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -123,4 +125,102 @@ func (q *Quota) index(child string) (int, bool) {
 	return slices.BinarySearchFunc(q.children, child, func(c *Quota, name string) int {
 		return cmp.Compare(c.spec.Name, name)
 	})
+}
+
+// Names of quotas that exist without an object and that users neither create nor delete.
+const (
+	// Root is the virtual top of the default tree.
+	Root = "koordinator-root-quota"
+	// System is the quota of system pods: never limited.
+	System = "koordinator-system-quota"
+	// Default is the quota of pods that belong to no other: limited by its max only.
+	Default = "koordinator-default-quota"
+)
+
+// Amounts are quantities by dimension (resource name): CPU in milli-CPU, everything else in its own unit. An absent
+// dimension and a zero are different where the field says so.
+type Amounts map[string]int64
+
+// Spec is one quota as its object says, before any rule was applied to it. A tree accepts every Spec (Check names what
+// is wrong with it); what cannot be followed is replaced as the field's comment says.
+type Spec struct {
+	// Name is unique in the cluster. Namespace and Group are those of the object.
+	Name, Namespace, Group string
+	// Parent is the quota above; empty means Root. A parent that does not exist, or a cycle, hangs the quota under
+	// Root.
+	Parent string
+	// Tree is the id of an extra tree; empty is the default tree.
+	Tree string
+	// IsParent quotas have children and no pods.
+	IsParent bool
+	// IsRoot marks the top of an extra tree: its runtime is Total.
+	IsRoot bool
+	// IgnoreDefaultTree leaves the Total of this tree in the default tree's total as well.
+	IgnoreDefaultTree bool
+	// ForceUpdate skips the rules on sums of min.
+	ForceUpdate bool
+	// KeepsMin quotas do not lend what they do not use of min.
+	KeepsMin bool
+	// FixedMin quotas keep their min where those of their siblings are scaled to the total.
+	FixedMin bool
+	// Namespaces are those whose pods belong to this quota unless they name another.
+	Namespaces []string
+
+	// Min is guaranteed. A dimension in Max and absent here is 0; one above Max counts as Max.
+	Min Amounts
+	// Max is the ceiling. A dimension absent here is not limited by this quota and not divided among its children.
+	Max Amounts
+	// Weight is the strength when borrowing; an absent dimension is that of Max, an explicit 0 never borrows.
+	Weight Amounts
+	// Total is what the top of an extra tree divides.
+	Total Amounts
+	// Strict are the dimensions whose Max may not be set below what is used.
+	Strict []string
+}
+
+// clone returns a copy that shares no map or slice with s.
+func (s Spec) clone() Spec {
+	s.Namespaces, s.Strict = slices.Clone(s.Namespaces), slices.Clone(s.Strict)
+	s.Min, s.Max, s.Weight, s.Total = maps.Clone(s.Min), maps.Clone(s.Max), maps.Clone(s.Weight), maps.Clone(s.Total)
+	return s
+}
+
+// fault is why a quota hangs under Root and not where its spec says, as words about the parent.
+type fault string
+
+const (
+	unknownParent fault = "does not exist"
+	parentCycle   fault = "is below it"
+)
+
+// Problems lists what the forest replaced in the quota's spec, in the place that it has now, each as a sentence with
+// what counts instead.
+func (q *Quota) Problems() []string {
+	s := &q.spec
+	var out []string
+	report := func(what, instead string) {
+		out = append(out, fmt.Sprintf("quota %q: %s; %s", s.Name, what, instead))
+	}
+	if q.misplaced != "" {
+		report(fmt.Sprintf("parent %q %s", s.Parent, q.misplaced), "it counts under "+Root)
+	}
+	for _, field := range []struct {
+		name    string
+		amounts Amounts
+	}{{"max", s.Max}, {"min", s.Min}, {"weight", s.Weight}, {"total", s.Total}} {
+		for _, dimension := range keys(field.amounts) {
+			value := field.amounts[dimension]
+			ceiling, named := s.Max[dimension]
+			text := fmt.Sprintf("%s of %s is %d", field.name, dimension, value)
+			switch {
+			case value < 0:
+				report(text+", must not be negative", "0 counts")
+			case !named && field.name != "total":
+				report(text+" without a max", "it is ignored")
+			case field.name == "min" && value > max(ceiling, 0):
+				report(text+", must not exceed max", "max counts")
+			}
+		}
+	}
+	return out
 }

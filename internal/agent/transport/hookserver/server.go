@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
 
@@ -19,6 +21,8 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
+	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/inject"
 	"github.com/tenon-project/tenon/internal/agent/socket"
 )
 
@@ -203,4 +207,74 @@ func response(a hook.Resources) *containerAnswer {
 		r.CpuQuota = *a.Quota
 	}
 	return &containerAnswer{ContainerResources: r}
+}
+
+// connections reports requests, and when the last connection of a server has ended. A proxy keeps its connection open
+// until it exits.
+type connections struct {
+	open    atomic.Int64
+	proxied func(bool)
+}
+
+var _ stats.Handler = (*connections)(nil)
+
+func (*connections) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+func (c *connections) HandleConn(_ context.Context, s stats.ConnStats) {
+	switch s.(type) {
+	case *stats.ConnBegin:
+		c.open.Add(1)
+	case *stats.ConnEnd:
+		if c.open.Add(-1) == 0 {
+			c.proxied(false)
+		}
+	}
+}
+
+func (*connections) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+
+func (c *connections) HandleRPC(_ context.Context, s stats.RPCStats) {
+	if _, ok := s.(*stats.InHeader); ok {
+		c.proxied(true)
+	}
+}
+
+// sightOf is what a container is to be created with. Of a variable the protocol has one value, and the proxy replaces
+// them all.
+func sightOf(r *containerRequest) inject.Sight {
+	s := inject.Sight{CDI: r.GetContainerCdiDevices(), Privileged: r.GetContainerPrivileged()}
+	for name, value := range r.GetContainerEnvs() {
+		s.Env = append(s.Env, name+"="+value)
+	}
+	for _, d := range r.GetContainerDevices() {
+		s.Files = append(s.Files, inject.File{
+			DeviceFile: host.DeviceFile{Path: d.GetContainerPath()}, HostPath: d.GetHostPath(),
+		})
+	}
+	return s
+}
+
+// sayable returns an error where an answer cannot be said by CRI, in whose words the proxy speaks.
+func sayable(d *inject.Answer) error {
+	for _, m := range d.Mounts {
+		if m.InMemory {
+			return fmt.Errorf("it needs a file system of memory at %s, which a runtime gives by NRI and not "+
+				"behind the proxy", m.Path)
+		}
+	}
+	return nil
+}
+
+// setDevices puts what a container sees of devices into an answer.
+func setDevices(to *containerAnswer, d inject.Answer) {
+	to.ContainerEnvs, to.ContainerCdiDevices = d.Env, d.CDI
+	for _, f := range d.Files {
+		to.ContainerDevices = append(to.ContainerDevices,
+			&v1alpha1.ContainerDevice{ContainerPath: f.Path, HostPath: f.Path, Permissions: "rw"})
+	}
+	for _, m := range d.Mounts {
+		to.ContainerMounts = append(to.ContainerMounts, &v1alpha1.ContainerMount{
+			ContainerPath: m.Path, HostPath: cmp.Or(m.Source, m.Path), Readonly: m.ReadOnly,
+		})
+	}
 }

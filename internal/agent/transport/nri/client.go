@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
+	nrilog "github.com/containerd/nri/pkg/log"
 	"github.com/containerd/nri/pkg/stub"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -145,4 +148,52 @@ func (o *Options) send(ctx context.Context, s stub.Stub, updates []hook.Update) 
 			len(failed), "err", err)
 	}
 	o.Handler.UpdatesDone(updates)
+}
+
+// stubLevel is the verbosity from which on the stub's own messages are shown.
+const stubLevel = 4
+
+// logger passes on what the stub says.
+type logger struct{ to klog.Logger }
+
+var _ nrilog.Logger = logger{}
+
+func (l logger) say(level, format string, args ...any) {
+	l.to.V(stubLevel).Info("NRI stub", "level", level, "text", fmt.Sprintf(format, args...))
+}
+
+func (l logger) Debugf(_ context.Context, format string, args ...any) {
+	l.say("debug", format, args...)
+}
+
+func (l logger) Infof(_ context.Context, format string, args ...any) { l.say("info", format, args...) }
+
+func (l logger) Warnf(_ context.Context, format string, args ...any) {
+	l.say("warning", format, args...)
+}
+
+func (l logger) Errorf(_ context.Context, format string, args ...any) {
+	l.say("error", format, args...)
+}
+
+// Runtime is a container runtime as it names itself.
+type Runtime struct{ Name, Version string }
+
+// ParseRuntime parses the name and version that Configure receives.
+func ParseRuntime(name, version string) Runtime {
+	return Runtime{Name: name, Version: strings.TrimPrefix(version, "v")}
+}
+
+// Old says why containers may start without us on this runtime; "" when they may not.
+func (r Runtime) Old() string {
+	// The first versions whose validators fail closed.
+	first, known := map[string]string{"containerd": "2.2", "cri-o": "1.34"}[strings.ToLower(r.Name)]
+	if !known {
+		return "runtime " + r.Name + " " + r.Version +
+			" is not known to fail closed: want containerd 2.2 or CRI-O 1.34, or a later one"
+	}
+	if v, err := version.ParseGeneric(r.Version); err == nil && v.AtLeast(version.MustParseGeneric(first)) {
+		return ""
+	}
+	return r.Name + " " + r.Version + " goes on without a plugin that fails: want " + first + " or later"
 }
