@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	upstream "k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -14,6 +16,26 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
 )
+
+// longestLook separates two looks at whether all accounts are known.
+const longestLook = 100 * time.Millisecond
+
+// complete is a factory whose caches count as synced when all accounts are known. Upstream starts to schedule after it
+// has found once that nothing is missing; the first time that it looks, nothing is.
+type complete struct {
+	dynamicinformer.DynamicSharedInformerFactory
+	known <-chan struct{}
+}
+
+// WaitForCacheSync waits until all accounts are known.
+func (c complete) WaitForCacheSync(stop <-chan struct{}) map[schema.GroupVersionResource]bool {
+	synced := c.DynamicSharedInformerFactory.WaitForCacheSync(stop)
+	select {
+	case <-c.known:
+	case <-stop:
+	}
+	return synced
+}
 
 // Run schedules until ctx ends, which is not an error. With leader election the process exits when the lock is lost.
 func (s *Scheduler) Run(ctx context.Context) error {
@@ -58,6 +80,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}).Run(ctx)
 	// The handler chain of upstream's server cannot be extended, so its server stays off and ours serves the same.
 	s.config.SecureServing = nil
+	s.config.DynInformerFactory = complete{s.config.DynInformerFactory, s.store.Synced()}
 	err := upstream.Run(ctx, s.config, s.core)
 	if cause := context.Cause(ctx); ctx.Err() != nil {
 		if errors.Is(cause, context.Canceled) {
@@ -77,8 +100,14 @@ func (s *Scheduler) recorder(name string) events.EventRecorderLogger {
 // equal those of any former leader. A waiting replica gets here too and stays warm.
 func (s *Scheduler) markSynced(ctx context.Context) {
 	start := time.Now()
-	if err := s.core.WaitForHandlersSync(ctx); err != nil {
-		return // ctx has ended
+	now, cancel := context.WithCancel(ctx)
+	cancel() // so that the core looks once and does not wait, which it does in steps of 100 ms
+	for s.core.WaitForHandlersSync(now) != nil {
+		select {
+		case <-time.After(min(max(time.Since(start)/50, time.Millisecond), longestLook)):
+		case <-ctx.Done():
+			return
+		}
 	}
 	s.store.MarkSynced()
 	s.rebuild.Observe(time.Since(start).Seconds())

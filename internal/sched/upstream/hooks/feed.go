@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -145,8 +146,13 @@ func (r *resources) WaitForCacheSync(stop <-chan struct{}) map[schema.GroupVersi
 	if synced == nil {
 		synced = map[schema.GroupVersionResource]bool{}
 	}
+	all := make([]cache.DoneChecker, 0, len(r.asked))
+	for _, i := range r.asked {
+		all = append(all, i.HasSyncedChecker())
+	}
+	cache.WaitFor(wait.ContextForChannel(stop), "", all...) // does not poll
 	for gvr, i := range r.asked {
-		synced[gvr] = cache.WaitForCacheSync(stop, i.HasSynced)
+		synced[gvr] = i.HasSynced()
 	}
 	return synced
 }
