@@ -153,8 +153,13 @@ func (s *source[T]) list(ctx context.Context, options metav1.ListOptions) (list 
 	}
 	defer func() { err = errors.Join(err, text.Close()) }()
 	var metadata metav1.ListMeta
-	err = readList(json.NewDecoder(text), &metadata, func(one *T) {
+	err = readList(text, &metadata, func(item []byte) error {
+		one := new(T)
+		if err := decode(item, one); err != nil {
+			return err
+		}
 		all.Items = append(all.Items, s.keep(one, r.GroupVersion()))
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", r.GroupResource(), err)
@@ -163,57 +168,13 @@ func (s *source[T]) list(ctx context.Context, options metav1.ListOptions) (list 
 	return all, nil
 }
 
-// readList reads the metadata of a list, and each item by itself.
-func readList[T any](in *json.Decoder, metadata *metav1.ListMeta, add func(*T)) error {
-	if err := delimiter(in, '{'); err != nil {
-		return err
+// decode reads an object, or leaves that to the reader of a RawMessage, which shares the memory of text.
+func decode(text []byte, into any) error {
+	if raw, ok := into.(*json.RawMessage); ok {
+		*raw = text
+		return nil
 	}
-	for in.More() {
-		name, err := in.Token()
-		if err != nil {
-			return err
-		}
-		switch name {
-		case "metadata":
-			err = in.Decode(metadata)
-		case "items":
-			err = readItems(in, add)
-		default:
-			err = in.Decode(new(json.RawMessage))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return delimiter(in, '}')
-}
-
-// readItems reads the items of a list. Servers write none as null.
-func readItems[T any](in *json.Decoder, add func(*T)) error {
-	begin, err := in.Token()
-	if err != nil || begin == nil {
-		return err
-	}
-	if begin != json.Delim('[') {
-		return fmt.Errorf("items must be an array, begin with %v", begin)
-	}
-	for in.More() {
-		one := new(T)
-		if err := in.Decode(one); err != nil {
-			return err
-		}
-		add(one)
-	}
-	return delimiter(in, ']')
-}
-
-// delimiter reads a delimiter, which must be this one.
-func delimiter(in *json.Decoder, want json.Delim) error {
-	got, err := in.Token()
-	if err == nil && got != want {
-		err = fmt.Errorf("must have %v, has %v", want, got)
-	}
-	return err
+	return json.Unmarshal(text, into)
 }
 
 // WatchWithContext watches from where a list ended. For a missing resource it is silent, then orders a new list.

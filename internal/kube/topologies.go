@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -26,73 +25,69 @@ func NewTopologyInformer(client rest.Interface) cache.SharedIndexInformer {
 	var m models
 	old := v1alpha2.Resource() // its fields are a subset
 	old.Version = "v1alpha1"
-	return cache.NewSharedIndexInformer(&source[publishedTopology]{
+	return cache.NewSharedIndexInformer(&source[json.RawMessage]{
 		client: client, versions: []schema.GroupVersionResource{v1alpha2.Resource(), old},
-		begin: m.forget, keep: func(p *publishedTopology, _ schema.GroupVersion) runtime.Object { return m.trim(p) },
+		begin: m.forget, keep: func(text *json.RawMessage, _ schema.GroupVersion) runtime.Object { return m.read(*text) },
 	}, &v1alpha2.NodeResourceTopology{}, 0, cache.Indexers{})
 }
 
-// publishedTopology is what is read of an object in any version. Each part is read by itself, so that one odd object of
-// another writer cannot stop the list or the watch.
-type publishedTopology struct {
-	Metadata struct {
-		Name              string                     `json:"name"`
-		UID               types.UID                  `json:"uid"`
-		ResourceVersion   string                     `json:"resourceVersion"`
-		Generation        int64                      `json:"generation"`
-		CreationTimestamp metav1.Time                `json:"creationTimestamp"`
-		Annotations       map[string]json.RawMessage `json:"annotations"`
-	} `json:"metadata"`
-	TopologyPolicies json.RawMessage `json:"topologyPolicies"`
-	Attributes       json.RawMessage `json:"attributes"`
-	Zones            json.RawMessage `json:"zones"`
-}
-
-func (m *models) trim(p *publishedTopology) *v1alpha2.NodeResourceTopology {
-	t := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{
-		Name: p.Metadata.Name, UID: p.Metadata.UID, ResourceVersion: p.Metadata.ResourceVersion,
-		Generation: p.Metadata.Generation, CreationTimestamp: p.Metadata.CreationTimestamp,
-		Annotations: make(map[string]string, len(p.Metadata.Annotations)),
-	}}
-	for key, text := range p.Metadata.Annotations {
-		switch key {
-		case annotation.CPUTopology, annotation.CPUSharedPoolsKey, annotation.BECPUSharedPoolsKey:
-		default:
-			t.Annotations[key] = unquoted(text)
+// read reads an object of any version. Each part is read by itself, so that one odd object of another writer cannot
+// stop the list or the watch.
+func (m *models) read(text []byte) *v1alpha2.NodeResourceTopology {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := &v1alpha2.NodeResourceTopology{}
+	var zones []byte
+	_ = readFields(text, func(name, value []byte) {
+		switch string(name) {
+		case `"metadata"`:
+			m.metadata(&t.ObjectMeta, value)
+		case `"topologyPolicies"`:
+			//nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
+			readPart(value, &t.TopologyPolicies)
+		case `"attributes"`:
+			readPart(value, &t.Attributes)
+		case `"zones"`:
+			zones = value
 		}
-	}
-	//nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
-	readPart(p.TopologyPolicies, &t.TopologyPolicies)
-	readPart(p.Attributes, &t.Attributes)
-	if !annotation.HasSlowQuantity(string(p.Zones)) {
-		readPart(p.Zones, &t.Zones)
-	}
+	})
 	keepKubeletPins(t.Annotations)
-	for i := range t.Zones {
-		z := &t.Zones[i]
-		z.Resources = slices.DeleteFunc(z.Resources, func(r v1alpha2.ResourceInfo) bool {
-			return !convert.IsMemory(corev1.ResourceName(r.Name)) && !convert.IsDevice(r.Name)
-		})
-		for j := range z.Resources {
-			z.Resources[j].Available = resource.Quantity{} // moves with every pod; the account knows better
-		}
-	}
-	if text, ok := p.Metadata.Annotations[annotation.CPUTopology]; ok {
-		t.Annotations[annotation.CPUTopology], t.Zones = m.share(text, t.Zones)
-	}
+	t.Zones = m.share(t.Annotations[annotation.CPUTopology], zones)
 	return t
 }
 
-// readPart reads a list; what does not fit its type is left out.
-func readPart(text json.RawMessage, into any) {
+// metadata reads what is read of the metadata of an object.
+func (m *models) metadata(o *metav1.ObjectMeta, text []byte) {
+	_ = readFields(text, func(name, value []byte) {
+		switch string(name) {
+		case `"name"`:
+			readPart(value, &o.Name)
+		case `"uid"`:
+			readPart(value, &o.UID)
+		case `"resourceVersion"`:
+			readPart(value, &o.ResourceVersion)
+		case `"generation"`:
+			readPart(value, &o.Generation)
+		case `"creationTimestamp"`:
+			readPart(value, &o.CreationTimestamp)
+		case `"annotations"`:
+			o.Annotations = make(map[string]string, 8)
+			_ = readFields(value, func(key, value []byte) {
+				switch key := m.text(key); key {
+				case annotation.CPUSharedPoolsKey, annotation.BECPUSharedPoolsKey:
+				default:
+					o.Annotations[key] = m.text(value)
+				}
+			})
+		}
+	})
+}
+
+// readPart reads a field; what does not fit its type is left out.
+func readPart(text []byte, into any) {
 	if len(text) > 0 {
 		_ = json.Unmarshal(text, into)
 	}
-}
-
-func unquoted(text json.RawMessage) (s string) {
-	readPart(text, &s)
-	return s
 }
 
 // keepKubeletPins drops the pods that Tenon bound itself: the account knew them before the report did, and a report
@@ -110,41 +105,73 @@ func keepKubeletPins(annotations map[string]string) {
 	annotations[annotation.PodCPUAllocsKey] = allocs.String()
 }
 
-// models keeps one copy of what equal machines have in common. The text of a machine is by far the largest part of an
-// object, so it is compared as it comes and unquoted once.
+// models keeps one copy of what equal machines have in common. Texts are compared as they come, and read once.
 type models struct {
-	mu     sync.Mutex
-	byText map[string]*model // by the JSON of text
+	mu    sync.Mutex
+	texts map[string]string            // strings by their JSON
+	zones map[string]v1alpha2.ZoneList // by their JSON
+	// machines has the last zones that differ in more than what is not kept, by the text of the machine.
+	machines map[string][]v1alpha2.ZoneList
 }
 
-type model struct {
-	text  string
-	zones []v1alpha2.ZoneList
-}
+// modelsKept bounds each map of models.
+const modelsKept = 1024
 
 // forget lets copies go that nothing uses any more; those in use are kept by their users.
 func (m *models) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.byText = nil
+	m.texts, m.zones, m.machines = nil, nil, nil
 }
 
-func (m *models) share(text json.RawMessage, zones v1alpha2.ZoneList) (string, v1alpha2.ZoneList) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.byText[string(text)]
-	if known == nil {
-		if m.byText == nil {
-			m.byText = map[string]*model{}
-		}
-		known = &model{text: unquoted(text)}
-		m.byText[string(text)] = known
+// text returns the string that JSON has, "" for what is not a string.
+func (m *models) text(text []byte) string {
+	s, known := m.texts[string(text)]
+	if !known {
+		readPart(text, &s)
+		remember(&m.texts, string(text), s)
 	}
-	for _, z := range known.zones {
-		if equality.Semantic.DeepEqual(z, zones) {
-			return known.text, z
+	return s
+}
+
+// share returns what is kept of the zones of a machine.
+func (m *models) share(machine string, text []byte) v1alpha2.ZoneList {
+	if zones, known := m.zones[string(text)]; known {
+		return zones
+	}
+	zones := readZones(text)
+	alike := m.machines[machine]
+	if i := slices.IndexFunc(alike, func(z v1alpha2.ZoneList) bool { return equality.Semantic.DeepEqual(z, zones) }); i >= 0 {
+		zones = alike[i]
+	} else {
+		remember(&m.machines, machine, append(alike[max(0, len(alike)-machinesKept+1):], zones))
+	}
+	remember(&m.zones, string(text), zones)
+	return zones
+}
+
+// remember adds to a map, which begins anew where it would become too large.
+func remember[V any](values *map[string]V, key string, value V) {
+	if *values == nil || len(*values) >= modelsKept {
+		*values = map[string]V{}
+	}
+	(*values)[key] = value
+}
+
+// readZones reads zones with the memory and devices that each has in all.
+func readZones(text []byte) (zones v1alpha2.ZoneList) {
+	if annotation.HasSlowQuantity(string(text)) {
+		return nil
+	}
+	readPart(text, &zones)
+	for i := range zones {
+		z := &zones[i]
+		z.Resources = slices.DeleteFunc(z.Resources, func(r v1alpha2.ResourceInfo) bool {
+			return !convert.IsMemory(corev1.ResourceName(r.Name)) && !convert.IsDevice(r.Name)
+		})
+		for j := range z.Resources {
+			z.Resources[j].Available = resource.Quantity{} // moves with every pod; the account knows better
 		}
 	}
-	known.zones = append(known.zones, zones)
-	return known.text, zones
+	return zones
 }
