@@ -2,6 +2,7 @@ package kube
 
 import (
 	"encoding/json"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -10,19 +11,94 @@ import (
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 )
 
-// NewDeviceInformer returns an informer of Devices without their status; what cannot be read of one is in Unread. A
-// cluster without the resource looks like one without objects until it is installed.
+// NewDeviceInformer returns an informer of Devices without their status, and of their metadata what topologies have and
+// labels; what cannot be read of one is in Unread. A cluster without the resource looks like one without objects until
+// it is installed.
 func NewDeviceInformer(client rest.Interface) cache.SharedIndexInformer {
-	return informerOf(client, []schema.GroupVersionResource{devicev1alpha1.Resource()}, "Device",
-		readDevice)
+	var s sharedDevices
+	return informerOf(client, []schema.GroupVersionResource{devicev1alpha1.Resource()}, "Device", s.read)
 }
 
-func readDevice(text *json.RawMessage) *devicev1alpha1.Device {
-	d, err := ReadDevice(*text)
+// sharedDevices keeps one copy of what devices of equal servers have in common: all but their ids.
+type sharedDevices struct {
+	models                                      // of the metadata; its lock guards all fields
+	kinds  map[string]devicev1alpha1.DeviceInfo // devices without ids, by their JSON without ids
+}
+
+// read reads a Device.
+func (s *sharedDevices) read(text *json.RawMessage) *devicev1alpha1.Device {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := &devicev1alpha1.Device{}
+	var kinds []string
+	plain := true // all devices are of known kinds, and nothing is odd
+	err := readFields(*text, func(name, value []byte) {
+		switch string(name) {
+		case `"metadata"`:
+			s.metadata(&d.ObjectMeta, value)
+			_ = readFields(value, func(name, value []byte) {
+				if string(name) == `"labels"` {
+					d.Labels = s.strings(value)
+				}
+			})
+		case `"spec"`:
+			err := readFields(value, func(name, value []byte) {
+				if string(name) == `"devices"` {
+					var known bool
+					d.Spec.Devices, kinds, known = s.devices(value)
+					plain = plain && known
+				}
+			})
+			plain = plain && err == nil
+		}
+	})
+	if err == nil && plain {
+		return d
+	}
+	whole, err := ReadDevice(*text)
 	if err != nil {
 		return &devicev1alpha1.Device{} // no server has an object whose metadata cannot be read
 	}
-	return d
+	if len(whole.Unread) == 0 && len(whole.Spec.Devices) == len(kinds) {
+		for i, kind := range kinds {
+			one := whole.Spec.Devices[i]
+			one.ID = ""
+			remember(&s.kinds, kind, one)
+		}
+	}
+	whole.ObjectMeta = d.ObjectMeta
+	return whole
+}
+
+// devices reads a list of devices. It returns the JSON of each without its id, and whether all are known and differ.
+func (s *sharedDevices) devices(text []byte) (all []devicev1alpha1.DeviceInfo, kinds []string, known bool) {
+	known = true
+	v := values{read: text}
+	var kind []byte
+	err := v.members('[', ']', func() error {
+		device, err := v.next()
+		if err != nil {
+			return err
+		}
+		var id string
+		kind = kind[:0]
+		err = readFields(device, func(name, value []byte) {
+			if string(name) == `"id"` {
+				readPart(value, &id)
+			} else {
+				kind = append(append(kind, name...), value...)
+			}
+		})
+		one, found := s.kinds[string(kind)]
+		kinds = append(kinds, string(kind))
+		one.ID = id
+		known = known && found && id != "" && !slices.ContainsFunc(all, func(o devicev1alpha1.DeviceInfo) bool {
+			return o.Type == one.Type && o.ID == id
+		})
+		all = append(all, one)
+		return err
+	})
+	return all, kinds, known && err == nil
 }
 
 // ReadDevice reads a Device without its status; what cannot be read of it is in Unread.

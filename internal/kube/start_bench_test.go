@@ -3,6 +3,7 @@ package kube_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -93,6 +94,49 @@ func BenchmarkStart(b *testing.B) {
 			b.ReportMetric(used.Seconds()/float64(b.N), "CPU-s/start")
 		})
 	}
+}
+
+// BenchmarkStartDevices reads all Devices of a cluster into the accounts, each of eight GPUs with ids of its own.
+func BenchmarkStartDevices(b *testing.B) {
+	const path = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
+	_, all := client(b)
+	for i := range 1000 {
+		name, ids, devices := fmt.Sprintf("node-%d", i), []string{}, []string{}
+		for g := range 8 {
+			ids = append(ids, fmt.Sprintf(`"GPU-%08x-%d"`, i, g))
+			devices = append(devices, fmt.Sprintf(`{"type":"gpu","id":%s,"minor":%d,"health":true,"resources":{`+
+				`"koordinator.sh/gpu-core":"100","koordinator.sh/gpu-memory":"80Gi"},"topology":{"socketID":%d,"nodeID":%d,`+
+				`"pcieID":"pci0000:%d0","busID":"0000:%d1:00.0"}}`, ids[g], g, g/4, g/4, g, g))
+		}
+		links, _ := json.Marshal(`{"links":[{"ids":[` + ids[0] + `,` + ids[1] + `],"type":"NVLink","count":4}]}`)
+		all.items[path] = append(all.items[path], fmt.Appendf(nil, `{"apiVersion":"scheduling.koordinator.sh/v1alpha1",`+
+			`"kind":"Device","metadata":{"annotations":{%q:"Own",%q:%s},"creationTimestamp":"2026-01-01T00:00:00Z",`+
+			`"generation":1,"name":%q,"resourceVersion":"1","uid":%q,"managedFields":[{"manager":"a","operation":"Update",`+
+			`"fieldsType":"FieldsV1","fieldsV1":%s}]},"spec":{"devices":[%s]}}`, annotation.DeviceModeKey,
+			annotation.DeviceLinksKey, links, name, name, fieldsOf(nil), strings.Join(devices, ",")))
+	}
+	b.ReportAllocs()
+	var used time.Duration
+	for b.Loop() {
+		began := cpuTime(b)
+		store := kube.NewStore()
+		i := kube.NewDeviceInformer(all.client(b))
+		fed, err := i.AddEventHandler(store.DeviceHandler())
+		if err != nil {
+			b.Fatal(err)
+		}
+		stop := make(chan struct{})
+		go i.Run(stop)
+		if !cache.WaitForCacheSync(stop, fed.HasSynced) {
+			b.Fatal("the cache does not sync")
+		}
+		used += cpuTime(b) - began
+		if store.View("node-999").Facts().Devices == nil {
+			b.Fatal("the account has no devices")
+		}
+		close(stop)
+	}
+	b.ReportMetric(used.Seconds()*1000/float64(b.N), "CPU-ms/start")
 }
 
 // cpuTime is what the process has used.

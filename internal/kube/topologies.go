@@ -71,14 +71,9 @@ func (m *models) metadata(o *metav1.ObjectMeta, text []byte) {
 		case `"creationTimestamp"`:
 			readPart(value, &o.CreationTimestamp)
 		case `"annotations"`:
-			o.Annotations = make(map[string]string, 8)
-			_ = readFields(value, func(key, value []byte) {
-				switch key := m.text(key); key {
-				case annotation.CPUSharedPoolsKey, annotation.BECPUSharedPoolsKey:
-				default:
-					o.Annotations[key] = m.text(value)
-				}
-			})
+			o.Annotations = m.strings(value)
+			delete(o.Annotations, annotation.CPUSharedPoolsKey)
+			delete(o.Annotations, annotation.BECPUSharedPoolsKey)
 		}
 	})
 }
@@ -132,6 +127,13 @@ func (m *models) text(text []byte) string {
 		remember(&m.texts, string(text), s)
 	}
 	return s
+}
+
+// strings returns the fields of an object as strings.
+func (m *models) strings(object []byte) map[string]string {
+	all := make(map[string]string, 8)
+	_ = readFields(object, func(name, value []byte) { all[m.text(name)] = m.text(value) })
+	return all
 }
 
 // share returns what is kept of the zones of a machine.

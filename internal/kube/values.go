@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -208,21 +207,17 @@ func (v *values) take(n, from int) []byte {
 func (v *values) quoted(n int) (length int, err error) {
 	for length = 1; ; {
 		text := v.read[v.at+n:]
-		i := bytes.IndexByte(text[length:], '"')
-		if i < 0 {
-			length = len(text)
-			if err := v.more(); err != nil {
-				return 0, err
+		for length < len(text) {
+			switch text[length] {
+			case '"':
+				return length + 1, nil
+			case '\\':
+				length++ // the byte behind it ends nothing
 			}
-			continue
+			length++
 		}
-		length += i + 1
-		escapes := 0
-		for text[length-2-escapes] == '\\' {
-			escapes++
-		}
-		if escapes%2 == 0 {
-			return length, nil
+		if err := v.more(); err != nil {
+			return 0, err
 		}
 	}
 }
