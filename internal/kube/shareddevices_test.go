@@ -39,8 +39,9 @@ func TestADeviceOfKnownKindsIsReadAsAnyOther(t *testing.T) {
 			"not a list":       `{}`,
 			"not only objects": `[` + gpu("a") + `,7]`,
 		} {
-			text := json.RawMessage(`{"apiVersion":"scheduling.koordinator.sh/v1alpha1","kind":"Device","metadata":{"name":"n",` +
-				`"uid":"u","labels":{"l":"1"},"annotations":{"a":"2"},"resourceVersion":"3","generation":4},` +
+			text := json.RawMessage(`{"apiVersion":"scheduling.koordinator.sh/v1alpha1","kind":"Device",` +
+				`"metadata":{"name":"n","uid":"u","labels":{"l":"1"},"annotations":{"a":"2"},` +
+				`"resourceVersion":"3","generation":4},` +
 				`"status":{"allocations":[]},"spec":{"devices":` + devices + `}}`)
 			want, err := ReadDevice(text)
 			if err != nil {

@@ -105,14 +105,15 @@ func BenchmarkStartDevices(b *testing.B) {
 		for g := range 8 {
 			ids = append(ids, fmt.Sprintf(`"GPU-%08x-%d"`, i, g))
 			devices = append(devices, fmt.Sprintf(`{"type":"gpu","id":%s,"minor":%d,"health":true,"resources":{`+
-				`"koordinator.sh/gpu-core":"100","koordinator.sh/gpu-memory":"80Gi"},"topology":{"socketID":%d,"nodeID":%d,`+
-				`"pcieID":"pci0000:%d0","busID":"0000:%d1:00.0"}}`, ids[g], g, g/4, g/4, g, g))
+				`"koordinator.sh/gpu-core":"100","koordinator.sh/gpu-memory":"80Gi"},"topology":{"socketID":%d,`+
+				`"nodeID":%d,"pcieID":"pci0000:%d0","busID":"0000:%d1:00.0"}}`, ids[g], g, g/4, g/4, g, g))
 		}
 		links, _ := json.Marshal(`{"links":[{"ids":[` + ids[0] + `,` + ids[1] + `],"type":"NVLink","count":4}]}`)
-		all.items[path] = append(all.items[path], fmt.Appendf(nil, `{"apiVersion":"scheduling.koordinator.sh/v1alpha1",`+
-			`"kind":"Device","metadata":{"annotations":{%q:"Own",%q:%s},"creationTimestamp":"2026-01-01T00:00:00Z",`+
-			`"generation":1,"name":%q,"resourceVersion":"1","uid":%q,"managedFields":[{"manager":"a","operation":"Update",`+
-			`"fieldsType":"FieldsV1","fieldsV1":%s}]},"spec":{"devices":[%s]}}`, annotation.DeviceModeKey,
+		all.items[path] = append(all.items[path], fmt.Appendf(nil,
+			`{"apiVersion":"scheduling.koordinator.sh/v1alpha1","kind":"Device","metadata":{"annotations":`+
+				`{%q:"Own",%q:%s},"creationTimestamp":"2026-01-01T00:00:00Z","generation":1,"name":%q,`+
+				`"resourceVersion":"1","uid":%q,"managedFields":[{"manager":"a","operation":"Update",`+
+				`"fieldsType":"FieldsV1","fieldsV1":%s}]},"spec":{"devices":[%s]}}`, annotation.DeviceModeKey,
 			annotation.DeviceLinksKey, links, name, name, fieldsOf(nil), strings.Join(devices, ",")))
 	}
 	b.ReportAllocs()

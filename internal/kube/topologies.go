@@ -27,7 +27,8 @@ func NewTopologyInformer(client rest.Interface) cache.SharedIndexInformer {
 	old.Version = "v1alpha1"
 	return cache.NewSharedIndexInformer(&source[json.RawMessage]{
 		client: client, versions: []schema.GroupVersionResource{v1alpha2.Resource(), old},
-		begin: m.forget, keep: func(text *json.RawMessage, _ schema.GroupVersion) runtime.Object { return m.read(*text) },
+		begin: m.forget,
+		keep:  func(text *json.RawMessage, _ schema.GroupVersion) runtime.Object { return m.read(*text) },
 	}, &v1alpha2.NodeResourceTopology{}, 0, cache.Indexers{})
 }
 
@@ -143,7 +144,8 @@ func (m *models) share(machine string, text []byte) v1alpha2.ZoneList {
 	}
 	zones := readZones(text)
 	alike := m.machines[machine]
-	if i := slices.IndexFunc(alike, func(z v1alpha2.ZoneList) bool { return equality.Semantic.DeepEqual(z, zones) }); i >= 0 {
+	i := slices.IndexFunc(alike, func(z v1alpha2.ZoneList) bool { return equality.Semantic.DeepEqual(z, zones) })
+	if i >= 0 {
 		zones = alike[i]
 	} else {
 		remember(&m.machines, machine, append(alike[max(0, len(alike)-machinesKept+1):], zones))

@@ -24,7 +24,8 @@ func TestReadListReadsEachItemByItself(t *testing.T) {
 			items: []string{`{"name":"a"}`, `{"name":"b"}`},
 		},
 		"metadata last, and a field that is not read": {
-			text:  ` { "items" : [ {"more":[1,{"x":"}\\\"]"}]} ],"other":{"y":[]},"metadata":{"resourceVersion":"7"} }`,
+			text: ` { "items" : [ {"more":[1,{"x":"}\\\"]"}]} ],"other":{"y":[]},` +
+				`"metadata":{"resourceVersion":"7"} }`,
 			items: []string{`{"more":[1,{"x":"}\\\"]"}]}`},
 		},
 		"items of all types": {
@@ -36,7 +37,8 @@ func TestReadListReadsEachItemByItself(t *testing.T) {
 				`{"metadata":{"name":"managedFields","managedFields":[{}]}},{"spec":["managedFields",1]},` +
 				`{"managedFields":[1]}],"metadata":{"resourceVersion":"7"}}`,
 			items: []string{
-				`{"metadata":{"managedFields":[],"name":"a"}}`, `{"metadata":{"name":"managedFields","managedFields":[]}}`,
+				`{"metadata":{"managedFields":[],"name":"a"}}`,
+				`{"metadata":{"name":"managedFields","managedFields":[]}}`,
 				`{"spec":["managedFields",1]}`, `{"managedFields":[1]}`,
 			},
 		},
@@ -86,7 +88,8 @@ func FuzzReadList(f *testing.F) {
 		if json.Unmarshal(item, &want) != nil {
 			return
 		}
-		text := slices.Concat([]byte(`{"items":[0,`), item, []byte(`,`), item, []byte(`],"metadata":{"resourceVersion":"7"}}`))
+		text := slices.Concat([]byte(`{"items":[0,`), item, []byte(`,`), item,
+			[]byte(`],"metadata":{"resourceVersion":"7"}}`))
 		n := 0
 		var metadata metav1.ListMeta
 		err := readList(iotest.HalfReader(bytes.NewReader(text)), &metadata, func(text []byte) error {
