@@ -125,6 +125,7 @@ func TestTheNodeSaysHowGPUsAreIsolated(t *testing.T) {
 		"a library":           {"Own", "HAMi-core", nil, "True Cooperative"},
 		"MIG devices alone":   {"Own", "", []host.Dropped{mig}, ""},
 		"GPUs of the kubelet": {"Follow", "", nil, ""},
+		"a node that moves":   {"Moving", "", nil, "True None"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

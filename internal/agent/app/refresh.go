@@ -158,7 +158,8 @@ func (a *Agent) reportIsolation(ctx context.Context) error {
 			hasShares = hasShares || !isSliced && d.Labels[annotation.MIGParentLabel] == ""
 		}
 	}
-	if gpus == 0 || a.injects.Load().Mode != annotation.DeviceOwn {
+	mode := a.injects.Load().Mode
+	if gpus == 0 || mode != annotation.DeviceOwn && mode != annotation.DeviceMoving {
 		return a.status.Set(ctx, event.GPUIsolationWeak, false, "NoShares", "Tenon gives out no parts of GPUs here")
 	}
 	reason, says := "None", "nothing keeps pods to their parts of GPUs"
