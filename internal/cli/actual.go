@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -162,7 +163,8 @@ func rightMissing(err error, right string) error {
 	return err
 }
 
-// addActual asks the node's agent about a bound pod. A missing answer becomes a note; the rest of the answer is valid.
+// addActual asks the node's agent about a bound pod. A missing answer becomes a note, and so does what the kubelet says
+// of a container that has not started; the rest of the answer is valid.
 func (e *explanation) addActual(ctx context.Context, answer *explained, pod *corev1.Pod) {
 	if pod.Spec.NodeName == "" || answer.State != view.Bound || answer.Rejection != nil {
 		return
@@ -170,9 +172,14 @@ func (e *explanation) addActual(ctx context.Context, answer *explained, pod *cor
 	actual, err := e.askAgent(ctx, pod)
 	if err != nil {
 		answer.Notes = append(answer.Notes, "what the kernel has is not known: "+err.Error())
-		return
 	}
 	answer.Actual = actual
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if w := s.State.Waiting; w != nil && w.Message != "" {
+			answer.Notes = append(answer.Notes, "container "+s.Name+" has not started: "+
+				w.Reason+": "+strings.TrimPrefix(w.Message, w.Reason+": "))
+		}
+	}
 }
 
 func (r *renderer) actual(p view.Cgroups) {

@@ -483,6 +483,9 @@ func TestVerbsAgainstAServer(t *testing.T) {
 	other.Namespace = "ml"
 	member := pod("member", "LS", "1", "epyc", "")
 	member.Annotations["scheduling.k8s.io/group-name"] = "g"
+	member.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerError", Message: "no daemon of MPS runs"},
+	}}}
 	pods = append(pods, blocked, other, member, pod("lost", "LSR", "2", "gone", ""))
 	api := apiServer(t, nodes, pods, topologies)
 	diagnostics := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -620,6 +623,12 @@ func TestVerbsAgainstAServer(t *testing.T) {
 			ExitOK,
 			[]string{"metadata.annotations[scheduling.k8s.io/group-name]: has no effect: " +
 				"gang scheduling: planned"},
+			nil,
+		},
+		"a pod whose container the node refuses": {
+			[]string{"explain", "member", "--kubeconfig", without},
+			ExitOK,
+			[]string{"container app has not started: CreateContainerError: no daemon of MPS runs"},
 			nil,
 		},
 		"a scheduler that does not answer": {
