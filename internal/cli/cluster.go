@@ -40,6 +40,8 @@ type cluster struct {
 	core    kubernetes.Interface
 	dynamic dynamic.Interface
 	config  *rest.Config
+	// namespace is where objects are listed; "" is all of them, and the cluster.
+	namespace string
 }
 
 func connect(flags *genericclioptions.ConfigFlags) (cluster, error) {
@@ -58,7 +60,7 @@ func connect(flags *genericclioptions.ConfigFlags) (cluster, error) {
 	if err != nil {
 		return cluster{}, fmt.Errorf("make a client: %w", err)
 	}
-	return cluster{core, dyn, config}, nil
+	return cluster{core: core, dynamic: dyn, config: config}, nil
 }
 
 // account is what the API says of nodes and their pods, as the scheduler would account it.
@@ -226,7 +228,7 @@ func (c cluster) objects(ctx context.Context, kind schema.GroupVersionResource, 
 	if node != "" {
 		options.FieldSelector = fields.OneTermEqualSelector("metadata.name", node).String()
 	}
-	found, err := c.dynamic.Resource(kind).List(ctx, options)
+	found, err := c.dynamic.Resource(kind).Namespace(c.namespace).List(ctx, options)
 	if err != nil {
 		return nil, err
 	}

@@ -149,8 +149,9 @@ func (s consoleSource) Read(ctx context.Context, topic string) (answer console.A
 		})
 	case topic == "quotas":
 		err = showQuotas(ctx, &quotaOptions{format: "json", color: colorAuto, rounds: true}, "", s.flags, streams)
-	case topic == "gangs":
-		err = showGangs(ctx, &gangOptions{format: "json", color: colorAuto}, "", s.flags, streams, 0)
+	case topic == "gangs", kind == "gangs" && name != "":
+		o := gangOptions{format: "json", color: colorAuto, namespace: name}
+		err = showGangs(ctx, &o, "", s.flags, streams, 0)
 	case topic == "decisions":
 		err = s.decisions(ctx, &out)
 	case topic == "evictions", topic == "reservations", topic == "status":
@@ -161,7 +162,7 @@ func (s consoleSource) Read(ctx context.Context, topic string) (answer console.A
 		})
 	default:
 		text := "topic %q does not exist: use pending, pending/NAMESPACE, pod/NAMESPACE/NAME, nodes, gpus, " +
-			"node/NAME, modes, quotas, gangs, decisions, evictions, reservations or status"
+			"node/NAME, modes, quotas, gangs, gangs/NAMESPACE, decisions, evictions, reservations or status"
 		return answer, &console.Refusal{Status: http.StatusBadRequest, Text: fmt.Sprintf(text, topic)}
 	}
 	answer = console.Answer{JSON: out.Bytes(), Content: out.content}

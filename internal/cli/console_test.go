@@ -92,6 +92,37 @@ func TestTopicsOfOperationsAreAnswersOfVerbs(t *testing.T) {
 	}
 }
 
+// Of the gangs that the scheduler names, those of one namespace are shown; where no scheduler answers, only objects of
+// that namespace are listed, so that its members need no right elsewhere.
+func TestGangsOfOneNamespaceNeedRightsThereAlone(t *testing.T) {
+	nodes, pods, topologies := example(t)
+	api := apiServer(t, nodes, pods, topologies)
+	s := sourceFor(t, api, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"a/x":{"name":"a/x"},"ab/y":{"name":"ab/y"}}`)
+	})
+	answer, err := s.Read(t.Context(), "gangs/a")
+	testkit.Check(t, err)
+	if text := string(answer.JSON); !strings.Contains(text, `"a/x"`) || strings.Contains(text, "ab/y") {
+		t.Errorf("got %s", text)
+	}
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "/namespaces/default/") {
+			api.Config.Handler.ServeHTTP(w, r)
+			return
+		}
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	t.Cleanup(refusing.Close)
+	s = sourceFor(t, refusing, http.NotFound)
+	s.flags.KubeConfig = new(kubeconfig(t, refusing.URL))
+	if answer, err = s.Read(t.Context(), "gangs/default"); err != nil {
+		t.Errorf("gangs of default: %v", err)
+	}
+	if answer, err = s.Read(t.Context(), "gangs"); err == nil {
+		t.Errorf("all gangs are read: %s", answer.JSON)
+	}
+}
+
 // The console shows how far a node is taken over from its kubelet, as the map of the node does.
 func TestTheModeOfANodeHasItsTakeover(t *testing.T) {
 	two := topology(t, "two", shape{1, 1, 8, 2}, map[string]string{
@@ -180,7 +211,8 @@ func TestTopicsThatDoNotExistAreRefused(t *testing.T) {
 	nodes, pods, topologies := example(t)
 	s := sourceFor(t, apiServer(t, nodes, pods, topologies), http.NotFound)
 	for _, topic := range []string{
-		"", "secrets", "node/", "pod/", "pod/default", "pod/default/", "pending/", "<script>alert(1)</script>",
+		"", "secrets", "node/", "pod/", "pod/default", "pod/default/", "pending/", "gangs/",
+		"<script>alert(1)</script>",
 	} {
 		_, err := s.Read(t.Context(), topic)
 		var refused *console.Refusal

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -27,6 +27,7 @@ import (
 
 type gangOptions struct {
 	format, color, address string
+	namespace              string // of the gangs; "" is all
 	watch                  bool
 }
 
@@ -73,7 +74,7 @@ func showGangs(ctx context.Context, o *gangOptions, name string, flags *genericc
 	if err != nil {
 		return err
 	}
-	gangs, err := scheduler.gangs(ctx, flags, streams.ErrOut)
+	gangs, err := scheduler.gangs(ctx, flags, o.namespace, streams.ErrOut)
 	if err != nil {
 		return err
 	}
@@ -191,25 +192,29 @@ func drawGang(g *view.Gang, p paint, width int) string {
 }
 
 // gangs asks the scheduler, and falls back on what the objects say.
-func (d diagnostics) gangs(ctx context.Context, flags *genericclioptions.ConfigFlags, warn io.Writer,
+func (d diagnostics) gangs(ctx context.Context, flags *genericclioptions.ConfigFlags, namespace string, warn io.Writer,
 ) ([]view.Gang, error) {
 	gangs, err := ofPlugin[view.Gang](ctx, d, "Coscheduling", "gangs", "", warn)
 	if err == nil && gangs == nil {
-		return gangsOfObjects(ctx, flags)
+		return gangsOfObjects(ctx, flags, namespace)
 	}
-	return gangs, err
+	return slices.DeleteFunc(gangs, func(g view.Gang) bool {
+		return namespace != "" && !strings.HasPrefix(g.Name, namespace+"/")
+	}), err
 }
 
 // gangsOfObjects reads what the API says, as a scheduler with default arguments would.
-func gangsOfObjects(ctx context.Context, flags *genericclioptions.ConfigFlags) ([]view.Gang, error) {
+func gangsOfObjects(ctx context.Context, flags *genericclioptions.ConfigFlags, namespace string) ([]view.Gang, error) {
 	c, err := connect(flags)
 	if err != nil {
 		return nil, err
 	}
+	within := c
+	within.namespace = namespace
 	s := kube.NewGangs()
 	for _, gangKind := range v1alpha1.GangKinds() {
 		for _, r := range gangKind.At {
-			served, err := each(ctx, c, r, "", func(text []byte) (*v1alpha1.PodGroup, error) {
+			served, err := each(ctx, within, r, "", func(text []byte) (*v1alpha1.PodGroup, error) {
 				return kube.ReadPodGroup(r.GroupVersion().WithKind(gangKind.Kind), text)
 			}, s.PutGroup)
 			if err != nil {
@@ -225,10 +230,10 @@ func gangsOfObjects(ctx context.Context, flags *genericclioptions.ConfigFlags) (
 			return n, json.Unmarshal(text, &n)
 		},
 		s.PutNetwork)
-	if err != nil {
+	if err != nil && (namespace == "" || !apierrors.IsForbidden(err)) { // it is of the whole cluster
 		return nil, err
 	}
-	pods, err := c.core.CoreV1().Pods(corev1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	pods, err := c.core.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}

@@ -110,7 +110,7 @@ func (e *explanation) explainPods(ctx context.Context, pods []corev1.Pod) (out [
 
 // explainGang explains a gang by what the verb gang shows of it, and its members as the pods of a workload.
 func (e *explanation) explainGang(ctx context.Context, kind, name string) (out workload, err error) {
-	gangs, err := e.scheduler.gangs(ctx, e.flags, e.warn)
+	gangs, err := e.scheduler.gangs(ctx, e.flags, "", e.warn)
 	if err != nil {
 		return out, err
 	}

@@ -99,7 +99,10 @@ func (a *administrator) visitor(name, role string) (token string) {
 		a.create(rbac+"clusterrolebindings", binding)
 	} else {
 		binding["roleRef"] = fields{"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
-		read := fields{"apiGroups": []string{""}, "resources": []string{"pods"}, "verbs": []string{"get", "list"}}
+		read := fields{
+			"apiGroups": []string{"", "scheduling.sigs.k8s.io", "scheduling.x-k8s.io", "scheduling.k8s.io"},
+			"resources": []string{"pods", "podgroups", "compositepodgroups"}, "verbs": []string{"get", "list"},
+		}
 		a.create(rbac+"namespaces/default/roles", fields{
 			"metadata": fields{"name": name}, "rules": []fields{read},
 		})
@@ -176,8 +179,20 @@ func signIn(t *testing.T, kubeconfig string) {
 	if at := b.at(); !strings.Contains(at, "namespace=default") {
 		t.Errorf("the address %s does not name the namespace", at)
 	}
-	b.open("/fleet")
-	b.shows("cannot list resource \"nodes\"")
+	b.click("Overview")
+	b.shows("Of namespace default", "InsufficientDevices", "gangs are bound")
+	b.open("/")
+	const choose = "With rights for one namespace"
+	for path, text := range map[string]string{
+		"/gangs?namespace=default": "default/train", "/gangs/default/eval": "default/eval-0",
+		"/decisions?namespace=default": "is missing", "/system": "list on nodes is missing",
+		"/": choose, "/gangs": choose, "/fleet": choose, "/gpus": choose, "/quota": choose, "/evictions": choose,
+		"/reservations": choose, "/node/hgx-h100-0": choose,
+	} {
+		b.open(path)
+		b.shows("live, read at", text)
+		b.checkAccess()
+	}
 
 	// Another tab has no token; who reads all sees all.
 	tab := newBrowser(t, b.origin)

@@ -122,9 +122,12 @@ func visit(t *testing.T) *visited {
 		}
 	}
 	pods := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}}
+	groups := pods
+	groups.APIGroups = []string{"scheduling.sigs.k8s.io", "scheduling.x-k8s.io", "scheduling.k8s.io"}
+	groups.Resources = []string{"podgroups", "compositepodgroups"}
 	rights := v.admin.typed.RbacV1()
 	_, err = rights.Roles("ml").Create(t.Context(), &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Name: "member"}, Rules: []rbacv1.PolicyRule{pods},
+		ObjectMeta: metav1.ObjectMeta{Name: "member"}, Rules: []rbacv1.PolicyRule{pods, groups},
 	}, metav1.CreateOptions{})
 	testkit.Check(t, err)
 	_, err = rights.RoleBindings("ml").Create(t.Context(), &rbacv1.RoleBinding{
@@ -275,7 +278,7 @@ func TestTheConsoleShowsWhatItsVisitorMayRead(t *testing.T) {
 	}{
 		"a member of one namespace": {member, false, map[string]string{
 			"pending/ml": waits, "pod/ml/" + waits: waits, "pod/ml/" + runs: `"node":"n"`,
-			"status": "list on nodes is missing",
+			"status": "list on nodes is missing", "gangs/ml": `"GangList"`,
 		}},
 		"an account without rights": {guest, false, map[string]string{"status": "list on nodes is missing"}},
 		"an account that reads all": {viewer, true, map[string]string{
@@ -287,7 +290,8 @@ func TestTheConsoleShowsWhatItsVisitorMayRead(t *testing.T) {
 		topics := []string{
 			"pending", "pending/ml", "pending/other", "pod/ml/" + waits, "pod/ml/" + runs,
 			"pod/other/" + waitsElsewhere, "pod/other/" + runsElsewhere, "node/n", "nodes", "gpus", "quotas", "gangs",
-			"decisions", "modes", "evictions", "reservations", "status",
+			"decisions", "modes", "evictions", "reservations", "status", "gangs/ml",
+			"gangs/other", "gangs/ml/../other",
 			"pod/ml/../../other/pods/" + waitsElsewhere, "pod/ml%2F..%2Fother/" + waitsElsewhere,
 			"pending/ml/../other", "node/../namespaces/other/pods", "node/n/../../secrets",
 		}

@@ -3,7 +3,7 @@ import { type ComponentChild, render } from "preact";
 import { effect } from "@preact/signals";
 import { language, link, read, signIn, theme, topics } from "./store";
 import { type Key, t } from "./text";
-import { A, clock, parts } from "./ui";
+import { A, clock, kept, parts } from "./ui";
 import { Overview, overviewTopics } from "./page/overview";
 import { Fleet, fleetTopics } from "./page/fleet";
 import { NodePage, nodeTopics } from "./page/node";
@@ -93,7 +93,7 @@ function App() {
         <A to="/" class="brand">Tenon</A>
         <nav aria-label={t("pages")}>
           {Object.entries(pages).filter(([, p]) => p.inMenu).map(([path, p]) => (
-            <A to={"/" + path} current={p === found}>{t(p.title)}</A>
+            <A to={"/" + path + kept()} current={p === found}>{t(p.title)}</A>
           ))}
         </nav>
         <span class="settings">

@@ -76,6 +76,10 @@ export function withQuery(values: Record<string, string>): string {
 
 export const query = (key: string) => place.value.searchParams.get(key) ?? "";
 
+// namespace is the one that the view is of; "" is all of them. The menu keeps it.
+export const namespace = () => query("namespace");
+export const pendingTopic = () => (namespace() ? "pending/" + namespace() : "pending");
+
 // The stream. There is one for each tab; another set of topics ends it and begins another.
 let running = new AbortController();
 

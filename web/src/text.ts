@@ -173,6 +173,17 @@ const texts = {
   lastPlan: ["Last plan", "最近一次方案"],
   group: ["Group", "组集合"],
   network: ["Network", "网络"],
+  chooseNamespace: [
+    "With rights for one namespace alone, choose it on this page or on:", "如果只有一个命名空间的权限，请在此页或下列页面选择它：",
+  ],
+  wholeCluster: [
+    "This part is about the whole cluster, and needs the right that is named above. With rights for one namespace, choose it on:",
+    "此部分涉及整个集群，需要上述权限。如果只有一个命名空间的权限，请在此选择它：",
+  ],
+  ofOneNamespace: [
+    "Of namespace {0}. CPUs, GPUs and quotas are of the whole cluster: choose no namespace to see them.",
+    "仅命名空间 {0}。CPU、GPU 和配额属于整个集群：不选命名空间即可查看。",
+  ],
   descheduling: ["Moves", "重调度"],
   jobs: ["Pods that were moved, or will be: {0}, newest first", "已迁移或将迁移的 Pod：{0} 个（最新在前）"],
   noJob: ["No PodMigrationJob exists.", "没有 PodMigrationJob。"],
@@ -221,6 +232,7 @@ const texts = {
   leader: ["Leader", "领导者"],
   checksFail: ["{0} of {1} checks are not ok", "{1} 项检查中 {0} 项异常"],
   checksPass: ["all {0} checks are ok", "{0} 项检查全部正常"],
+  bugReport: ["An archive for a bug report:", "用于错误报告的归档："],
   check: ["Check", "检查"],
   found: ["Found", "结果"],
   where: ["Where", "位置"],

@@ -1,7 +1,7 @@
 // Parts that pages share.
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { go, link, now, place, query, updates, withQuery } from "./store";
+import { go, link, namespace, now, place, query, updates, withQuery } from "./store";
 import { t } from "./text";
 
 export const clock = (d: Date) => d.toTimeString().slice(0, 8);
@@ -73,14 +73,38 @@ export function Copy({ text, title = t("copy") }: { text: string; title?: string
 }
 
 // Command is a line of a terminal that shows the same, to copy.
-export function Command({ words }: { words: string[] }) {
+export function Command({ words, title = t("asCommand") }: { words: string[]; title?: string }) {
   const text = words.map(word).join(" ");
   return (
     <p class="command">
-      <span>{t("asCommand")}</span> <code>{text}</code> <Copy text={text} />
+      <span>{title}</span> <code>{text}</code> <Copy text={text} />
     </p>
   );
 }
+
+// Namespace chooses one: who may not read the pods of all namespaces sees those of that one.
+export function Namespace() {
+  const choose = (e: SubmitEvent) => {
+    e.preventDefault();
+    const chosen = String(new FormData(e.currentTarget as HTMLFormElement).get("namespace")).trim();
+    go(withQuery({ namespace: chosen, cause: "", pod: "" }));
+  };
+  return (
+    <form class="form" onSubmit={choose}>
+      <label>{t("namespace")} <input name="namespace" value={namespace()} placeholder={t("allOfThem")} size={24} /></label>
+      <button type="submit">{t("show")}</button>
+    </form>
+  );
+}
+
+// denied matches what is said where a right is missing.
+const denied = /cannot (list|get)|is missing|forbidden/;
+
+// ofNamespaces are the topics that a page can ask about one namespace.
+const ofNamespaces = new Set(["pending", "gangs"]);
+
+// kept is the query of a link to another page.
+export const kept = () => (namespace() ? "?" + new URLSearchParams({ namespace: namespace() }) : "");
 
 // Topic draws an answer of the server, or why there is none.
 export function Topic<T>({ of, children }: { of: string; children: (answer: T) => ComponentChildren }) {
@@ -94,6 +118,11 @@ export function Topic<T>({ of, children }: { of: string; children: (answer: T) =
         <p class="problem" role="alert">
           {update.error}
           {update.answer ? " (" + t("dataFrom", clock(new Date(update.read))) + ")" : ""}
+        </p>
+      )}
+      {update.error && !update.answer && denied.test(update.error) && (
+        <p class="note linked">
+          {t(ofNamespaces.has(of) ? "chooseNamespace" : "wholeCluster")} <A to={"/pending" + kept()}>{t("pending")}</A>
         </p>
       )}
       {update.notes?.map((note) => <p class="note">{note}</p>)}

@@ -1,10 +1,10 @@
 import { effect, signal } from "@preact/signals";
 import type { Decision, List, PendingGroup, Score } from "../view";
-import { go, query, updates, withQuery } from "../store";
+import { go, namespace, pendingTopic, query, updates, withQuery } from "../store";
 import { t } from "../text";
-import { A, clock, Command, Copy, Figure, NodeLink, PodLink, Topic } from "../ui";
+import { A, clock, Command, Copy, Figure, Namespace, NodeLink, PodLink, Topic } from "../ui";
 
-export const decisionTopics = () => ["decisions", "pending"];
+export const decisionTopics = () => ["decisions", pendingTopic()];
 
 // Moved is a pod whose root cause became another one while this tab was open.
 interface Moved {
@@ -17,14 +17,17 @@ interface Moved {
 const mostMoved = 500;
 const moved = signal<Moved[]>([]);
 let known: Map<string, string> | undefined;
+let knownOf = ""; // the topic
 
 effect(() => {
-  const pending = updates.value.pending;
+  const topic = pendingTopic();
+  const pending = updates.value[topic];
   if (!pending?.answer || pending.error) {
     return;
   }
   const causes = new Map((pending.answer as List<PendingGroup>).items.flatMap((g) => g.pods.map((p) => [p, g.rootCause] as const)));
-  const before = known;
+  const before = topic === knownOf ? known : undefined;
+  knownOf = topic;
   known = causes;
   if (before) {
     const at = Date.parse(pending.read);
@@ -43,6 +46,7 @@ export function Decisions() {
   return (
     <>
       <h1>{t("decisions")}</h1>
+      <Namespace />
       <Topic<List<Decision>> of="decisions">{(list) => (
         <>
           {pod && <Chosen pod={pod} decision={list.items.find((d) => d.pod === pod)} />}
@@ -65,10 +69,11 @@ const shownEvents = 300;
 
 function Timeline({ decisions }: { decisions: Decision[] }) {
   const filter = query("name");
+  const within = namespace() && namespace() + "/";
   const events = [
     ...decisions.map((d) => ({ at: Date.parse(d.time), pod: d.pod, decision: d, moved: undefined })),
     ...moved.value.map((m) => ({ at: m.at, pod: m.pod, decision: undefined, moved: m })),
-  ].filter((e) => e.pod.includes(filter)).sort((a, b) => b.at - a.at);
+  ].filter((e) => e.pod.startsWith(within) && e.pod.includes(filter)).sort((a, b) => b.at - a.at);
   const margin = (d: Decision) => {
     const [first, second] = duel(d);
     return first && second ? t("ahead", first.total, first.total - second.total, second.node) : "";

@@ -1,8 +1,14 @@
 import type { Gang, List } from "../view";
+import { namespace } from "../store";
 import { t } from "../text";
-import { A, age, Command, Facts, Figure, parts, PodLink, Topic } from "../ui";
+import { A, age, Command, Facts, Figure, Namespace, parts, PodLink, Topic } from "../ui";
 
-export const gangTopics = () => ["gangs"];
+// A gang is read with those of its namespace.
+const gangsTopic = () => {
+  const one = parts()[1] || namespace();
+  return one ? "gangs/" + one : "gangs";
+};
+export const gangTopics = () => [gangsTopic()];
 
 const gangOfPath = () => parts().slice(1, 3).join("/");
 export const gangPath = (gang: string) => "/gangs/" + gang.split("/").map(encodeURIComponent).join("/");
@@ -13,7 +19,8 @@ export function GangPage() {
   return (
     <>
       <h1>{name || t("gangs")}</h1>
-      <Topic<List<Gang>> of="gangs">{(list) => <Gangs gangs={list.items} name={name} />}</Topic>
+      {!name && <Namespace />}
+      <Topic<List<Gang>> of={gangsTopic()}>{(list) => <Gangs gangs={list.items} name={name} />}</Topic>
       <Command words={name ? ["tenon", "gang", name] : ["tenon", "gang"]} />
     </>
   );

@@ -1,32 +1,40 @@
 import type { Gang, GPULoad, List, Load, PendingGroup, Quota } from "../view";
+import { namespace, pendingTopic } from "../store";
 import { t } from "../text";
-import { A, Bar, Command, Figure, number, sum, Topic } from "../ui";
+import { A, Bar, Command, Figure, Namespace, number, sum, Topic } from "../ui";
 import { gangPath } from "./gangs";
 import { Bars, fits } from "./gpus";
 import { quotaPath } from "./quota";
 
-export const overviewTopics = () => ["pending", "nodes", "gpus", "quotas", "gangs"];
+const gangsTopic = () => (namespace() ? "gangs/" + namespace() : "gangs");
+export const overviewTopics = () => [pendingTopic(), gangsTopic(), ...(namespace() ? [] : ["nodes", "gpus", "quotas"])];
 
 // The cluster at a glance. Each part leads to its page.
 export function Overview() {
   return (
     <>
       <h1>{t("overview")}</h1>
+      <Namespace />
+      {namespace() && <p class="note">{t("ofOneNamespace", namespace())}</p>}
       <div class="cards">
-        <Topic<List<PendingGroup>> of="pending">{(list) => <Waiting groups={list.items} />}</Topic>
-        <Topic<List<Load>> of="nodes">{(list) => <Allocated nodes={list.items} />}</Topic>
-        <Topic<List<GPULoad>> of="gpus">{(list) => <GPUs nodes={list.items} />}</Topic>
-        <Topic<List<Quota>> of="quotas">{(list) => <Quotas quotas={list.items} />}</Topic>
-        <Topic<List<Gang>> of="gangs">{(list) => <Gangs gangs={list.items} />}</Topic>
+        <Topic<List<PendingGroup>> of={pendingTopic()}>{(list) => <Waiting groups={list.items} />}</Topic>
+        {!namespace() && (
+          <>
+            <Topic<List<Load>> of="nodes">{(list) => <Allocated nodes={list.items} />}</Topic>
+            <Topic<List<GPULoad>> of="gpus">{(list) => <GPUs nodes={list.items} />}</Topic>
+            <Topic<List<Quota>> of="quotas">{(list) => <Quotas quotas={list.items} />}</Topic>
+          </>
+        )}
+        <Topic<List<Gang>> of={gangsTopic()}>{(list) => <Gangs gangs={list.items} />}</Topic>
       </div>
-      <Command words={["tenon", "top"]} />
+      <Command words={namespace() ? ["tenon", "explain", "-n", namespace()] : ["tenon", "top"]} />
     </>
   );
 }
 
 function Waiting({ groups }: { groups: PendingGroup[] }) {
   const most = Math.max(1, ...groups.map((g) => g.count));
-  const to = (g: PendingGroup) => "/pending?" + new URLSearchParams({ cause: g.rootCause, pod: g.example });
+  const to = (g: PendingGroup) => "/pending?" + new URLSearchParams({ ...(namespace() && { namespace: namespace() }), cause: g.rootCause, pod: g.example });
   return (
     <Figure
       id="waiting"

@@ -1,13 +1,10 @@
 import type { List, PendingGroup, Pod } from "../view";
-import { go, query, withQuery } from "../store";
+import { namespace, pendingTopic, query, withQuery } from "../store";
 import { t } from "../text";
-import { A, age, Bar, Command, Figure, parts, Topic } from "../ui";
+import { A, age, Bar, Command, Figure, Namespace, parts, Topic } from "../ui";
 import { Explanation } from "./explanation";
 
 const chosen = () => query("pod");
-
-const ofNamespace = () => query("namespace");
-const pendingTopic = () => (ofNamespace() ? "pending/" + ofNamespace() : "pending");
 
 export const pendingTopics = () => [pendingTopic(), ...(chosen() ? ["pod/" + chosen()] : [])];
 
@@ -25,23 +22,8 @@ export function Pending() {
           <PodCommand pod={pod} />
         </section>
       )}
-      <Command words={["tenon", "explain", ...(ofNamespace() ? ["-n", ofNamespace()] : ["-A"])]} />
+      <Command words={["tenon", "explain", ...(namespace() ? ["-n", namespace()] : ["-A"])]} />
     </>
-  );
-}
-
-// Namespace chooses one: who may not read the pods of all namespaces sees those of that one.
-function Namespace() {
-  const choose = (e: SubmitEvent) => {
-    e.preventDefault();
-    const namespace = String(new FormData(e.currentTarget as HTMLFormElement).get("namespace")).trim();
-    go(withQuery({ namespace, cause: "", pod: "" }));
-  };
-  return (
-    <form class="form" onSubmit={choose}>
-      <label>{t("namespace")} <input name="namespace" value={ofNamespace()} placeholder={t("allOfThem")} size={24} /></label>
-      <button type="submit">{t("show")}</button>
-    </form>
   );
 }
 

@@ -11,7 +11,7 @@ export function System() {
       <h1>{t("system")}</h1>
       <Topic<Status> of="status">{(status) => <Installation status={status} />}</Topic>
       <Command words={["tenon", "status"]} />
-      <Command words={["tenon", "sysdump"]} />
+      <Command words={["tenon", "sysdump"]} title={t("bugReport")} />
     </>
   );
 }

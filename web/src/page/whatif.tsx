@@ -1,7 +1,7 @@
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import type { List, Load, Node, PendingGroup, Pod, WhatIfAnswer } from "../view";
-import { ask, go, query, updates, withQuery } from "../store";
+import { ask, go, pendingTopic, query, updates, withQuery } from "../store";
 import { type Key, t } from "../text";
 import { A, Command, Facts, NodeLink, PodLink, Table, Topic } from "../ui";
 import { Machine } from "./node";
@@ -50,7 +50,7 @@ function placedOn(): string | undefined {
 export const whatIfTopics = () => {
   const pods = question().ask.pods.slice(0, 3).map((p) => "pod/" + p);
   const node = placedOn();
-  return ["pending", "nodes", ...pods, ...(node ? ["node/" + node] : [])];
+  return [pendingTopic(), "nodes", ...pods, ...(node ? ["node/" + node] : [])];
 };
 
 // Where pods would go in another cluster: the question, and before and after.
@@ -84,7 +84,7 @@ export function WhatIf() {
 }
 
 function Asked({ q }: { q: Question }) {
-  const waiting = (updates.value.pending?.answer as List<PendingGroup> | undefined)?.items.flatMap((g) => g.pods) ?? [];
+  const waiting = (updates.value[pendingTopic()]?.answer as List<PendingGroup> | undefined)?.items.flatMap((g) => g.pods) ?? [];
   const set = (pods: string[], mode = q.ask.mode) => setQuestion({ ...q, ask: { pods, mode } });
   return (
     <>
