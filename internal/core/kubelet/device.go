@@ -129,16 +129,20 @@ func (a *deviceAdmission) allocate(k *kind, n int64, m topo.NodeSet) ([]Devices,
 	for _, count := range available {
 		free += int64(count)
 	}
-	need := deviceTaking{node: a.node, kind: k, left: n, taken: make([]int, len(available))}
+	sets := len(available)
+	counts := make([]int, 4*sets)
+	need := deviceTaking{node: a.node, kind: k, left: n, taken: counts[:sets], fit: counts[sets : 2*sets]}
 	if k.healthy == 0 {
 		return nil, devicesRefused(why.DevicesUnhealthy, n, 0)
 	}
 	anywhere := func(topo.NodeSet) bool { return true }
-	need.from(slices.Clone(a.reuse[k.first:k.last]), anywhere)
+	reusable, reused := counts[2*sets:3*sets], counts[3*sets:]
+	copy(reusable, a.reuse[k.first:k.last])
+	need.from(reusable, anywhere)
 	if free < need.left {
 		return nil, devicesRefused(why.DevicesShort, need.left, free)
 	}
-	reused := slices.Clone(need.taken)
+	copy(reused, need.taken)
 	if m == 0 || k.hosts == 0 {
 		need.from(available, anywhere)
 	} else {
@@ -180,7 +184,8 @@ type deviceTaking struct {
 	kind  *kind
 	left  int64
 	taken []int
-	open  bool // some step had a choice between sets
+	fit   []int // of each set in the step under way
+	open  bool  // some step had a choice between sets
 }
 
 // choose notes whether taking from the stock leaves a choice between sets.
@@ -197,15 +202,17 @@ func (d *deviceTaking) choose(stock []int) {
 
 // from takes from the sets that suit, in ascending order of their nodes.
 func (d *deviceTaking) from(stock []int, suits func(topo.NodeSet) bool) {
-	fit := make([]int, len(stock))
+	if d.left == 0 {
+		return
+	}
 	for i := range stock {
-		if suits(d.node.sets[d.kind.first+i].Nodes) {
-			fit[i] = stock[i]
+		if d.fit[i] = 0; suits(d.node.sets[d.kind.first+i].Nodes) {
+			d.fit[i] = stock[i]
 		}
 	}
-	d.choose(fit)
-	for i := range fit {
-		n := int(min(int64(fit[i]), d.left))
+	d.choose(d.fit)
+	for i := range d.fit {
+		n := int(min(int64(d.fit[i]), d.left))
 		stock[i] -= n
 		d.taken[i] += n
 		d.left -= int64(n)
