@@ -193,6 +193,8 @@ type workload struct {
 	native      bool   // gangs are those of Kubernetes
 	rack        bool   // a gang is to be in one rack
 	priority    string // class
+	even        bool   // pods are spread over zones by a constraint that must hold
+	apart       bool   // a node may have one pod
 }
 
 // alternating is the number of workloads in the cases that have several.
@@ -241,6 +243,20 @@ func (w workload) pod(run string, i int) *corev1.Pod {
 		w.join(pod, gangName(run, i/w.size))
 	}
 	pod.Spec.PriorityClassName = w.priority
+	same := &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+	if w.even {
+		pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule,
+			LabelSelector: same,
+		}}
+	}
+	if w.apart {
+		pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				TopologyKey: corev1.LabelHostname, LabelSelector: same,
+			}},
+		}}
+	}
 	if w.percent > 0 {
 		amount := *resource.NewQuantity(w.percent, resource.DecimalSI)
 		req[gpuName] = amount

@@ -117,6 +117,13 @@ func workloadSuite(stock, tenon string) suite {
 			ratioTo: sets, load: workload{cpu: "100m", memory: "128Mi", owner: "ReplicaSet", owners: n},
 		})
 	}
+	s.cases = append(s.cases, benchCase{
+		name: "s", title: "(s) pods spread over zones by DoNotSchedule", ratioTo: "s",
+		load: workload{cpu: "100m", memory: "128Mi", even: true},
+	}, benchCase{
+		name: "x", title: "(x) pods of which each node may have one", ratioTo: "x", perNode: true,
+		load: workload{cpu: "100m", memory: "128Mi", apart: true},
+	})
 	return s
 }
 
@@ -171,7 +178,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		"(tenon-scheduler's default profile without and with ElasticQuota), gang (gangs in both and in "+
 		"scheduler-plugins), device (pods with GPUs and plain pods, without and with GPUs on the nodes), "+
 		"reservation (plain pods without and with Reservations in the cluster), load (tenon-scheduler's default "+
-		"profile without and with LoadAwareScheduling), workloads (200 and 1,000 alternating sizes and ReplicaSets), "+
+		"profile without and with LoadAwareScheduling), workloads (50, 200 and 1,000 alternating sizes and ReplicaSets, "+
+		"and pods that go the whole way), "+
 		"backlog (plain pods beside pods that fit nowhere), start (time, CPU and memory until the first bind) or "+
 		"journal (plain pods without and with a journal)")
 	stock := flags.String("stock", "bin/kube-scheduler", "the stock kube-scheduler")
