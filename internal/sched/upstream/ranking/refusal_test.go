@@ -189,3 +189,36 @@ func (c *cluster) lowestPriority() int32 {
 	}
 	return lowest
 }
+
+// BenchmarkExplanation is the first refusal of a pod by 5,000 nodes: a pass of the filters, and what is read of the
+// refusals besides, of which a report is made.
+func BenchmarkExplanation(b *testing.B) {
+	c := newClusterBy(b, 1, false)
+	c.prepare(5000, mix{sizes: 1}, -1)
+	testkit.Check(b, c.cache.UpdateSnapshot(klog.Background(), c.snapshot))
+	p, pod, asked := c.profiles["all"], c.nextOfMix(), 0
+	object.Requests("cpu", "64", "memory", "1Gi")(pod)
+	info, err := framework.NewPodInfo(pod)
+	testkit.Check(b, err)
+	queued := &framework.QueuedPodInfo{PodInfo: info, PodSignature: p.SignPod(b.Context(), pod)}
+	pass := func() error {
+		_, err := c.choose(&asked)(b.Context(), p.Framework, framework.NewCycleState(), queued)
+		return err
+	}
+	status := fwk.NewStatus(fwk.Unschedulable).WithError(pass())
+	b.Run("pass", func(b *testing.B) {
+		for b.Loop() {
+			_ = pass()
+		}
+	})
+	b.Run("explanation", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			found, err := refusals.Refusals(b.Context(), p, pod, status)
+			testkit.Check(b, err)
+			if root, _ := why.Explain(found, 5000); root.Code != why.InsufficientCPU {
+				b.Fatal(root)
+			}
+		}
+	})
+}
