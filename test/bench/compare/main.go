@@ -178,8 +178,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		"(tenon-scheduler's default profile without and with ElasticQuota), gang (gangs in both and in "+
 		"scheduler-plugins), device (pods with GPUs and plain pods, without and with GPUs on the nodes), "+
 		"reservation (plain pods without and with Reservations in the cluster), load (tenon-scheduler's default "+
-		"profile without and with LoadAwareScheduling), workloads (50, 200 and 1,000 alternating sizes and ReplicaSets, "+
-		"and pods that go the whole way), "+
+		"profile without and with LoadAwareScheduling), workloads (50, 200 and 1,000 alternating sizes and "+
+		"ReplicaSets, and pods that have no ranking), "+
 		"backlog (plain pods beside pods that fit nowhere), start (time, CPU and memory until the first bind) or "+
 		"journal (plain pods without and with a journal)")
 	stock := flags.String("stock", "bin/kube-scheduler", "the stock kube-scheduler")
