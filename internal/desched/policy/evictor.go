@@ -7,45 +7,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
-	"github.com/tenon-project/tenon/api/config/descheduler"
 	"github.com/tenon-project/tenon/internal/core/evict"
-	"github.com/tenon-project/tenon/internal/desched/policy/plugin"
 )
 
-// evictor is an EvictorPlugin that knows why it refuses.
-type evictor struct {
-	name    string
-	refuses func(pod *corev1.Pod, target string) []evict.Refusal
-}
-
-var _ plugin.EvictorPlugin = evictor{}
-
-// Name returns MigrationController or DefaultEvictor.
-func (e evictor) Name() string { return e.name }
-
-// Filter reports whether nothing refuses that the pod be moved.
-func (e evictor) Filter(pod *corev1.Pod) bool { return len(e.refuses(pod, "")) == 0 }
-
-// PreEvictionFilter is Filter: all that is asked before a move can change until then.
-func (e evictor) PreEvictionFilter(pod *corev1.Pod) bool { return e.Filter(pod) }
-
-// evictors returns those of the profile. Every profile has the MigrationController.
-func (n *round) evictors() []evictor {
-	all := []evictor{{descheduler.MigrationController, n.migrationController}}
-	if n.profile.evictor != nil {
-		all = append(all, evictor{descheduler.DefaultEvictor, n.defaultEvictor})
-	}
-	return all
-}
-
-// refusals returns all that refuses the move of a pod, to a node where one is named, and the job that the pod would
-// have.
+// refusals returns why the evictors of the profile refuse the move of a pod, to the target where one is named, and the
+// job that the pod would have. Every profile has the MigrationController.
 func (n *round) refusals(pod *corev1.Pod, target string) (refused []evict.Refusal, job evict.Job) {
-	for _, e := range n.evictors() {
-		for _, r := range e.refuses(pod, target) {
-			if !slices.ContainsFunc(refused, func(o evict.Refusal) bool { return o.Code == r.Code }) {
-				refused = append(refused, r)
-			}
+	asked := n.migrationController(pod, target)
+	if n.profile.evictor != nil {
+		asked = append(asked, n.defaultEvictor(pod)...)
+	}
+	for _, r := range asked {
+		if !slices.ContainsFunc(refused, func(o evict.Refusal) bool { return o.Code == r.Code }) {
+			refused = append(refused, r)
 		}
 	}
 	n.Read(func(s *evict.State) {
@@ -102,7 +76,7 @@ func (n *round) migrationController(pod *corev1.Pod, target string) []evict.Refu
 }
 
 // defaultEvictor refuses by the predicates of the profile.
-func (n *round) defaultEvictor(pod *corev1.Pod, _ string) []evict.Refusal {
+func (n *round) defaultEvictor(pod *corev1.Pod) []evict.Refusal {
 	a := n.profile.Evictor
 	predicates := []evict.Code{
 		evict.BarePod, evict.SystemCritical, evict.PriorityThreshold, evict.LabelSelector, evict.LocalStorage,

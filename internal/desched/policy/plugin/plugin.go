@@ -37,15 +37,6 @@ type BalancePlugin interface {
 	Balance(ctx context.Context, nodes []*corev1.Node) *Status
 }
 
-// EvictorPlugin says whether a pod may be moved.
-type EvictorPlugin interface {
-	Plugin
-	// Filter reports whether the pod may be moved at all.
-	Filter(pod *corev1.Pod) bool
-	// PreEvictionFilter is asked once more before the move begins.
-	PreEvictionFilter(pod *corev1.Pod) bool
-}
-
 // Status is how a plugin's run ended. nil is a run without errors.
 type Status struct {
 	Err error
