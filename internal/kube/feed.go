@@ -161,3 +161,10 @@ type wrapped struct {
 func (t *wrapped) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	return t.SharedIndexInformer.AddEventHandler(t.wrap(h))
 }
+
+// Get returns an object of an informer's cache; nil where there is none. A cache does not fail.
+func Get[T any](i cache.SharedIndexInformer, key string) *T {
+	object, _, _ := i.GetStore().GetByKey(key)
+	typed, _ := object.(*T)
+	return typed
+}

@@ -171,24 +171,15 @@ func (c *cluster) check(*http.Request) error {
 
 // quota returns an ElasticQuota as it was shown last; nil where there is none.
 func (c *cluster) quota(group, namespace, name string) *v1alpha1.ElasticQuota {
-	i := c.quotas[group]
-	if i == nil {
-		return nil
-	}
-	object, _, err := i.GetStore().GetByKey(namespace + "/" + name)
-	if q, ok := object.(*v1alpha1.ElasticQuota); ok && err == nil {
-		return q
+	if i := c.quotas[group]; i != nil {
+		return kube.Get[v1alpha1.ElasticQuota](i, namespace+"/"+name)
 	}
 	return nil
 }
 
 // pod returns a pod as it was shown last; nil where there is none.
 func (c *cluster) pod(namespace, name string) *corev1.Pod {
-	object, _, err := c.pods.GetStore().GetByKey(namespace + "/" + name)
-	if p, ok := object.(*corev1.Pod); ok && err == nil {
-		return p
-	}
-	return nil
+	return kube.Get[corev1.Pod](c.pods, namespace+"/"+name)
 }
 
 // byNode is the index of the pods by the node that they are bound to.
@@ -209,11 +200,7 @@ func (c *cluster) colocation(namespace string) (profiles []*admission.Profile, l
 	keys := c.profiles.GetStore().ListKeys()
 	slices.Sort(keys)
 	for _, key := range keys {
-		object, _, err := c.profiles.GetStore().GetByKey(key)
-		if err != nil {
-			return nil, nil, err
-		}
-		if p, ok := object.(*colocation.ClusterColocationProfile); ok {
+		if p := kube.Get[colocation.ClusterColocationProfile](c.profiles, key); p != nil {
 			profile, err := admission.NewProfile(p)
 			if err != nil {
 				profile = admission.Unusable(p, err)
@@ -221,15 +208,13 @@ func (c *cluster) colocation(namespace string) (profiles []*admission.Profile, l
 			profiles = append(profiles, profile)
 		}
 	}
-	object, _, err := c.namespaces.GetStore().GetByKey(namespace)
-	n, ok := object.(*corev1.Namespace)
-	if err == nil && !ok && len(profiles) > 0 {
+	if n := kube.Get[corev1.Namespace](c.namespaces, namespace); n != nil {
+		return profiles, n.Labels, nil
+	}
+	if len(profiles) > 0 {
 		err = fmt.Errorf("namespace %s is not known yet: try again", namespace)
 	}
-	if n != nil {
-		l = n.Labels
-	}
-	return profiles, l, err
+	return profiles, nil, err
 }
 
 // podsOn returns the pods that are bound to a node, without the keys that do not count.
@@ -248,16 +233,12 @@ func (c *cluster) room(pod *corev1.Pod) (room admission.Room) {
 	name := pod.Spec.NodeName
 	store := kube.NewStore()
 	store.Trust(c.schedulers)
-	if object, _, err := c.nodes.GetStore().GetByKey(name); err == nil {
-		if n, ok := object.(*corev1.Node); ok {
-			room.Has, room.Others = n.Status.Allocatable, corev1.ResourceList{}
-			store.PutNode(n)
-		}
+	if n := kube.Get[corev1.Node](c.nodes, name); n != nil {
+		room.Has, room.Others = n.Status.Allocatable, corev1.ResourceList{}
+		store.PutNode(n)
 	}
-	if object, _, err := c.topologies.GetStore().GetByKey(name); err == nil {
-		if t, ok := object.(*v1alpha2.NodeResourceTopology); ok {
-			store.PutTopology(t)
-		}
+	if t := kube.Get[v1alpha2.NodeResourceTopology](c.topologies, name); t != nil {
+		store.PutTopology(t)
 	}
 	onNode, _ := c.pods.GetIndexer().ByIndex(byNode, name) // fails only without the index
 	for _, r := range c.reserved.On(name) {

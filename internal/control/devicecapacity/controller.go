@@ -75,17 +75,12 @@ func (c *Controller) Start(ctx context.Context) error {
 
 // follow makes a Node what its Device object says, and returns after what time less is to be shown; 0 for never.
 func (c *Controller) follow(ctx context.Context, name string) (again time.Duration, err error) {
-	object, found, err := c.Nodes.GetStore().GetByKey(name)
-	node, ok := object.(*corev1.Node)
-	if err != nil || !found || !ok {
+	node := kube.Get[corev1.Node](c.Nodes, name)
+	if node == nil {
 		delete(c.lost, name)
-		return 0, err
+		return 0, nil
 	}
-	object, _, err = c.Devices.GetStore().GetByKey(name)
-	if err != nil {
-		return 0, err
-	}
-	device, _ := object.(*devicev1alpha1.Device) // nil for a node without devices
+	device := kube.Get[devicev1alpha1.Device](c.Devices, name) // nil for a node without devices
 	if err := c.label(ctx, node, device); err != nil {
 		return 0, err
 	}

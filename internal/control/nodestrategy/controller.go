@@ -122,11 +122,10 @@ func (c *Controller) report(about runtime.Object, e event.Reason, text string) {
 
 // follow makes the objects of a Node what its strategy says. It returns when to look again, 0 for at the next event.
 func (c *Controller) follow(ctx context.Context, name string) (again time.Duration, err error) {
-	object, found, err := c.Nodes.GetStore().GetByKey(name)
-	node, ok := object.(*corev1.Node)
-	if err != nil || !found || !ok {
+	node := kube.Get[corev1.Node](c.Nodes, name)
+	if node == nil {
 		delete(c.bad, name)
-		return 0, err
+		return 0, nil
 	}
 	config := c.config.Get()
 	strategy, problem := config.Strategy(node)
@@ -137,14 +136,7 @@ func (c *Controller) follow(ctx context.Context, name string) (again time.Durati
 		c.bad[name] = problem.Error()
 		c.report(node, event.StrategyInvalid, problem.Error())
 	}
-	metric, err := get[slo.NodeMetric](c.Metrics, name)
-	if err != nil {
-		return 0, err
-	}
-	shown, err := get[slo.NodeSLO](c.SLOs, name)
-	if err != nil {
-		return 0, err
-	}
+	metric, shown := kube.Get[slo.NodeMetric](c.Metrics, name), kube.Get[slo.NodeSLO](c.SLOs, name)
 	spec := metricSpec(&strategy)
 	if metric == nil || !equality.Semantic.DeepEqual(metric.Spec, spec) {
 		if err := c.applySpec(ctx, node, slo.NodeMetrics(), slo.NodeMetricKind, spec); err != nil {
@@ -250,10 +242,4 @@ func metricSpec(s *sloconfig.Strategy) slo.NodeMetricSpec {
 		NodeAggregatePolicy:      &slo.AggregatePolicy{Durations: slices.Clone(s.MetricAggregatePolicy.Durations)},
 		NodeMemoryCollectPolicy:  s.MetricMemoryCollectPolicy,
 	}}
-}
-
-func get[T any](i cache.SharedIndexInformer, name string) (*T, error) {
-	object, _, err := i.GetStore().GetByKey(name)
-	typed, _ := object.(*T)
-	return typed, err
 }
