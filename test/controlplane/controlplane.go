@@ -25,8 +25,8 @@ type Plane struct {
 	Log       string       // a file
 }
 
-// Start starts a control plane.
-func Start(t *testing.T) *Plane {
+// Start starts a control plane, with further flags of the API server.
+func Start(t *testing.T, flags ...string) *Plane {
 	t.Helper()
 	dir, err := datadir.Resolve(filepath.Join(t.TempDir(), "data"))
 	check(t, err)
@@ -49,6 +49,7 @@ func Start(t *testing.T) *Plane {
 	check(t, err)
 	p, err := plane.Start(t.Context(), plane.Config{
 		Dir: dir, PKI: authority, Listener: ports.Listener(datadir.APIServer), Log: log, Admin: config,
+		Flags: flags,
 	})
 	check(t, err)
 	t.Cleanup(func() {

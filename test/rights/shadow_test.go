@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	kubescheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"sigs.k8s.io/yaml"
 
 	scheduler "github.com/tenon-project/tenon/internal/sched/app"
@@ -91,6 +92,7 @@ func without(rules []rbacv1.PolicyRule, i int, group, resource string) []rbacv1.
 const (
 	usersKey = "TENON_TEST_SHADOW_USERS"
 	verbKey  = "TENON_TEST_SHADOW_VERB"
+	stockKey = "TENON_TEST_SHADOW_STOCK"
 )
 
 func (c *cluster) child(t *testing.T, variable string) *exec.Cmd {
@@ -113,6 +115,17 @@ func (c *cluster) child(t *testing.T, variable string) *exec.Cmd {
 
 // TestShadowProcess is the child.
 func TestShadowProcess(t *testing.T) {
+	if os.Getenv(stockKey) != "" {
+		stock := kubescheduler.NewSchedulerCommand()
+		stock.SetArgs([]string{
+			"--kubeconfig=" + os.Getenv("KUBECONFIG"), "--leader-elect=false", "--secure-port=0",
+			"--authorization-kubeconfig=" + os.Getenv("KUBECONFIG"),
+			"--authentication-kubeconfig=" + os.Getenv("KUBECONFIG"),
+		})
+		if err := stock.ExecuteContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if args := os.Getenv(verbKey); args != "" {
 		verb := shadow.NewCommand(genericiooptions.IOStreams{Out: os.Stdout, ErrOut: os.Stderr})
 		verb.SetArgs(strings.Fields(args))

@@ -14,7 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/comparison"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -306,5 +308,31 @@ func TestReadOnlyClientSendsNothingThatWrites(t *testing.T) {
 	var status *apierrors.StatusError
 	if !errors.As(missing, &status) || !apierrors.IsForbidden(missing) || missing.Error() != want {
 		t.Errorf("the missing right is %v, want %s", missing, want)
+	}
+}
+
+// TestShadowSaysWhatTheKubeletWouldDo also where Tenon refuses the node for another reason.
+func TestShadowSaysWhatTheKubeletWouldDo(t *testing.T) {
+	a := newAsked(t, "a")
+	node := object.Node("a", map[string]string{corev1.LabelHostname: "a"}, "cpu", "32", "memory", "64Gi", "pods", "110")
+	node.Status.NodeInfo.KubeletVersion = "v1.36.3"
+	a.store.PutNode(node)
+	a.store.PutTopology(object.Topology("a", grid.Worked().Build(t), map[string]string{
+		annotation.KubeletKey: `{"cpu":{"policy":"static","reserved":"0"},"topology":{"policy":"single-numa-node"}}`,
+	}))
+	for name, pod := range map[string]*corev1.Pod{
+		"as Tenon does": others("p", "a", "12"),
+		"of a pod without a class": object.Pod("q", object.UID("u-q"), object.Scheduler("stock"), object.On("a"),
+			object.Both("cpu", "12", "memory", "1Gi")),
+	} {
+		got, err := a.add(pod).compare(pod, func(uid string) bool { return uid != string(pod.UID) })
+		testkit.Check(t, err)
+		if got.Outcome != comparison.Nowhere || got.Bound.Kubelet == nil ||
+			got.Bound.Kubelet.Code != why.KubeletTopologyAffinity {
+			t.Errorf("%s: %s, the kubelet %+v; want that it rejects the pod\n%+v", name, got.Outcome,
+				got.Bound.Kubelet, got)
+		}
+		a.store.RemovePod(pod)
+		testkit.Check(t, a.nodes.RemovePod(klog.Background(), pod))
 	}
 }

@@ -55,7 +55,6 @@ func (c *pastSession) compare() (out view.ShadowPod, err error) {
 		Pod: pod.Namespace + "/" + pod.Name, UID: string(pod.UID), Scheduler: pod.Spec.SchedulerName,
 		Bound: view.ShadowNode{Node: pod.Spec.NodeName},
 	}
-	held, _ := c.trial.Account(pod.Spec.NodeName).Entry(string(pod.UID))
 	next, later, err := c.goBack()
 	if err != nil {
 		return out, err
@@ -90,7 +89,7 @@ func (c *pastSession) compare() (out view.ShadowPod, err error) {
 		out.RootCause = explained.RootCause
 	}
 	if there == nil {
-		return out, c.refusals(held, &out.Bound)
+		return out, c.refusals(&out.Bound)
 	}
 	out.Bound = *there
 	return out, nil
@@ -338,14 +337,14 @@ func fill(out *view.ShadowNode, p *view.Placement) {
 	}
 }
 
-// refusals adds why the pod's node refuses it, and why its kubelet would. held is what the pod has there.
-func (c *pastSession) refusals(held ledger.Entry, out *view.ShadowNode) error {
+// refusals adds why the pod's node refuses it, and why its kubelet would.
+func (c *pastSession) refusals(out *view.ShadowNode) error {
 	pod, _, err := c.goBack()
 	if err != nil {
 		return err
 	}
-	if held.Guest != nil {
-		reason := c.trial.Account(out.Node).Admits(held.Guest.Pod)
+	if guest := convert.ReadPod(c.pod).Entry.Guest; guest != nil {
+		reason := c.trial.Account(out.Node).Admits(guest.Pod)
 		if !reason.OK() {
 			rejects := why.Obstacle{Finding: why.Finding{Reason: reason, Object: out.Node}, Nodes: 1}.Wire()
 			out.Kubelet = &rejects
