@@ -115,7 +115,7 @@ func TestGangsOfOneNamespaceNeedRightsThereAlone(t *testing.T) {
 	t.Cleanup(refusing.Close)
 	s = sourceFor(t, refusing, http.NotFound)
 	s.flags.KubeConfig = new(kubeconfig(t, refusing.URL))
-	if answer, err = s.Read(t.Context(), "gangs/default"); err != nil {
+	if _, err = s.Read(t.Context(), "gangs/default"); err != nil {
 		t.Errorf("gangs of default: %v", err)
 	}
 	if answer, err = s.Read(t.Context(), "gangs"); err == nil {
