@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -181,16 +182,17 @@ func TestBadInputOnARunningCluster(t *testing.T) {
 		_, err := questions.Create(ctx, question(map[string]any{"questionObjectKey": "kube-system/web"}),
 			metav1.CreateOptions{})
 		testkit.Check(t, err)
-		for answer := ""; answer == ""; {
-			o, err := questions.Get(ctx, "q", metav1.GetOptions{})
-			testkit.Check(t, err)
-			if answer, _, err = unstructured.NestedString(o.Object, "status", "failedMessage"); answer != "" {
-				says(answer, "spec.questionObjectKey", "must be in the namespace of this object", "default/web",
-					`is "kube-system/web"`)
-			}
-			testkit.Check(t, err)
-			time.Sleep(50 * time.Millisecond)
-		}
+		var answer string
+		testkit.Check(t, wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true,
+			func(ctx context.Context) (bool, error) {
+				o, err := questions.Get(ctx, "q", metav1.GetOptions{})
+				if err == nil {
+					answer, _, err = unstructured.NestedString(o.Object, "status", "failedMessage")
+				}
+				return answer != "", err
+			}))
+		says(answer, "spec.questionObjectKey", "must be in the namespace of this object", "default/web",
+			`is "kube-system/web"`)
 	})
 	for name, c := range map[string]struct {
 		args []string

@@ -212,7 +212,7 @@ func (w *world) wait(d time.Duration, name string) []v1alpha1.ScheduleExplanatio
 	w.mu.Lock()
 	from := len(w.written[name])
 	w.mu.Unlock()
-	time.Sleep(d)
+	time.Sleep(d) //nolint:forbidigo // the clock is the bubble's
 	synctest.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -474,7 +474,7 @@ func TestManyQuestionsAndEventsAreBounded(t *testing.T) {
 		for i := range 3000 {
 			w.say("team/web", short(10*(1+i%4)))
 			w.pods.Modify(pod.DeepCopy())
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) //nolint:forbidigo // the clock is the bubble's
 		}
 		synctest.Wait()
 		w.mu.Lock()
