@@ -33,6 +33,9 @@ const ConfigurationKind = "KubeSchedulerConfiguration"
 
 // CheckConfig finds everything wrong in a KubeSchedulerConfiguration. more are the names of plugins beside ours and
 // kube-scheduler's.
+//
+// The file is checked as it is written first, where each problem has its line. Upstream's validation reads the
+// converted object, which has defaults beside what was written, so it comes only once nothing else is wrong.
 func CheckConfig(d *strict.Document, more ...string) error {
 	var c configv1.KubeSchedulerConfiguration
 	problems := d.DecodeKind(configv1.SchemeGroupVersion.String(), ConfigurationKind, &c)
@@ -55,7 +58,8 @@ func CheckConfig(d *strict.Document, more ...string) error {
 	return append(problems, d.Locate("", err)...).Err()
 }
 
-// ReadConfig reads the configuration of a file as a scheduler started with it has it.
+// ReadConfig reads the configuration of a file as a scheduler started with it has it. A replay with another
+// configuration reads it so: it must place pods as a scheduler with that file would.
 func ReadConfig(name string) (*schedulerconfig.KubeSchedulerConfiguration, error) {
 	file, err := strict.ReadFile(name)
 	if err == nil && file == nil {

@@ -37,6 +37,9 @@ const (
 
 // Shadow is a scheduler that decides about no pod. It follows a cluster that other schedulers serve, and says of each
 // pod that they bind what it would have decided. It only reads.
+//
+// Pods are compared one by one in the order in which their bindings are seen. A pod counts as there for those after it
+// once its turn is over, compared or not: so each comparison has the cluster of its own moment, however late it comes.
 type Shadow struct {
 	*Scheduler
 	denied <-chan error // a right that is missing
@@ -189,7 +192,8 @@ func ended(outer, ctx context.Context) error {
 	}
 }
 
-// see takes a pod that has a node and had none before; was is nil for a new one.
+// see takes a pod that has a node and had none before; was is nil for a new one. Those of the first list are settled at
+// once: when and why they were bound is not known.
 func (s *Shadow) see(was *corev1.Pod, o any, initial bool) {
 	pod, ok := o.(*corev1.Pod)
 	if !ok || pod.Spec.NodeName == "" || was != nil && was.Spec.NodeName != "" || convert.IsReservePod(pod) {
@@ -294,7 +298,8 @@ func (s *Shadow) compare(ctx context.Context, pod *corev1.Pod) *view.ShadowPod {
 	return &got
 }
 
-// awaitAccount waits until the accounts, which follow pods by themselves, have a bound pod.
+// awaitAccount waits until the accounts, which follow pods by themselves, have a bound pod. The pod was seen by one
+// informer handler and the accounts are kept by another; neither waits for the other.
 func (s *Shadow) awaitAccount(ctx context.Context, pod *corev1.Pod) bool {
 	limit, stop := context.WithTimeout(ctx, deltaLimit)
 	defer stop()

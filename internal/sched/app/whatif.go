@@ -35,6 +35,10 @@ type accountant interface {
 }
 
 // questions is what questions about other clusters read of this scheduler.
+//
+// The profiles are second ones of the same configuration: their plugins read the stores of this scheduler and the
+// engine's snapshot, and write only on trial. They share neither cycle nor waiting pod with those that place pods, and
+// learn nothing from what they are asked.
 func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
 	// Only the rules for victims are used of these Rounds: no gang is placed by them.
 	guard := coscheduling.NewRounds(coscheduling.Cluster{Gangs: s.gangs})

@@ -90,6 +90,9 @@ func (r *Rounds) group(pod *corev1.Pod) (ids []string) {
 }
 
 // whole is upstream's choice of victims on a node, with those on other nodes that go with them.
+//
+// Invariant: what SelectVictimsOnNode returns for a pod that starts without others can be evicted without breaking a
+// gang: of each one either all go, or enough remain for its minimum.
 type whole struct {
 	upstream.Interface // which chooses victims on one node, and knows nothing of gangs
 	*Rounds

@@ -19,7 +19,8 @@ import (
 )
 
 // describePacking describes members and the nodes of the snapshot. nil if all members ask for the same: then no order
-// is better than another.
+// is better than another. What it says is an estimate by labels, taints and amounts: nodes on which a member fits by it
+// may still refuse it. The search asks the filters before it relies on one.
 func (r *Rounds) describePacking(ctx context.Context, m *members) *gang.Packing {
 	p := &gang.Packing{Steps: gang.MostPackSteps, Places: gang.MostPackPlaces}
 	var first []*framework.QueuedPodInfo // of each class

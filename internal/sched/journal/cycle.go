@@ -20,6 +20,9 @@ import (
 
 // Cycle sees what the scheduling cycle of a pod comes to, where a scheduler runs and where its journal is replayed. The
 // scheduling loop alone uses it, apart from isCurrent.
+//
+// Begin comes first and End last; what comes between depends on how far the cycle gets. It is also called for trials of
+// other pods in the cycle, such as members of a gang, and leaves these out.
 type Cycle struct {
 	// current is the UID of the pod in the cycle; nil between cycles.
 	current  atomic.Pointer[types.UID]

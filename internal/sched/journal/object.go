@@ -60,6 +60,9 @@ func KeyOf(o Object) string {
 }
 
 // newEvent returns the event of an object, with what scheduling reads of it.
+//
+// A put has all that scheduling reads. A deletion names the object. A change is of a pod whose binding or status is new
+// while the rest of its spec is not: it has no spec, which readers take from the put before it.
 func newEvent(op string, o Object) (*writtenEvent, error) {
 	e := &writtenEvent{Event: &Event{Op: op, Kind: kindOf(o)}}
 	switch op {
@@ -164,7 +167,8 @@ func (e *Event) Decode() (Object, error) {
 	return o, nil
 }
 
-// hidden returns the fields of an object that its JSON form does not have.
+// hidden returns the fields of an object that its JSON form does not have. They are what decoding adds to an object:
+// what of it could not be read, and of a PodGroup what its API group implies.
 func hidden(o Object) map[string]reflect.Value {
 	var out map[string]reflect.Value
 	switch o.(type) {
@@ -304,7 +308,8 @@ func keepStatuses(all []corev1.ContainerStatus) (out []corev1.ContainerStatus) {
 	return out
 }
 
-// keepSpec returns a spec without what runs in the containers.
+// keepSpec returns a spec without what runs in the containers. It names what goes and not what stays, so a field of a
+// later Kubernetes by which pods are placed is in the journal.
 func keepSpec(s *corev1.PodSpec) corev1.PodSpec {
 	out := *s
 	out.Containers, out.InitContainers = keepContainers(s.Containers), keepContainers(s.InitContainers)

@@ -106,6 +106,9 @@ func (r *Recorder) Now() time.Time {
 }
 
 // add sends a record. The caller holds order.
+//
+// A record that finds no room is lost, and those after it would not say what the scheduler saw. So nothing is recorded
+// from then on until the writer has caught up, and then a snapshot of all objects comes first.
 func (r *Recorder) add(e entry) {
 	if r.due.Load() && len(r.records) == 0 {
 		r.due.Store(false)
@@ -252,6 +255,9 @@ type NextPod = func(klog.Logger) (*framework.QueuedPodInfo, error)
 
 // Pop returns the pods of next, which waits for one. Events are applied until it has one, and then not until it is
 // called again.
+//
+// For the length of a cycle order is held, so that events wait: those before a decision in the journal are what the
+// decision was made on, and the time stands still.
 func (r *Recorder) Pop(next NextPod) NextPod {
 	held := false
 	return func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
@@ -296,7 +302,8 @@ func (r *Recorder) end() {
 	}
 }
 
-// Unreserving records that a pod is not bound after all. The scheduler forgets the pod next, in the same goroutine.
+// Unreserving records that a pod is not bound after all. The scheduler forgets the pod next, in the same goroutine. In
+// a cycle of its own the pod has a decision, which has the same.
 func (r *Recorder) Unreserving(state fwk.CycleState, pod *corev1.Pod) {
 	if r.isCurrent(pod.UID) || placement.OnTrial(state) != nil {
 		return // the decision says so

@@ -24,6 +24,9 @@ const filePattern = "journal-*.jsonl"
 var ErrFull = errors.New("the journal has no room for the objects of the cluster")
 
 // ring is files in a folder, of which the oldest are removed. Not safe for concurrent use.
+//
+// Invariant: size is the sum of closed, and size + written is at most limit after each write. Only closed files are
+// removed: where the current one alone would exceed the limit, a write is ErrFull.
 type ring struct {
 	// folder has the files, limit is the most bytes of all files together, and part the size at which a file is long.
 	folder      string

@@ -126,7 +126,8 @@ func (d *decision) enforced(node *corev1.Node, r *place.Request) why.Reason {
 	return why.Reason{}
 }
 
-// RemovePod removes a victim from this cycle's copy of the node's account, so that its CPUs and devices are free.
+// RemovePod removes a victim from this cycle's copy of the node's account, so that its CPUs and devices are free. The
+// cycle has such a copy of one node at a time: the dry run of a preemption clones the state for each node.
 func (p *Plugin) RemovePod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, victim fwk.PodInfo,
 	n fwk.NodeInfo,
 ) *fwk.Status {

@@ -34,6 +34,9 @@ var nodeByNode = sets.New(names.NodeUnschedulable, names.NodeName, names.NodeAff
 var ofKind = nodeByNode.Difference(sets.New(names.NodeVolumeLimits, "LoadAwareScheduling"))
 
 // count is a count of pods that fit. Each node has its own entry in what follows all.
+//
+// It puts pods on copies of nodes and on the trial, never on nodes of the session, except in repeat. fill writes the
+// entries of one node alone, so that goroutines that fill different nodes share nothing that changes but the trial.
 type count struct {
 	*session
 	// f is the profile of the pod that is counted.
@@ -198,6 +201,10 @@ func kindOf(n *corev1.Node) string {
 }
 
 // run counts. What each node decides by itself is the same in whichever order pods come to the nodes.
+//
+// There are two ways. Where each node decides by itself, nodes are filled side by side, of equal ones only the first.
+// Where pods depend on other nodes, such as by a topology spread constraint, repeat places one after the other, and
+// fill then only asks each node what it refuses the next pod for.
 func (c *count) run(narrowed *fwk.PreFilterResult) error {
 	allowed := c.allowed
 	c.allowed = func(node string) bool {
@@ -294,7 +301,9 @@ func (c *count) kind(info fwk.NodeInfo) string {
 		info.GetUsedPorts(), account)
 }
 
-// fill puts pods on one node until it refuses one, at most so many.
+// fill puts pods on one node until it refuses one, at most so many. Filter and Reserve are both asked, since the exact
+// answer may refuse what a filter lets pass. A node is copied before its first pod, so one that takes none costs no
+// copy.
 func (c *count) fill(i, most int) error {
 	info, cs := c.all[i], c.cs.Clone()
 	name := info.Node().Name
@@ -359,7 +368,8 @@ func (c *count) repeat() error {
 	}
 }
 
-// describe adds to the answer what was counted.
+// describe adds to the answer what was counted. Nodes are of one group if they take the same number of pods and lack
+// the same for one more: the code and the resource of the root cause, not the amounts, which differ from node to node.
 func (c *count) describe(out *view.Capacity) {
 	added := sets.New(c.nodes.added...)
 	type key struct {

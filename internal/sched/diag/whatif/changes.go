@@ -58,7 +58,9 @@ func (s *session) apply(c *view.Change) (*placed, error) {
 	return nil, s.scaleGang(c.ScaleGang)
 }
 
-// ownQuotas makes the session count quotas by itself.
+// ownQuotas makes the session count quotas by itself. From then on cycles ask the copy and not the scheduler's quotas.
+// It starts from what the cluster holds, so it must be made before pods come and go in the session: it would not know
+// of those.
 func (s *session) ownQuotas() error {
 	if s.quotas != nil {
 		return nil
@@ -92,7 +94,8 @@ func (s *session) setQuota(raw json.RawMessage) error {
 	return nil
 }
 
-// scaleGang adds pods that are like the first member of a gang.
+// scaleGang adds pods that are like the first member of a gang. They have no node, and are asked about as pods of the
+// cluster are, by a name that ends in -whatif-N.
 func (s *session) scaleGang(raw json.RawMessage) error {
 	var g struct {
 		Gang string `json:"gang"`
@@ -124,7 +127,8 @@ func (s *session) scaleGang(raw json.RawMessage) error {
 	return nil
 }
 
-// add makes a pod one that can be asked about.
+// add makes a pod one that can be asked about. Its UID has the number of the session: what plugins remember by UID is
+// never of a pod of another session.
 func (s *session) add(key string, pod *corev1.Pod) {
 	pod.UID, pod.ResourceVersion = types.UID(fmt.Sprintf("whatif-%d-%d", s.round, len(s.pods))), ""
 	if s.pods[key] = pod; s.quotas != nil {
@@ -250,7 +254,8 @@ func (s *session) named(key string) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// pending returns a pod that can be asked about.
+// pending returns a pod that can be asked about. It is one that a change has made or changed, or else one of the
+// cluster that has no node.
 func (s *session) pending(key string) (*corev1.Pod, error) {
 	if pod := s.pods[key]; pod != nil {
 		return pod, nil
@@ -319,7 +324,9 @@ func (s *session) cordon(name string) error {
 	return nil
 }
 
-// addNodes adds nodes that are equal to one of the cluster, or to a described machine, without pods.
+// addNodes adds nodes that are equal to one of the cluster, or to a described machine, without pods. Their CPUs and
+// devices are all free: the account is that of the model before any pod was placed on it. A label that names the host
+// differs, as pods are spread and selected by it.
 func (s *session) addNodes(a *view.AddNode) error {
 	like, account, err := s.nodeModel(a)
 	if err != nil {
@@ -351,7 +358,9 @@ func (s *session) addNodes(a *view.AddNode) error {
 	return nil
 }
 
-// nodeModel returns the node that added ones are equal to, and its account if the cluster does not have it.
+// nodeModel returns the node that added ones are equal to, and its account if the cluster does not have it. A described
+// machine has the objects that its agents would report, Node, NodeResourceTopology and Device; what it leaves out, the
+// account lacks as it would lack it on a node without that agent.
 func (s *session) nodeModel(a *view.AddNode) (*corev1.Node, *ledger.View, error) {
 	if a.Machine == nil {
 		like, err := s.nodes.Get(a.Like)

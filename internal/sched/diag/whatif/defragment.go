@@ -94,6 +94,9 @@ func (l *lowering) Targets(uid string) ([]string, error) {
 }
 
 // Try makes the moves on new copies of the accounts.
+//
+// Only the last move is judged, by what is lost on its two nodes before and after it: the search has judged those made
+// before when they were the last.
 func (l *lowering) Try(made []defrag.Move, m defrag.Move) (fall int64, works bool, err error) {
 	l.restart()
 	var uids []string
@@ -130,7 +133,8 @@ func (l *lowering) both(m defrag.Move) (int64, error) {
 	return source + target, err
 }
 
-// move places the successor of a pod, then removes the pod.
+// move places the successor of a pod, then removes the pod. Both are on their nodes for a moment, as in the cluster, so
+// the successor gets nothing that the pod still holds.
 func (l *lowering) move(m defrag.Move) (bool, error) {
 	p, err := l.place(l.successor(l.movable[m.UID]), func(node string) bool { return node == m.Target })
 	if p == nil || err != nil {

@@ -39,6 +39,9 @@ const (
 
 // fixing looks for single changes after which a pod that waits is placed, with the members of its gang if it has one.
 // Each is tried by a session of its own.
+//
+// Every trial starts from the nodes as the session began, so fixes do not build on each other: each one suffices alone.
+// What is found holds for the moment of the trial, which VerifiedAt of a fix says.
 type fixing struct {
 	*session
 	key string // of the pod
@@ -103,7 +106,8 @@ func (e *Engine) Fixes(ctx context.Context, pod *corev1.Pod, said *view.Pod) ([]
 	return slices.Clone(answer.fixes), &answer.search, nil
 }
 
-// knownFixes are the fixes that a search found. The pages of a console ask for them again and again.
+// knownFixes are the fixes that a search found. The pages of a console ask for them again and again. An answer is given
+// again while revision is the same and fixesKept has not passed.
 type knownFixes struct {
 	revision uint64
 	at       time.Time
@@ -142,6 +146,9 @@ func rank(kind string) int {
 }
 
 // search tries what takes one trial before what takes several.
+//
+// The first trial changes nothing: it shows whether the pod needs a fix at all or only waits, and how many members of a
+// gang fit as it is, which later steps build on.
 func (x *fixing) search() error {
 	node, err := x.try()
 	if x.gang != nil && x.gang.rule != "" {
@@ -274,7 +281,8 @@ func (x *fixing) nodeChanges() error {
 	return nil
 }
 
-// relaxed returns the patch that lifts a rule of a node, nil for none.
+// relaxed returns the patch that lifts a rule of a node, nil for none. Only rules count that an administrator sets by a
+// patch of the node: its cordon, its taints, and labels that say nothing about the machine.
 func relaxed(pod *corev1.Pod, node *corev1.Node, code why.Code) (message string, patch map[string]any) {
 	switch code {
 	case why.NodeUnschedulable:
@@ -366,6 +374,9 @@ func (x *fixing) policies() error {
 
 // addNode adds nodes like one of those that refuse the pod, or that take some members of its gang: one, or the fewest
 // with which as many members are placed as must.
+//
+// The number is searched by halves: most nodes suffice, and fewer than least do not. A number found when trials have
+// run out is not offered, as a smaller one may do.
 func (x *fixing) addNode() error {
 	var likes []string
 	for _, c := range x.said.Candidates {
@@ -411,6 +422,8 @@ func (x *fixing) addNode() error {
 
 // requests changes one amount of one container: that which requests most of the resource. An amount that must be a
 // multiple is first rounded up, else the largest smaller amount that fits is searched by halves.
+//
+// Invariant of the search: low steps fit, on the node on, and more than high do not, or are what the pod asks already.
 func (x *fixing) requests() error {
 	if !x.alike() {
 		return nil
@@ -545,7 +558,8 @@ func (x *fixing) amounts() (all []amount) {
 }
 
 // cpuStep is that of milli-CPU: whole cores where those are what the pod lacks, whole CPUs for pods that have them for
-// themselves, a tenth of one for others.
+// themselves, a tenth of one for others. A smaller step would try amounts that the pod cannot have: a request that is
+// no multiple is refused by itself.
 func (x *fixing) cpuStep(asked int64) int64 {
 	for _, o := range x.said.Obstacles {
 		if threads, known := o.Params["threadsPerCore"].(int64); known && threads > 1 {

@@ -65,6 +65,9 @@ func (x *fixing) together() int {
 
 // tryMembers places the members that wait, and those that a change created, each beside those before it. It returns the
 // node of the pod, "" if too few members are placed.
+//
+// Members after the first that fit nowhere are left out, since the gang may start without them; the first is the pod in
+// question, without which the trial says nothing.
 func (x *fixing) tryMembers() (node string, err error) {
 	g := x.gang
 	placed, keys := 0, slices.Clone(g.pending)
@@ -104,7 +107,8 @@ func (x *fixing) tryMembers() (node string, err error) {
 	return node, nil
 }
 
-// members creates the members that the gang lacks, or lowers its minimum to what fits.
+// members creates the members that the gang lacks, or lowers its minimum to what fits. The minimum cannot be changed by
+// a session, so it is lowered in the description of the gang for one trial.
 func (x *fixing) members() error {
 	g := x.gang
 	if n := g.Min - len(g.Members); n > 0 && !g.Started {

@@ -28,6 +28,9 @@ const (
 )
 
 // room is a search for moves that make room for pods. It is the defrag.Cluster of the search.
+//
+// It answers the search at three prices: Capacity filters one node, Targets ranks the nodes for one pod, and Works runs
+// whole cycles for a set. Only a set that Works accepted is answered, so that the first two need not be exact.
 type room struct {
 	*session
 	// demand are the pods that need room. All ask for the same.
@@ -130,7 +133,8 @@ func (r *room) collectMovable(n fwk.NodeInfo, cost map[string]int64) (pods []def
 	return pods
 }
 
-// within runs a search within its time, and reports whether that ended it.
+// within runs a search within its time, and reports whether that ended it. An error of the search after its time is
+// taken for the end of that time; one after the answer's deadline is not.
 func (s *session) within(limit time.Duration, search func() error) (late bool, err error) {
 	// The deadline of the answer is later than that of the search, so that the answer can say what was found.
 	whole := s.ctx
@@ -263,7 +267,8 @@ func (r *room) Targets(uid string) ([]string, error) {
 }
 
 // Works places the successors, removes the pods and places the demand, each by a cycle of its own. Nothing remains of a
-// set that does not work.
+// set that does not work. Successors come before their pods leave, as a migration reserves the new place first: for
+// that time the quotas hold both, and no successor gets the room of a pod that is to move.
 func (r *room) Works(moves []defrag.Move) (works bool, err error) {
 	r.restart()
 	defer func() {

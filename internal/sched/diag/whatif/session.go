@@ -21,6 +21,10 @@ import (
 )
 
 // session is one question. It ends with the engine's next one.
+//
+// What it changes is its own: a node is copied before it is changed, the trial and the quotas come before those of the
+// scheduler, and added pods are nowhere else. Nodes are as they were when the session began, whatever the scheduler
+// does meanwhile.
 type session struct {
 	*Engine
 	// ctx ends with the deadline of the answer, during a search with that of the search.
@@ -39,7 +43,7 @@ type session struct {
 	admitted bool
 }
 
-// placed is a pod with its node.
+// placed is a pod with its node. Nothing of it is written: a caller that moves the pod for real asks again.
 type placed struct {
 	// pod has the node in its spec. record has the annotations that its Binding would write.
 	pod    *corev1.Pod
@@ -54,7 +58,10 @@ func (s *session) restart() {
 	s.pods, s.successors = map[string]*corev1.Pod{}, map[string]string{}
 }
 
-// answer makes the changes in their order, and then answers what is asked. A change that cannot be made ends it.
+// answer makes the changes in their order, and then answers what is asked. A change that cannot be made ends it. The
+// modes differ in what they do with the pods that are asked about: Schedule places one after the other and each sees
+// those before it, Preempt also evicts, MakeRoom moves others first. Defragment and CountPods read no ask.pods that way
+// and end before.
 func (s *session) answer(q *view.WhatIf) (*view.WhatIfAnswer, error) {
 	switch q.Ask.Mode {
 	case "", view.Schedule, view.Preempt, view.MakeRoom, view.Defragment, view.CountPods:
@@ -192,6 +199,9 @@ func (s *session) state(pod *corev1.Pod) fwk.CycleState {
 
 // place finds a node for a pod, one of those that allowed accepts, and reserves it there. It returns nil for a pod that
 // fits on none. A nil allowed accepts all.
+//
+// Filters answer from a summary of the account, Reserve computes the exact CPUs and devices: it may refuse what a
+// filter has let pass. Then the pod is ranked again without that node, as the queue would do at its next attempt.
 func (s *session) place(pod *corev1.Pod, allowed func(node string) bool) (*placed, error) {
 	for refused := map[string]bool{}; ; {
 		f, cs, fit, err := s.feasible(pod, func(node string) bool {
@@ -212,7 +222,9 @@ func (s *session) place(pod *corev1.Pod, allowed func(node string) bool) (*place
 	}
 }
 
-// feasible returns the nodes whose filters a pod passes, among those that allowed accepts.
+// feasible returns the nodes whose filters a pod passes, among those that allowed accepts. The cycle's state comes with
+// them, as PreFilter has written it: scores and Reserve read it. A pod that PreFilter rejects fits nowhere, which is no
+// error; then the state is good for nothing more.
 func (s *session) feasible(pod *corev1.Pod, allowed func(node string) bool,
 ) (framework.Framework, fwk.CycleState, []fwk.NodeInfo, error) {
 	f, err := s.profile(pod)
@@ -253,7 +265,8 @@ func (s *session) feasible(pod *corev1.Pod, allowed func(node string) bool,
 	return f, cs, out, errors.Join(append(failed, s.ctx.Err())...)
 }
 
-// rank returns the names of feasible nodes, the best first.
+// rank returns the names of feasible nodes, the best first. Like the scheduler it puts the nominated node before all
+// others, whatever the scores, and scores no single node.
 func (s *session) rank(f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, fit []fwk.NodeInfo,
 ) ([]string, error) {
 	var names []string
@@ -292,7 +305,9 @@ func (s *session) score(f framework.Framework, cs fwk.CycleState, pod *corev1.Po
 	return scores, nil
 }
 
-// reserve puts a pod on a node of the session. It returns nil where the exact answer refuses what a filter allowed.
+// reserve puts a pod on a node of the session. It returns nil where the exact answer refuses what a filter allowed. The
+// trial is asked first, since it alone can refuse. What follows makes the copy of the node and the quotas agree with
+// it: the pod is on the node, without a Binding, and what it uses of a Reservation is not counted twice.
 func (s *session) reserve(f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, node string) (*placed, error) {
 	record, within, status := s.Reserve(s.ctx, f, cs, pod, node)
 	if !status.IsSuccess() {
@@ -330,7 +345,9 @@ func (s *session) reserve(f framework.Framework, cs fwk.CycleState, pod *corev1.
 	return &placed{assumed, node, record()}, nil
 }
 
-// preempt finds the pods that would be evicted for a pod that fits on no node, removes them and places the pod.
+// preempt finds the pods that would be evicted for a pod that fits on no node, removes them and places the pod. Only
+// nodes are looked at whose refusal is Unschedulable: what others refuse the pod for stays, whichever pods leave. All
+// of them are looked at, from the first one on, so that the same question has the same answer.
 func (s *session) preempt(pod *corev1.Pod) (*placed, []view.Victim, error) {
 	f, err := s.profile(pod)
 	if err != nil {

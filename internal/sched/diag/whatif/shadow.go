@@ -110,6 +110,9 @@ func candidate(n *view.ShadowNode) *comparison.Candidate {
 // goBack starts anew, and takes the cluster back to when the pod was bound: it removes the pods that were bound later,
 // and the pod, and gives devices to pods that have others' on nodes where Tenon gives them. It returns the pod as it
 // was, with the scheduler's name, and how many others it has removed.
+//
+// It is called before each look at the cluster, since a look reserves. What is gone is gone for good: pods that ended
+// meanwhile are not brought back, so the cluster of then may have had less room than this one.
 func (c *pastSession) goBack() (next *corev1.Pod, later int, err error) {
 	c.restart()
 	all, err := c.nodes.List()
@@ -145,6 +148,10 @@ func (c *pastSession) asked(pod *corev1.Pod) *corev1.Pod {
 
 // allocate gives the pods of a node whose devices another program chose those that Tenon would have given them. While
 // it is not known which devices a pod has, Tenon gives none of the node.
+//
+// The order matters. All such pods are taken off first, as one of them closes the node for all questions. Then those
+// come whose devices an earlier comparison has chosen, so that no other pod gets these; then the others, the oldest
+// first, as they came; and last those for which there is none, which close the node again.
 func (c *pastSession) allocate(node string) error {
 	v := c.trial.Account(node)
 	if !v.Facts().OwnDevices || v.UnknownHolders() == 0 {
@@ -198,7 +205,8 @@ func (c *pastSession) allocate(node string) error {
 }
 
 // reallocate returns the entry of a pod with the devices that Tenon would have given it on its node, the entry that it
-// has where there are none.
+// has where there are none. The pod is placed by a cycle on that node alone, then its successor is removed and the pod
+// put back: the node ends as it was, and only the entry has what was found.
 func (c *pastSession) reallocate(info fwk.PodInfo, was ledger.Entry) (ledger.Entry, error) {
 	pod := info.GetPod()
 	node := pod.Spec.NodeName
@@ -270,7 +278,8 @@ func order(scores map[string]view.Score, fit []fwk.NodeInfo) (names []string) {
 	return names
 }
 
-// at describes the pod on a node; nil where the node refuses it.
+// at describes the pod on a node; nil where the node refuses it. That includes a refusal by Reserve, as in place. The
+// scores are those of the whole cluster, made before.
 func (c *pastSession) at(node string, scores map[string]view.Score) (*view.ShadowNode, error) {
 	pod, _, err := c.goBack()
 	if err != nil {

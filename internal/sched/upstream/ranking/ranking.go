@@ -69,6 +69,8 @@ type sums struct {
 }
 
 // choose brings the ranking up to date and returns its best node, or "" and why it cannot be used.
+//
+// A pod for which it cannot be used is evaluated on the nodes anew, and upstream's metric gets the reason.
 func (r *ranking) choose(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod,
 ) (node, reason string) {
 	if !p.hasSameNodes() {
@@ -327,7 +329,8 @@ func (r *ranking) sum(ctx context.Context, p *Profile, state fwk.CycleState, pod
 	return true
 }
 
-// normalize normalizes the raw scores of one plugin. It returns false for scores that upstream refuses.
+// normalize normalizes the raw scores of one plugin. It returns false for scores that upstream refuses. A plugin is
+// given the feasible members alone, as upstream gives them: it scales by the highest score of those.
 func (r *ranking) normalize(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod, k int) bool {
 	s := &r.scores[k]
 	// Of equal scores, those plugins make what they make of one.

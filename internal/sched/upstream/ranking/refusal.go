@@ -120,6 +120,9 @@ func (r *refusal) diagnose(d *framework.Diagnosis) {
 
 // Remember keeps how all nodes refused a pod, in the profile of its name, and lets schedule ask only the nodes that
 // have changed since for the next pod of which the filters read the same. profile returns nil for one that keeps none.
+//
+// It is kept only where each node has a status of its own: a pod that PreFilter refuses as a whole asks no node anyway,
+// and what an extender says may change without a node.
 func Remember(profile func(name string) *Profile, schedule schedulePod) schedulePod {
 	return func(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *framework.QueuedPodInfo,
 	) (scheduler.ScheduleResult, error) {
@@ -155,8 +158,9 @@ func (p *Profile) coversAll(fit *framework.FitError) bool {
 	return err == nil && len(all) > 0 && fit.Diagnosis.NodeToStatus.Len() == len(all)
 }
 
-// recall reports whether all nodes refuse the pod of the attempt under way, by what is remembered and by the filters
-// on the nodes that have changed. The state must be that of the pod after PreFilter.
+// recall reports whether all nodes refuse the pod of the attempt under way, by what is remembered and by the filters on
+// the nodes that have changed. The state must be that of the pod after PreFilter. It is false for members of gangs and
+// for pods that may use a Reservation: what nodes say to them depends on more than the node.
 func (p *Profile) recall(ctx context.Context, state fwk.CycleState, pod *corev1.Pod) bool {
 	a := &p.attempt
 	if !a.underWay || a.pod != pod.UID || p.Rooms != nil && p.Rooms.Concern(state) ||
@@ -185,7 +189,9 @@ func (p *Profile) recall(ctx context.Context, state fwk.CycleState, pod *corev1.
 	return true
 }
 
-// refresh asks the nodes that have changed, and reports whether all nodes refuse the pod.
+// refresh asks the nodes that have changed, and reports whether all nodes refuse the pod. One node that takes the pod
+// ends the refusal. New nodes are in the log as changed ones, so that afterwards each node of the snapshot has a
+// status.
 func (p *Profile) refresh(ctx context.Context, r *refusal, state fwk.CycleState, pod *corev1.Pod) bool {
 	seen, _ := p.changes.Position()
 	changed, logged := p.changes.Since(r.seen)
@@ -249,7 +255,9 @@ type priorities struct {
 	nodes map[int32]int
 }
 
-// update returns the lowest priority of all pods that run. It looks at the pods of the nodes that have changed.
+// update returns the lowest priority of all pods that run. It looks at the pods of the nodes that have changed. It is
+// the highest number there is where no pod runs, so that no pod has victims, and the lowest where the nodes cannot be
+// listed, so that each may have some.
 func (l *priorities) update(p *Profile) int32 {
 	seen, _ := p.changes.Position()
 	changed, logged := p.changes.Since(l.seen)

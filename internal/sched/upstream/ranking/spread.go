@@ -217,7 +217,8 @@ func (s *spread) leftOut(i int32) bool {
 	return s.incomplete && slices.ContainsFunc(s.constraints, func(c constraint) bool { return !c.topology.has[i] })
 }
 
-// count counts the pods of one node anew, for all constraints.
+// count counts the pods of one node anew, for all constraints. A node that has added nothing yet has the empty place:
+// to subtract its 0 pods from the first topology changes nothing.
 func (s *spread) count(ctx context.Context, i int32, info fwk.NodeInfo) {
 	leftOut, matching := s.leftOut(i), int32(0)
 	for k := range s.constraints {
@@ -309,7 +310,9 @@ func (s *spread) score(p *Profile, r *ranking) {
 	}
 }
 
-// add adds what the constraint says of the members that are counted.
+// add adds what the constraint says of the members that are counted. A topology weighs by how many of them the counted
+// members have, not the cluster: one without a feasible node is none. But for host names, a topology's term is made
+// once and given to all its members.
 func (c *constraint) add(to *sums, members []int32) {
 	if c.TopologyKey == corev1.LabelHostname {
 		size := 0
