@@ -13,6 +13,8 @@ import (
 )
 
 // Arguments are those of a plugin.
+//
+// +kubebuilder:object:generate=false
 type Arguments interface {
 	runtime.Object
 	SetDefaults()
