@@ -44,9 +44,12 @@ func aQuestionIsAnsweredUntilItsTTL(t *testing.T, l *local) {
 				err = json.Unmarshal(text, &o)
 			}
 			s := o.Status
-			if err != nil || s.LastUpdateTime == nil || s.Schedulable != schedulable ||
+			if err != nil {
+				return err
+			}
+			if s.LastUpdateTime == nil || len(s.DetailedExplanation) == 0 || s.Schedulable != schedulable ||
 				!strings.HasPrefix(s.FailedMessage, begins) || begins == "" && s.FailedMessage != "" {
-				return fmt.Errorf("%v: %s", err, text)
+				return fmt.Errorf("the status is in %s", text)
 			}
 			if placed := s.DetailedExplanation[0].ScheduleExplanation.FeasibleSchedulingResult; node != "" &&
 				(len(placed) != 1 || placed[0].NodeName != node) {
