@@ -10,6 +10,11 @@ import (
 //go:embed manifests/*.yaml
 var files embed.FS
 
+// ShadowRules are the rules of the ClusterRole with which tenon shadow reads a cluster, a YAML list.
+//
+//go:embed chart/files/roles/shadow.yaml
+var ShadowRules string
+
 // CRDs returns the CustomResourceDefinitions, one YAML document each.
 func CRDs() [][]byte { return read("CustomResourceDefinition") }
 

@@ -15,16 +15,21 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/sched/app"
 	"github.com/tenon-project/tenon/internal/sim"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// Role is the ClusterRole that the verb needs.
-//
-//go:embed role.yaml
-var Role string
+// Role is the ClusterRole that the verb needs. The chart has one with the same rules, of another name: a role that was
+// created before an installation is not the installation's.
+var Role = `apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: tenon-shadow
+rules:
+` + deploy.ShadowRules
 
 // texts are those of the verb.
 //
