@@ -73,9 +73,13 @@ func watch(ctx context.Context, what string, folders []string, levels int, seen 
 	}
 	defer func() { _ = w.Close() }()
 	var retry <-chan time.Time
+	lost := false // the kernel lost events: folders may have been made that are not watched
 	for again := true; ; {
 		if again {
-			known := w.WatchList()
+			known, missed := w.WatchList(), lost
+			if lost = false; missed {
+				known = nil
+			}
 			retry = nil
 			for _, dir := range folders {
 				if slices.Contains(known, dir) {
@@ -86,6 +90,9 @@ func watch(ctx context.Context, what string, folders []string, levels int, seen 
 				} else if err != nil {
 					return err
 				}
+			}
+			if missed {
+				seen(fsnotify.Event{})
 			}
 		}
 		again = false
@@ -103,7 +110,7 @@ func watch(ctx context.Context, what string, folders []string, levels int, seen 
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {
 				return err
 			}
-			seen(fsnotify.Event{})
+			again, lost = true, true
 		case <-retry:
 			again = true
 		case <-ctx.Done():

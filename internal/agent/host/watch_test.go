@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/testkit"
@@ -88,6 +90,7 @@ func TestNewGroupsAreNoticedAtEachLevel(t *testing.T) {
 	go func() { ended <- host.WatchGroups(ctx, roots, func(group string) { made <- group }) }()
 	for i := 0; len(made) == 0; i++ { // until the watch has begun
 		testkit.Check(t, os.Mkdir(filepath.Join(roots[0], fmt.Sprint("first-", i)), 0o755))
+		time.Sleep(time.Millisecond) // the kernel keeps a limited number of events
 	}
 	for _, group := range []string{
 		"pod1", "pod1/c1", "burstable/pod-old/c1", "burstable/pod2", "burstable/pod2/c1", "besteffort",
@@ -105,4 +108,66 @@ func TestNewGroupsAreNoticedAtEachLevel(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("WatchGroups = %v at the end of its context", err)
 	}
+}
+
+// A group of which the kernel lost the event is watched all the same.
+func TestGroupsBelowALostOneAreNoticed(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
+	testkit.Check(t, err)
+	most, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	testkit.Check(t, err)
+	if most > 1<<16 {
+		t.Skip("NOT RUN: the kernel keeps too many events")
+	}
+	dir := testkit.Dir(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	began, released := make(chan struct{}), make(chan struct{})
+	made, ended := make(chan string, 1<<17), make(chan error, 1)
+	go func() {
+		ended <- host.WatchGroups(ctx, []string{dir}, func(group string) {
+			select {
+			case <-began:
+			default:
+				close(began)
+			}
+			<-released
+			made <- group
+		})
+	}()
+	at := filepath.Join(dir, "file")
+	touch := func() {
+		testkit.Check(t, os.WriteFile(at, nil, 0o600))
+		testkit.Check(t, os.Remove(at))
+	}
+	for waits := true; waits; {
+		touch()
+		select {
+		case <-began:
+			waits = false
+		case <-time.After(time.Millisecond):
+		}
+	}
+	for range most { // each is two events, and few of them are read
+		touch()
+	}
+	lost := filepath.Join(dir, "lost")
+	testkit.Check(t, os.Mkdir(lost, 0o755))
+	close(released)
+	for group := range made {
+		if group == lost {
+			t.Fatal("the kernel kept the event")
+		} else if group == "" {
+			break
+		}
+	}
+	below := filepath.Join(lost, "below")
+	testkit.Check(t, os.Mkdir(below, 0o755))
+	for group := range made {
+		if group == below {
+			break
+		}
+	}
+	cancel()
+	testkit.Check(t, <-ended)
 }
