@@ -95,7 +95,6 @@ func watch(ctx context.Context, what string, folders []string, levels int, seen 
 				seen(fsnotify.Event{})
 			}
 		}
-		again = false
 		select {
 		case e := <-w.Events:
 			again = slices.Contains(folders, e.Name)

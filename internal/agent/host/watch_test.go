@@ -90,7 +90,7 @@ func TestNewGroupsAreNoticedAtEachLevel(t *testing.T) {
 	go func() { ended <- host.WatchGroups(ctx, roots, func(group string) { made <- group }) }()
 	for i := 0; len(made) == 0; i++ { // until the watch has begun
 		testkit.Check(t, os.Mkdir(filepath.Join(roots[0], fmt.Sprint("first-", i)), 0o755))
-		time.Sleep(time.Millisecond) // the kernel keeps a limited number of events
+		<-time.After(time.Millisecond) // the kernel keeps a limited number of events
 	}
 	for _, group := range []string{
 		"pod1", "pod1/c1", "burstable/pod-old/c1", "burstable/pod2", "burstable/pod2/c1", "besteffort",
