@@ -134,11 +134,7 @@ func checkProfile(d *strict.Document, path string, p *configv1.KubeSchedulerProf
 	for i, config := range p.PluginConfig {
 		at := fmt.Sprintf("%s.pluginConfig[%d]", path, i)
 		check(at+".name", config.Name)
-		args := map[string]v1alpha1.Arguments{
-			coscheduling.Name: &v1alpha1.CoschedulingArgs{}, deviceshare.Name: &v1alpha1.DeviceShareArgs{},
-			elasticquota.Name: &v1alpha1.ElasticQuotaArgs{}, loadaware.Name: &v1alpha1.LoadAwareSchedulingArgs{},
-			nodenumaresource.Name: &v1alpha1.NodeNUMAResourceArgs{}, reserving.Name: &v1alpha1.ReservationArgs{},
-		}[config.Name]
+		args := arguments()[config.Name]
 		if args == nil {
 			continue
 		}
@@ -152,4 +148,13 @@ func checkProfile(d *strict.Document, path string, p *configv1.KubeSchedulerProf
 		}
 	}
 	return all
+}
+
+// arguments returns empty arguments of our plugins that have some, by name.
+func arguments() map[string]v1alpha1.Arguments {
+	return map[string]v1alpha1.Arguments{
+		coscheduling.Name: &v1alpha1.CoschedulingArgs{}, deviceshare.Name: &v1alpha1.DeviceShareArgs{},
+		elasticquota.Name: &v1alpha1.ElasticQuotaArgs{}, loadaware.Name: &v1alpha1.LoadAwareSchedulingArgs{},
+		nodenumaresource.Name: &v1alpha1.NodeNUMAResourceArgs{}, reserving.Name: &v1alpha1.ReservationArgs{},
+	}
 }

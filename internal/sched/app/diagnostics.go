@@ -54,11 +54,12 @@ func (s *Scheduler) answers(ctx context.Context, may authorizer.Authorizer) diag
 		Queue: func(pod *corev1.Pod) *view.Queue {
 			return s.reporter.Queued(pod, s.core.SchedulingQueue, &s.config.ComponentConfig)
 		},
-		LeftAlone:  s.tracker.RemainingBackoff,
-		Decisions:  s.decisions,
-		Flags:      s.flags,
-		Plugins:    s.plugins.List(),
-		Authorizer: may,
+		Configuration: s.configuration,
+		LeftAlone:     s.tracker.RemainingBackoff,
+		Decisions:     s.decisions,
+		Flags:         s.flags,
+		Plugins:       s.plugins.List(),
+		Authorizer:    may,
 		// Each change is logged with the caller's name.
 		Audit: func(r *http.Request, value string) {
 			name := "unauthenticated"

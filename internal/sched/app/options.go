@@ -13,6 +13,7 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/tenon-project/tenon/api/config/strict"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 )
 
@@ -40,6 +41,9 @@ type Options struct {
 	RankingMegabytes int
 	// Plugins are beside ours; a profile of the configuration file enables them.
 	Plugins frameworkruntime.Registry
+
+	file     *strict.Document // of ConfigFile, once it has been read; nil for none
+	ownGates []string         // our defaults of gates that the command line leaves out
 }
 
 // Option adds to what the command can run.
@@ -89,6 +93,7 @@ func (o *Options) applyGates() error {
 		return errors.New("kube-scheduler has no flag feature-gates")
 	}
 	for _, pair := range missingGates(flag.Value.String()) {
+		o.ownGates = append(o.ownGates, strings.TrimPrefix(pair, "kube:"))
 		if err := flag.Value.Set(pair); err != nil {
 			return fmt.Errorf("default of feature gate %s: %w", pair, err)
 		}

@@ -56,6 +56,8 @@ type Scheduler struct {
 	client  rest.Interface // of the kinds of Tenon
 	// core is kube-scheduler's. wire puts the other parts around its queue, cache, profiles and handlers.
 	core *scheduler.Scheduler
+	// completed are the profiles with all arguments of kube-scheduler's plugins.
+	completed []schedulerconfig.KubeSchedulerProfile
 	// nodes is the core's cache for snapshots beside the core's: those of core.Cache count as the core's own.
 	nodes schedulercache.Cache
 	// registry has our plugins and those of WithPlugin. Profiles for questions are made from it too.
@@ -216,6 +218,7 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.file = file
 	c, err := o.Config(ctx)
 	if err != nil {
 		return nil, o.inFile(err)
@@ -321,7 +324,7 @@ func (s *Scheduler) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.core = core
+	s.core, s.completed = core, completed
 	// Arguments and plugins are checked now that defaults and multi-point plugins are expanded.
 	for i := range completed {
 		name := completed[i].SchedulerName

@@ -35,6 +35,8 @@ type Config struct {
 	Queue func(pod *corev1.Pod) *view.Queue
 	// LeftAlone returns how much longer the node of a rejected pod is kept from pods of the same shape.
 	LeftAlone func(pod *corev1.Pod) time.Duration
+	// Configuration returns what the process runs with.
+	Configuration func() (*view.Configuration, error)
 	// Audit is called for every accepted change.
 	Audit func(r *http.Request, value string)
 

@@ -33,6 +33,7 @@ func New(c Config) (http.Handler, error) {
 	s.handleGet("/apis/v1/explain/pods/{namespace}/{name}", s.ofPod(s.explain))
 	s.handleGet("/apis/v1/explain/pods/{namespace}/{name}/hints/{nodeName}", s.requireNodeAccess(s.ofPod(s.hints)))
 	s.handleGet("/apis/v1/decisions", s.decisions)
+	s.handleGet("/apis/v1/configuration", s.configuration)
 	if c.Journal != nil {
 		s.handleGet("/apis/v1/journal", s.journal)
 	}
@@ -234,6 +235,20 @@ func (s *server) decisions(w http.ResponseWriter, r *http.Request) {
 		namespace, _ := namespaceOf(d.Pod)
 		return !mayRead(namespace)
 	}))
+}
+
+// configuration answers with what the process runs with, for who may get nodes: it names no pods.
+func (s *server) configuration(w http.ResponseWriter, r *http.Request) {
+	if !s.mayGet(r, authorizer.AttributesRecord{Resource: "nodes"}) {
+		writeError(w, http.StatusForbidden, "the configuration cannot be read: get on nodes is missing")
+		return
+	}
+	answer, err := s.Configuration()
+	if err != nil {
+		writeError(w, http.StatusInternalServerError, "read the configuration: %v", err)
+		return
+	}
+	writeJSON(w, answer)
 }
 
 // journal answers with the newest file of the journal, compressed, where the caller may read all that it is about.

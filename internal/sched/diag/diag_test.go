@@ -147,6 +147,9 @@ func config(t *testing.T) Config {
 	return Config{
 		Leading: func() bool { return true }, Ready: func() error { return nil }, Audit: func(*http.Request, string) {},
 		Plugins: []fwk.Plugin{counter{}},
+		Configuration: func() (*view.Configuration, error) {
+			return &view.Configuration{Settings: []view.Setting{{Field: "a", Value: "1", Origin: "default"}}}, nil
+		},
 		View: func(name string) *ledger.View {
 			switch name {
 			case "node-1":
@@ -335,7 +338,7 @@ func TestBodiesByteByByte(t *testing.T) {
 	t.Parallel()
 	h := serve(t, config(t))
 	for path, want := range map[string]string{
-		"/apis/v1/__services__": `{"GET":["/apis/v1/__services__","/apis/v1/decisions",` +
+		"/apis/v1/__services__": `{"GET":["/apis/v1/__services__","/apis/v1/configuration","/apis/v1/decisions",` +
 			`"/apis/v1/explain/pods/:namespace/:name",` +
 			`"/apis/v1/explain/pods/:namespace/:name/hints/:nodeName","/apis/v1/nodes/:nodeName",` +
 			`"/apis/v1/plugins/Counter/explain","/apis/v1/plugins/Counter/load/:name",` +
@@ -439,6 +442,29 @@ func TestEveryListedPathAnswers(t *testing.T) {
 			if status, answer, _ := ask(h, method, path, "{}"); status != http.StatusOK {
 				t.Errorf("%s %s: status %d: %s", method, path, status, answer)
 			}
+		}
+	}
+}
+
+// TestTheConfigurationIsForThoseWhoMayGetNodes: Kubernetes gives every user the paths under /apis.
+func TestTheConfigurationIsForThoseWhoMayGetNodes(t *testing.T) {
+	t.Parallel()
+	const found = `{"settings":[{"field":"a","value":"1","origin":"default"}],"gates":null}`
+	for name, q := range map[string]struct {
+		resource string
+		status   int
+		want     string
+	}{
+		"nodes": {"nodes", 200, found},
+		"pods":  {"pods", 403, "the configuration cannot be read: get on nodes is missing"},
+	} {
+		c := config(t)
+		c.Authorizer = allow(func(a authorizer.Attributes) bool {
+			return a.GetResource() == q.resource && a.GetVerb() == "get" && a.GetName() == ""
+		})
+		status, answer, _ := ask(serve(t, c), "GET", "/apis/v1/configuration", "")
+		if status != q.status || !strings.Contains(answer, q.want) {
+			t.Errorf("%s: got %d %s, want %d %s", name, status, answer, q.status, q.want)
 		}
 	}
 }
