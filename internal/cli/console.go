@@ -154,6 +154,15 @@ func (s consoleSource) Read(ctx context.Context, topic string) (answer console.A
 		err = showGangs(ctx, &o, "", s.flags, streams, 0)
 	case topic == "decisions":
 		err = s.decisions(ctx, &out)
+	case topic == "configuration":
+		var scheduler diagnostics
+		var found view.Configuration
+		if scheduler, err = findDiagnostics(s.flags, ""); err == nil {
+			err = scheduler.get(ctx, &found, "/apis/v1/configuration", "")
+		}
+		if err == nil {
+			err = printAnswer(&out, inJSON.format, found, nil)
+		}
 	case topic == "evictions", topic == "reservations", topic == "status":
 		err = s.operations(ctx, topic, &out)
 	case topic == "modes":
@@ -162,7 +171,7 @@ func (s consoleSource) Read(ctx context.Context, topic string) (answer console.A
 		})
 	default:
 		text := "topic %q does not exist: use pending, pending/NAMESPACE, pod/NAMESPACE/NAME, nodes, gpus, " +
-			"node/NAME, modes, quotas, gangs, gangs/NAMESPACE, decisions, evictions, reservations or status"
+			"node/NAME, modes, quotas, gangs, gangs/NAMESPACE, decisions, evictions, reservations, status or configuration"
 		return answer, &console.Refusal{Status: http.StatusBadRequest, Text: fmt.Sprintf(text, topic)}
 	}
 	answer = console.Answer{JSON: out.Bytes(), Content: out.content}

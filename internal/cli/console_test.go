@@ -176,6 +176,48 @@ func TestTheStatusOfTheConsoleTriesNoPod(t *testing.T) {
 	}
 }
 
+// The console shows what the scheduler says of itself: its configuration, and with the status the paths that it serves.
+func TestTheConsoleShowsWhatTheSchedulerRunsWith(t *testing.T) {
+	nodes, pods, topologies := example(t)
+	api, denied := apiServer(t, nodes, pods, topologies), false
+	s := sourceFor(t, api, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case denied:
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `{"message":"get on nodes is missing"}`)
+		case r.URL.Path == "/apis/v1/__services__":
+			_, _ = io.WriteString(w, `{"GET":["/apis/v1/decisions"]}`)
+		case r.URL.Path == "/apis/v1/configuration":
+			_, _ = io.WriteString(w, `{"settings":[{"field":"a","value":"1","origin":"f.yaml:3"}],"gates":[`+
+				`{"name":"G","enabled":true,"default":false,"stage":"ALPHA","origin":"Tenon"}]}`)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+	answer, err := s.Read(t.Context(), "configuration")
+	testkit.Check(t, err)
+	var found view.Configuration
+	testkit.Check(t, json.Unmarshal(answer.JSON, &found))
+	if diff := cmp.Diff(view.Configuration{
+		Settings: []view.Setting{{Field: "a", Value: "1", Origin: "f.yaml:3"}},
+		Gates:    []view.Gate{{Name: "G", Enabled: true, Stage: "ALPHA", Origin: "Tenon"}},
+	}, found); diff != "" || answer.Content == "" {
+		t.Errorf("%s %q", diff, answer.Content)
+	}
+	answer, err = s.Read(t.Context(), "status")
+	testkit.Check(t, err)
+	var status view.Status
+	testkit.Check(t, json.Unmarshal(answer.JSON, &status))
+	if diff := cmp.Diff(map[string][]string{"GET": {"/apis/v1/decisions"}}, status.Endpoints); diff != "" {
+		t.Error(diff)
+	}
+	denied = true
+	if _, err = s.Read(t.Context(), "configuration"); err == nil ||
+		!strings.Contains(err.Error(), "get on nodes is missing") {
+		t.Errorf("without the right: %v", err)
+	}
+}
+
 // withoutAges leaves out what changes with time alone.
 func withoutAges(t *testing.T, text []byte) string {
 	t.Helper()

@@ -114,7 +114,7 @@ func readStatus(ctx context.Context, flags *genericclioptions.ConfigFlags, names
 	}
 	scheduler, err := findDiagnostics(flags, "")
 	if err == nil {
-		err = scheduler.get(ctx, new(map[string][]string), "/apis/v1/__services__", "")
+		err = scheduler.get(ctx, &r.in.Endpoints, "/apis/v1/__services__", "")
 	}
 	if err != nil {
 		r.in.Diagnostics = err.Error()

@@ -45,6 +45,8 @@ type Installation struct {
 	// wrong with the scheduler's answer; "" where it is the right one.
 	Admission, Diagnostics string
 	Tried                  bool
+	// Endpoints are the paths that the scheduler's diagnostics serve, by method; nil where it does not answer.
+	Endpoints map[string][]string
 }
 
 // Component is what a workload of the API runs.
@@ -81,7 +83,8 @@ type NodeReport struct {
 // Status is the answer of tenon status.
 type Status struct {
 	Diagnosis
-	Components []Component `json:"components"`
+	Components []Component         `json:"components"`
+	Endpoints  map[string][]string `json:"endpoints,omitempty"`
 }
 
 // StatusOf checks an installation. Equal input gives equal findings.
@@ -103,7 +106,7 @@ func StatusOf(in *Installation) Status {
 	}
 	d := NewDiagnosis(in.Subject, c.found)
 	d.Kind = "Status"
-	return Status{d, append([]Component{}, in.Components...)}
+	return Status{d, append([]Component{}, in.Components...), in.Endpoints}
 }
 
 type checks struct {

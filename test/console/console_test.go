@@ -309,7 +309,10 @@ var views = []view{
 	{"reservations", "/reservations", []string{
 		"No Reservation exists", "0 of 5 take CPUs over from a kubelet", "hgx-h100-0", "tenon topology",
 	}},
-	{"system", "/system", []string{"checks are ok", "the scheduler that leads answers", "valid for", "tenon status"}},
+	{"system", "/system", []string{
+		"checks are ok", "the scheduler that leads answers", "valid for", "tenon status", "settings are not defaults",
+		"NominatedNodeNameForExpectation", "/apis/v1/configuration", "Download what this page shows",
+	}},
 	{"gangs", "/gangs", []string{"default/train", "3 of 3 bound", "0 of 3 bound"}},
 	{"gang", "/gangs/default/eval", []string{"GangNotReady", "default/eval-0", "missing"}},
 }

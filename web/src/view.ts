@@ -321,4 +321,10 @@ export interface Status {
   subject: string;
   findings: { check: string; status: string; found: string; where?: string; why?: string; remedy?: string }[];
   components: { name: string; desired: number; ready: number; versions: string[]; leader?: string; stuck?: string }[];
+  endpoints?: Record<string, string[]>;
+}
+
+export interface Configuration {
+  settings: { field: string; value: string; origin: string }[];
+  gates: { name: string; enabled: boolean; default: boolean; stage: string; origin: string }[];
 }

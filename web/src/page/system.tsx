@@ -1,8 +1,10 @@
-import type { Status } from "../view";
+import type { ComponentChildren } from "preact";
+import type { Configuration, Status } from "../view";
+import { updates } from "../store";
 import { t } from "../text";
 import { Bar, Command, Figure, Topic } from "../ui";
 
-export const systemTopics = () => ["status"];
+export const systemTopics = () => ["status", "configuration"];
 
 // What is installed, and what is wrong with it.
 export function System() {
@@ -10,6 +12,9 @@ export function System() {
     <>
       <h1>{t("system")}</h1>
       <Topic<Status> of="status">{(status) => <Installation status={status} />}</Topic>
+      <Topic<Configuration> of="configuration">{(found) => <Running configuration={found} />}</Topic>
+      <Topic<Status> of="status">{(status) => <Endpoints paths={status.endpoints} />}</Topic>
+      <p><button type="button" onClick={download}>{t("download")}</button></p>
       <Command words={["tenon", "status"]} />
       <Command words={["tenon", "sysdump"]} title={t("bugReport")} />
     </>
@@ -59,5 +64,65 @@ function Installation({ status: s }: { status: Status }) {
         rows={s.findings.map((f) => [f.check, f.status, f.found, f.where ?? "", f.why ?? "", f.remedy ?? ""])}
       />
     </>
+  );
+}
+
+// download saves what the page was last told, with the times at which it was read and what could not be read.
+function download() {
+  const known = updates.peek();
+  const text = JSON.stringify(Object.fromEntries(systemTopics().map((topic) => [topic, known[topic] ?? null])), null, 2);
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+  link.download = "tenon-system-" + new Date().toISOString().slice(0, 19).replace(/\D/g, "") + ".json";
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
+
+// Lines is a list of names, each with what is said of it.
+function Lines({ rows }: { rows: [string, ComponentChildren][] }) {
+  return (
+    <ul class="checks">
+      {rows.map(([name, said]) => <li><span class="code">{name}</span><span>{said}</span></li>)}
+    </ul>
+  );
+}
+
+// What the scheduler runs with, and where each value comes from.
+function Running({ configuration: { settings, gates } }: { configuration: Configuration }) {
+  const set = settings.filter((s) => s.origin !== "default");
+  const onOff = (is: boolean) => t(is ? "on" : "off");
+  return (
+    <>
+      <Figure
+        id="configuration"
+        title={t("configuration", set.length, settings.length)}
+        picture={
+          set.length
+            ? <Lines rows={set.map((s) => [s.field, <>{s.value} <span class="quiet">({s.origin})</span></>])} />
+            : <p class="quiet">{t("allDefaults")}</p>
+        }
+        head={[t("setting"), t("value"), t("origin")]}
+        rows={settings.map((s) => [s.field, s.value, s.origin])}
+      />
+      <Figure
+        id="gates"
+        title={t("gates", gates.length)}
+        picture={<Lines rows={gates.map((g) => [g.name, <>{onOff(g.enabled)} <span class="quiet">({g.origin})</span></>])} />}
+        head={[t("gate"), t("value"), t("byDefault"), t("stage"), t("origin")]}
+        rows={gates.map((g) => [g.name, onOff(g.enabled), onOff(g.default), g.stage, g.origin])}
+      />
+    </>
+  );
+}
+
+// The paths that the scheduler's diagnostics serve; nothing where it does not answer, which is one of the checks.
+function Endpoints({ paths = {} }: { paths?: Record<string, string[]> }) {
+  const rows = Object.entries(paths).flatMap(([method, all]) => all.map((path) => [path, method] as [string, string]));
+  if (!rows.length) {
+    return null;
+  }
+  return (
+    <Figure id="endpoints" title={t("endpoints", rows.length)} picture={<Lines rows={rows} />}
+      head={[t("path"), t("method")]} rows={rows} />
   );
 }
