@@ -171,7 +171,8 @@ func (s consoleSource) Read(ctx context.Context, topic string) (answer console.A
 		})
 	default:
 		text := "topic %q does not exist: use pending, pending/NAMESPACE, pod/NAMESPACE/NAME, nodes, gpus, " +
-			"node/NAME, modes, quotas, gangs, gangs/NAMESPACE, decisions, evictions, reservations, status or configuration"
+			"node/NAME, modes, quotas, gangs, gangs/NAMESPACE, decisions, evictions, reservations, status or " +
+			"configuration"
 		return answer, &console.Refusal{Status: http.StatusBadRequest, Text: fmt.Sprintf(text, topic)}
 	}
 	answer = console.Answer{JSON: out.Bytes(), Content: out.content}

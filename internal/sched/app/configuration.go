@@ -125,8 +125,8 @@ var flagFields = map[string]string{
 // argsIn is between the path of a plugin's arguments and that of a field of them.
 const argsIn = "].args."
 
-// origins returns by field where its value comes from, if it is no default, and as settings the other flags that were
-// given.
+// origins returns by field where its value comes from, where that is not a default, and as settings the other flags
+// that were given.
 func (o *Options) origins() (origins map[string]string, others []view.Setting) {
 	origins = map[string]string{}
 	if o.file != nil {

@@ -60,22 +60,23 @@ func TestEachSettingHasItsOrigin(t *testing.T) {
 	tls := s.config.ComponentConfig.Extenders[0].TLSConfig
 	tls.KeyData, tls.CertData = []byte("hush3"), []byte("hush3")
 	got, out := settingsOf(t, s)
-	const profile = "profiles[0].pluginConfig[NodeNUMAResource].args."
+	const profile, fit, args = "profiles[0].", "profiles[0].pluginConfig[NodeResourcesFit].args.",
+		"profiles[0].pluginConfig[NodeNUMAResource].args."
 	checkSettings(t, got, map[string][2]string{
-		"leaderElection.leaderElect":                                           {"false", "--leader-elect"},
-		"leaderElection.resourceName":                                          {"other", "--leader-elect-resource-name"},
-		"extenders[0].enableHTTPS":                                             {"true", file + ":9"},
-		"leaderElection.retryPeriod":                                           {"2s", "default"},
-		"extenders[0].urlPrefix":                                               {"https://extender.example/x", file + ":8"},
-		"profiles[0].schedulerName":                                            {"a", file + ":12"},
-		profile + "defaultCPUBindPolicy":                                       {"SpreadByPCPUs", file + ":17"},
-		profile + "defaultCPUExclusivePolicy":                                  {"None", "default"},
-		"profiles[0].plugins.multiPoint.enabled[NodeNUMAResource].weight":      {"3", file + ":13"},
-		"profiles[0].pluginConfig[Greeter].args":                               {notShown, file + ":21"},
-		"profiles[0].pluginConfig[NodeResourcesFit].args.scoringStrategy.type": {"LeastAllocated", "default"},
-		"--ranking-memory-mb":                                                  {"5", "--ranking-memory-mb"},
-		"--config":                                                             {file, "--config"},
-		"--kube-api-qps":                                                       {"", ""}, // a file leaves it without effect
+		"leaderElection.leaderElect":                                    {"false", "--leader-elect"},
+		"leaderElection.resourceName":                                   {"other", "--leader-elect-resource-name"},
+		"extenders[0].enableHTTPS":                                      {"true", file + ":9"},
+		"leaderElection.retryPeriod":                                    {"2s", "default"},
+		"extenders[0].urlPrefix":                                        {"https://extender.example/x", file + ":8"},
+		profile + "schedulerName":                                       {"a", file + ":12"},
+		args + "defaultCPUBindPolicy":                                   {"SpreadByPCPUs", file + ":17"},
+		args + "defaultCPUExclusivePolicy":                              {"None", "default"},
+		profile + "plugins.multiPoint.enabled[NodeNUMAResource].weight": {"3", file + ":13"},
+		profile + "pluginConfig[Greeter].args":                          {notShown, file + ":21"},
+		fit + "scoringStrategy.type":                                    {"LeastAllocated", "default"},
+		"--ranking-memory-mb":                                           {"5", "--ranking-memory-mb"},
+		"--config":                                                      {file, "--config"},
+		"--kube-api-qps":                                                {}, // beside a file
 	})
 	if strings.Contains(out, "hush") || strings.Contains(out, "aHVzaDM") {
 		t.Errorf("a secret is in %s", out)

@@ -67,7 +67,7 @@ function Installation({ status: s }: { status: Status }) {
   );
 }
 
-// download saves what the page was last told, with the times at which it was read and what could not be read.
+// download saves the last answers that the page received, with the times at which it was read and what could not be read.
 function download() {
   const known = updates.peek();
   const text = JSON.stringify(Object.fromEntries(systemTopics().map((topic) => [topic, known[topic] ?? null])), null, 2);
