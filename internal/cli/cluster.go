@@ -110,6 +110,7 @@ func newAccount(nodes []corev1.Node, pods []corev1.Pod, topologies []v1alpha2.No
 func (a *account) addRequests(p *corev1.Pod) {
 	used, asks := a.used[p.Spec.NodeName], describe.Requests(p)
 	used.MilliCPU, used.MemoryBytes = used.MilliCPU+asks.MilliCPU, used.MemoryBytes+asks.MemoryBytes
+	used.Pods += asks.Pods
 	a.used[p.Spec.NodeName] = used
 }
 

@@ -211,7 +211,7 @@ func TestGPUsThatNoPartitionHasAreStranded(t *testing.T) {
 	for _, modules := range [][]int32{{0, 1}, {2, 3}, {0}, {2}} {
 		table = append(table, device.Partition{Modules: modules})
 	}
-	room := view.Room{MilliCPU: 64000, MemoryBytes: 1 << 40}
+	room := view.Room{MilliCPU: 64000, MemoryBytes: 1 << 40, Pods: 110}
 	load, has := view.GPULoadOf("n", "Own", accountOf(cards(t, 4, device.HonorPartitions, table...),
 		map[int]int64{2: 100}), room)
 	want := view.GPULoad{
@@ -237,7 +237,7 @@ func TestFreeMIGDevicesAreNotStranded(t *testing.T) {
 		{Type: device.GPU, ID: "MIG-1", Parent: "sliced", Profile: "1g.5gb", Healthy: true},
 	}}, nil, nil)
 	testkit.Check(t, err)
-	room := view.Room{MilliCPU: 1000, MemoryBytes: 1 << 30}
+	room := view.Room{MilliCPU: 1000, MemoryBytes: 1 << 30, Pods: 1}
 	for name, c := range map[string]struct {
 		room view.Room
 		want view.GPULoad
@@ -270,7 +270,7 @@ func TestGPUsOfTheKubelet(t *testing.T) {
 	testkit.Check(t, err)
 	l := ledger.New(ledger.Facts{Devices: inv, OwnDevices: true, MinSharedCPUs: -1})
 	l.Put(ledger.Entry{UID: "p", Namespace: "d", Name: "p", Unallocated: true})
-	room := view.Room{MilliCPU: 64000, MemoryBytes: 1 << 40}
+	room := view.Room{MilliCPU: 64000, MemoryBytes: 1 << 40, Pods: 110}
 	load := func() (view.GPULoad, *view.NodeDevices) {
 		out, _ := view.GPULoadOf("n", "Moving", l.View(), room)
 		return out, view.NodeDevicesOf(l.View())

@@ -7,8 +7,12 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // GPULoad is the account of one node's GPUs.
@@ -31,7 +35,8 @@ type GPULoad struct {
 	Shared     int   `json:"shared"`
 	FreeShares int64 `json:"freeSharesPercent"`
 	// Fit is the number of pods that the node would still take, by their number of whole GPUs: 1, 2, 4 and 8, and for
-	// each GPU a CPU and 1 GiB of memory. One entry does not count on the others.
+	// each GPU a CPU of the shared pool and 1 GiB of memory. They tolerate the node's taints. One entry does not count
+	// on the others.
 	Fit map[string]int `json:"fit"`
 	// Stranded are GPUs that have something free which no such pod, and no share, can use. A MIG device is none of them
 	// while its name can be requested.
@@ -47,7 +52,8 @@ type NamespaceUse struct {
 	UsedPercent int64  `json:"usedPercent"`
 }
 
-// Stranded is a number of GPUs with what keeps pods off: unhealthy, kubelet, cordon, cpu, memory, partition, share.
+// Stranded is a number of GPUs with what keeps pods off: unhealthy, kubelet, cordon, cpu, memory, partition,
+// numa (the node's topology policy refuses one more pod), pods (the node takes no more), share.
 type Stranded struct {
 	Cause string `json:"cause"`
 	GPUs  int    `json:"gpus"`
@@ -55,8 +61,8 @@ type Stranded struct {
 
 // Room is what a node has beside its GPUs, or what pods request of it.
 type Room struct {
-	MilliCPU, MemoryBytes int64
-	Cordoned              bool
+	MilliCPU, MemoryBytes, Pods int64
+	Cordoned                    bool
 }
 
 // GPULoadOf returns the account of the GPUs of a node; false where it has none. Mode is that of the Device object.
@@ -113,16 +119,24 @@ func GPULoadOf(node, mode string, v *ledger.View, room Room) (GPULoad, bool) {
 	usable := min(cards, cpus, memory)
 	out.strand("cpu", cards-min(cards, cpus))
 	out.strand("memory", min(cards, cpus)-usable)
+	pods := int(max(room.Pods, 0))
 	for _, size := range [...]int{1, 2, 4, 8} {
-		out.Fit[strconv.Itoa(size)], _ = wholeFits(account, size, usable/size)
+		out.Fit[strconv.Itoa(size)], _ = wholeFits(v, size, min(usable/size, pods))
 	}
-	placeable := 0 // by pods of any sizes together
+	placeable, excess := 0, 0 // by pods of any sizes together, and those of pods that are too many for the node
 	for _, size := range [...]int{8, 4, 2, 1} {
-		var pods int
-		pods, account = wholeFits(account, size, (usable-placeable)/size)
-		placeable += pods * size
+		var fit int
+		fit, v = wholeFits(v, size, (usable-placeable)/size)
+		placeable += fit * size
+		excess += max(fit-pods, 0) * size
+		pods = max(pods-fit, 0)
 	}
-	out.strand("partition", usable-placeable)
+	cause := "partition"
+	if one := wholeGPUs(1); v.Devices().Fits(&one, &device.Options{}).OK() {
+		cause = "numa"
+	}
+	out.strand(cause, usable-placeable)
+	out.strand("pods", excess)
 	out.strand("share", useless)
 	return out, out.GPUs > 0
 }
@@ -149,17 +163,27 @@ func (o *GPULoad) strand(cause string, gpus int) {
 	}
 }
 
-// wholeFits counts the pods of size whole GPUs of any vendor, at most limit, that can be had one after the other; after
-// is the account with them.
-func wholeFits(account *device.View, size, limit int) (n int, after *device.View) {
-	part := device.Part{Type: device.GPU, Count: int64(size), Need: device.Need{Whole: true}}
+// wholeFits counts the pods of size whole GPUs of any vendor, at most limit, that the scheduler's own check of a node
+// places one after the other; after is the account with them.
+func wholeFits(v *ledger.View, size, limit int) (n int, after *ledger.View) {
+	devices := wholeGPUs(int64(size))
+	r := &place.Request{
+		Class: qos.LS, Role: qos.SharedPool, RequestMilli: int64(size) * 1000,
+		Needs:   []align.Need{{Resource: why.Memory, N: int64(size) << 30}},
+		Devices: &devices,
+	}
 	for ; n < limit; n++ {
-		choice, reason := account.Choose(&device.Request{Parts: []device.Part{part}}, nil)
+		r.UID = fmt.Sprintf("+%d of %d", n, size)
+		offer, reason := place.Try(v, r)
 		if !reason.OK() {
 			break
 		}
-		uid := fmt.Sprintf("+%d of %d", n, size)
-		account = account.With(&device.Holding{UID: uid, Grants: choice.Grants})
+		v = v.With(offer.Entry)
 	}
-	return n, account
+	return n, v
+}
+
+// wholeGPUs asks for n GPUs that no other pod has a part of.
+func wholeGPUs(n int64) device.Request {
+	return device.Request{Parts: []device.Part{{Type: device.GPU, Count: n, Need: device.Need{Whole: true}}}}
 }

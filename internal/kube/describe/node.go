@@ -67,7 +67,7 @@ func GPULoad(n kube.Node, used view.Room) (view.GPULoad, bool) {
 	all := n.Object.Status.Allocatable
 	return view.GPULoadOf(n.Object.Name, deviceMode(n.Devices), n.View, view.Room{
 		MilliCPU: all.Cpu().MilliValue() - used.MilliCPU, MemoryBytes: all.Memory().Value() - used.MemoryBytes,
-		Cordoned: n.Object.Spec.Unschedulable,
+		Pods: all.Pods().Value() - used.Pods, Cordoned: n.Object.Spec.Unschedulable,
 	})
 }
 

@@ -66,7 +66,7 @@ func Class(pod *corev1.Pod) qos.Pod {
 // Requests returns what a pod requests beside devices.
 func Requests(pod *corev1.Pod) view.Room {
 	r := requests(pod)
-	return view.Room{MilliCPU: r.Cpu().MilliValue(), MemoryBytes: r.Memory().Value()}
+	return view.Room{MilliCPU: r.Cpu().MilliValue(), MemoryBytes: r.Memory().Value(), Pods: 1}
 }
 
 // Placement returns where a bound pod runs, by the account of its node. v may be nil when nothing is known of the node.

@@ -89,15 +89,20 @@ func (a *asked) equip(name string, m grid.Machine, labels map[string]string, gpu
 	a.nodes.AddNode(klog.Background(), node)
 	a.store.PutNode(node)
 	a.store.PutTopology(object.Topology(name, m.Build(a.t), nil))
-	if gpus == 0 {
-		return
+	if gpus > 0 {
+		a.putGPUs(name, gpus, m.Sockets*m.Nodes, 0)
 	}
+}
+
+// putGPUs reports the GPUs of a node, spread over its NUMA nodes. The first of them are unhealthy.
+func (a *asked) putGPUs(name string, gpus, numaNodes, unhealthy int) {
+	a.t.Helper()
 	var devices []string
 	for i := range gpus {
-		devices = append(devices, fmt.Sprintf(`{"type":"gpu","id":"GPU-%s-%d","minor":%d,"health":true,"resources":`+
+		devices = append(devices, fmt.Sprintf(`{"type":"gpu","id":"GPU-%s-%d","minor":%d,"health":%t,"resources":`+
 			`{"koordinator.sh/gpu-core":"100","koordinator.sh/gpu-memory-ratio":"100",`+
 			`"koordinator.sh/gpu-memory":"8Gi"},`+
-			`"topology":{"socketID":0,"nodeID":%d}}`, name, i, i, i%(m.Sockets*m.Nodes)))
+			`"topology":{"socketID":0,"nodeID":%d}}`, name, i, i, i >= unhealthy, i%numaNodes))
 	}
 	d, err := kube.ReadDevice(fmt.Appendf(nil, `{"metadata":{"name":%q,"annotations":{%q:"Own"}},`+
 		`"spec":{"devices":[%s]}}`, name, annotation.DeviceModeKey, strings.Join(devices, ",")))

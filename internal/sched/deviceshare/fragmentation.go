@@ -55,7 +55,7 @@ type load struct {
 	// account is the account of devices from which the load was computed. It never changes: another one is another
 	// version.
 	account *ledger.View
-	// room is the CPU and memory that the node had free then, and whether it was cordoned.
+	// room is what the node had free then beside its GPUs, and whether it was cordoned.
 	room view.Room
 	view.GPULoad
 }
@@ -106,7 +106,7 @@ func (s *survey) nodes() (list []fragments) {
 		l, free, used := before[name], n.GetAllocatable(), n.GetRequested()
 		room := view.Room{
 			MilliCPU: free.GetMilliCPU() - used.GetMilliCPU(), MemoryBytes: free.GetMemory() - used.GetMemory(),
-			Cordoned: n.Node().Spec.Unschedulable,
+			Pods: int64(free.GetAllowedPodNumber() - len(n.GetPods())), Cordoned: n.Node().Spec.Unschedulable,
 		}
 		if l.account != v || l.room != room {
 			l = load{account: v, room: room}

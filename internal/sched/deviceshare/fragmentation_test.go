@@ -35,7 +35,7 @@ func surveyed(t *testing.T, l *learner, models, cpus map[string]string) *survey 
 		`{"type":"gpu","id":"0","minor":0,"health":true,"labels":{"node.koordinator.sh/gpu-model":%[3]q}},` +
 		`{"type":"gpu","id":"1","minor":1,"health":true,"labels":{"node.koordinator.sh/gpu-model":%[3]q}}]}}`
 	for name, n := range cpus {
-		node := object.Node(name, nil, "cpu", n, "memory", "64Gi")
+		node := object.Node(name, nil, "cpu", n, "memory", "64Gi", "pods", "110")
 		s.cache.AddNode(klog.Background(), node)
 		s.store.PutNode(node)
 		if models[name] == "" {

@@ -41,7 +41,7 @@ func NewGauges(store *kube.Store, p *Plugin) metrics.StableCollector {
 			[]string{"model"}, nil, metrics.ALPHA, ""),
 		idle: metrics.NewDesc("tenon_device_stranded_gpus",
 			"GPUs with something free that no pod can use, by model and cause: unhealthy, kubelet, cordon, cpu, "+
-				"memory, partition, share.", []string{"model", "cause"}, nil, metrics.ALPHA, ""),
+				"memory, partition, numa, pods, share.", []string{"model", "cause"}, nil, metrics.ALPHA, ""),
 	}
 	if p != nil {
 		g.survey = p.survey
