@@ -203,6 +203,28 @@ func TestShadowGivesDevicesToPodsOfOthers(t *testing.T) {
 	}
 }
 
+// The accounts follow the pods of the API server by themselves. One may know a pod already that is not among those of
+// the node as the comparison looks at it: that pod was bound later.
+func TestShadowLeavesOutPodsThatOnlyAccountsKnow(t *testing.T) {
+	a := newAsked(t)
+	a.equip("a", grid.Worked(), map[string]string{}, 3, 110)
+	gpu := func(name string) *corev1.Pod {
+		return others(name, "a", "2", object.Both("cpu", "2", "memory", "1Gi", "koordinator.sh/gpu", "100"))
+	}
+	pod, later := gpu("pod"), gpu("later")
+	a.add(pod)
+	a.store.PutPod(later)
+	past := whatif.Past{
+		Scheduler: SchedulerName, Devices: map[string]ledger.Entry{},
+		Before: func(uid string) bool { return uid == string(later.UID) },
+	}
+	got, err := a.whatIf.Compare(t.Context(), pod, past)
+	testkit.Check(t, err)
+	if got.Outcome != comparison.Same {
+		t.Errorf("%s, %+v", got.Outcome, got.Bound.Refusals)
+	}
+}
+
 // A comparison that comes late is that of the moment of the binding: pods that are bound later, wherever they are,
 // change nothing of it. Its node is the one that the scheduler chooses when the pod waits.
 func TestShadowGoesBackToTheBinding(t *testing.T) {

@@ -120,8 +120,10 @@ func (c *pastSession) goBack() (next *corev1.Pod, later int, err error) {
 		return nil, 0, err
 	}
 	for _, n := range all {
+		name, known := n.Node().Name, map[string]bool{}
 		for _, info := range slices.Clone(n.GetPods()) {
 			p := info.GetPod()
+			known[string(p.UID)] = true
 			if c.Before(string(p.UID)) || convert.IsReservePod(p) {
 				continue
 			}
@@ -132,7 +134,12 @@ func (c *pastSession) goBack() (next *corev1.Pod, later int, err error) {
 				later++
 			}
 		}
-		if err := c.allocate(n.Node().Name); err != nil {
+		for e := range c.trial.Account(name).Entries() { // the account may be ahead of the node
+			if !known[e.UID] {
+				c.trial.Take(name, e.UID)
+			}
+		}
+		if err := c.allocate(name); err != nil {
 			return nil, 0, err
 		}
 	}
