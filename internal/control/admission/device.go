@@ -122,6 +122,8 @@ func nameAmounts(list corev1.ResourceList, shared int64) {
 		q = *resource.NewQuantity(q.Value(), q.Format) // whole, as the scheduler reads it
 		share = share || canonical != device.RDMAShare && canonical != device.FPGAShare
 		switch {
+		case canonical != string(name) && q.IsZero():
+			delete(list, name) // it asks for nothing, and the amount under the canonical name remains
 		case canonical == device.GPUPercent:
 			delete(list, name)
 			list[device.GPUCore], list[device.GPURatio] = q, q

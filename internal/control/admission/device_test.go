@@ -73,6 +73,9 @@ func TestRequestsForDevicesAreWrittenInOneWay(t *testing.T) {
 			"koordinator.sh/rdma": "50", "koordinator.sh/gpu-core": "10", "koordinator.sh/gpu-memory-ratio": "10",
 			"koordinator.sh/gpu.shared": "1",
 		}},
+		"nothing of an old name": {amounts("koordinator.sh/gpu", "10", "kubernetes.io/gpu-core", "0"), want{
+			"koordinator.sh/gpu-core": "10", "koordinator.sh/gpu-memory-ratio": "10", "koordinator.sh/gpu.shared": "1",
+		}},
 		"a vendor's name": {amounts("nvidia.com/gpu", "2"), want{"nvidia.com/gpu": "2"}},
 		"a MIG device":    {amounts("nvidia.com/mig-1g.5gb", "1"), want{"nvidia.com/mig-1g.5gb": "1"}},
 		"a template": {amounts("huawei.com/npu-core", "4", "kubernetes.io/gpu-memory-ratio", "25"), want{
