@@ -410,10 +410,10 @@ func TestParseErrorsNameTheByteAndTheField(t *testing.T) {
 	}
 }
 
-func TestStringWritesOnlyTheCanonicalForm(t *testing.T) {
+func TestEncodeWritesOnlyTheCanonicalForm(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		value interface{ String() string }
+		value any
 		want  string
 	}{
 		"exclusive CPUs": {ResourceStatus{CPUSet: "0-3"}, `{"cpuset":"0-3"}`},
@@ -447,8 +447,8 @@ func TestStringWritesOnlyTheCanonicalForm(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := tt.value.String(); got != tt.want {
-				t.Errorf("String() = %s, want %s", got, tt.want)
+			if got := Encode(tt.value); got != tt.want {
+				t.Errorf("Encode = %s, want %s", got, tt.want)
 			}
 		})
 	}

@@ -2,7 +2,6 @@ package annotation_test
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -247,7 +246,7 @@ func TestParseDeviceAnnotations(t *testing.T) {
 			if test.written == "" {
 				test.written = test.text
 			}
-			if written := fmt.Sprint(got); written != test.written {
+			if written := Encode(got); written != test.written {
 				t.Errorf("written as %s, want %s", written, test.written)
 			}
 		})

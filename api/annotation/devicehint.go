@@ -113,9 +113,6 @@ type DeviceJointAllocate struct {
 	RequiredScope string `json:"requiredScope,omitempty"`
 }
 
-// String returns the canonical JSON.
-func (j DeviceJointAllocate) String() string { return encode(j) }
-
 // ParseDeviceJointAllocate returns what reads a DeviceJointAllocate where Device objects list other types of device,
 // too. An unknown field is refused: no demand may be lost.
 func ParseDeviceJointAllocate(others ...DeviceType) func(string) (DeviceJointAllocate, []Warning, error) {

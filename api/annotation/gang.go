@@ -194,9 +194,6 @@ type GatherRule struct {
 	PodCountMultiple int `json:"podCountMultiple,omitempty"`
 }
 
-// String returns the canonical JSON.
-func (s NetworkTopologySpec) String() string { return encode(s) }
-
 // ParseNetworkTopologySpec reads a NetworkTopologySpec.
 func ParseNetworkTopologySpec(text string) (NetworkTopologySpec, []Warning, error) {
 	return read(text, func(r *reader, s *NetworkTopologySpec) {

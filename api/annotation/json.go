@@ -137,6 +137,15 @@ func outermost(text string) []textField {
 	return fields
 }
 
+// Encode returns the canonical JSON of a value of this package: the text from which its Parse function reads an equal
+// value. A type whose canonical form is not its plain JSON has a String of its own, and Encode returns that.
+func Encode(v any) string {
+	if own, ok := v.(fmt.Stringer); ok {
+		return own.String()
+	}
+	return encode(v)
+}
+
 // encode writes a value whose types cannot fail to marshal.
 func encode(v any) string {
 	b, err := gojson.Marshal(v)

@@ -70,9 +70,6 @@ type KubeletTopology struct {
 	Options map[string]string `json:"options,omitempty"`
 }
 
-// String returns the canonical JSON.
-func (k Kubelet) String() string { return encode(k) }
-
 // ParseKubelet reads a Kubelet. Policies and the scope that are absent get the kubelet's defaults.
 func ParseKubelet(text string) (Kubelet, []Warning, error) {
 	return readAmounts(text, func(r *reader, k *Kubelet) {

@@ -51,9 +51,6 @@ func (a *AggregatedUsage) Duration() time.Duration {
 	return d
 }
 
-// String returns the canonical JSON.
-func (t UsageThresholds) String() string { return encode(t) }
-
 // AggregationTypes returns the names of percentiles, and that of the average.
 func AggregationTypes() []string { return []string{"avg", "p50", "p90", "p95", "p99"} }
 
@@ -146,9 +143,6 @@ type ExtendedResources struct {
 	Requests corev1.ResourceList `json:"requests,omitempty"`
 	Limits   corev1.ResourceList `json:"limits,omitempty"`
 }
-
-// String returns the canonical JSON.
-func (s ExtendedResourceSpec) String() string { return encode(s) }
 
 // ParseExtendedResourceSpec reads an ExtendedResourceSpec. No amount may be negative.
 func ParseExtendedResourceSpec(text string) (ExtendedResourceSpec, []Warning, error) {

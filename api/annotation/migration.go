@@ -63,9 +63,6 @@ type MigrationStart struct {
 	Gang     string `json:"gang,omitempty"`
 }
 
-// String returns the canonical JSON.
-func (s MigrationStart) String() string { return encode(s) }
-
 // ParseMigrationStart reads a MigrationStart.
 func ParseMigrationStart(text string) (MigrationStart, []Warning, error) {
 	return read[MigrationStart](text, nil)
@@ -84,9 +81,6 @@ type RoomPod struct {
 	Node      string `json:"node"`
 }
 
-// String returns the canonical JSON.
-func (r MigrationRoom) String() string { return encode(r) }
-
 // ParseMigrationRoom reads a MigrationRoom.
 func ParseMigrationRoom(text string) (MigrationRoom, []Warning, error) {
 	return read[MigrationRoom](text, nil)
@@ -100,9 +94,6 @@ type SoftEviction struct {
 	Initiator string `json:"initiator,omitempty"`
 	Reason    string `json:"reason,omitempty"`
 }
-
-// String returns the canonical JSON.
-func (s SoftEviction) String() string { return encode(s) }
 
 // Annotations of a Pod about its eviction, written by users.
 const (
@@ -118,9 +109,6 @@ const (
 // EvictionPolicy has the features for which agents may evict a best-effort pod: BEMemoryEvict, BECPUEvict. A pod
 // without it may be evicted for each of them, and one with a value that cannot be read for none.
 type EvictionPolicy []string
-
-// String returns the value of the annotation.
-func (p EvictionPolicy) String() string { return encode(p) }
 
 // ParseEvictionPolicy reads an EvictionPolicy.
 func ParseEvictionPolicy(text string) (EvictionPolicy, []Warning, error) {

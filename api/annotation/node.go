@@ -101,9 +101,6 @@ type Reservation struct {
 	ApplyPolicy  string `json:"applyPolicy,omitempty"`
 }
 
-// String returns the canonical JSON.
-func (r Reservation) String() string { return encode(r) }
-
 // ParseReservation reads a Reservation.
 func ParseReservation(text string) (Reservation, []Warning, error) {
 	return readAmounts(text, func(r *reader, v *Reservation) {
@@ -122,9 +119,6 @@ type SystemQoSResource struct {
 // Exclusive reports whether other pods are kept off the CPUs.
 func (r SystemQoSResource) Exclusive() bool { return r.CPUSetExclusive == nil || *r.CPUSetExclusive }
 
-// String returns the canonical JSON.
-func (r SystemQoSResource) String() string { return encode(r) }
-
 // ParseSystemQoSResource reads a SystemQoSResource.
 func ParseSystemQoSResource(text string) (SystemQoSResource, []Warning, error) {
 	return read[SystemQoSResource](text, nil)
@@ -135,9 +129,6 @@ const RawAllocatableKey = "node.koordinator.sh/raw-allocatable"
 
 // RawAllocatable is what a Node could allocate before a program amplified it, for the resources that are amplified.
 type RawAllocatable corev1.ResourceList
-
-// String returns the canonical JSON.
-func (a RawAllocatable) String() string { return encode(a) }
 
 // ParseRawAllocatable reads RawAllocatable.
 func ParseRawAllocatable(text string) (RawAllocatable, []Warning, error) {
@@ -165,9 +156,6 @@ type ThirdPartyAllocation struct {
 	// Resources are amounts of kubernetes.io/batch-cpu and batch-memory, 0 or more. Other resources do not count.
 	Resources corev1.ResourceList `json:"resources,omitempty"`
 }
-
-// String returns the canonical JSON.
-func (a ThirdPartyAllocations) String() string { return encode(a) }
 
 // ParseThirdPartyAllocations reads ThirdPartyAllocations.
 func ParseThirdPartyAllocations(text string) (ThirdPartyAllocations, []Warning, error) {

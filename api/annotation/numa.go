@@ -85,9 +85,6 @@ type PlacedDevices struct {
 	Open bool `json:"open,omitempty"`
 }
 
-// String returns the canonical JSON.
-func (s NUMAState) String() string { return encode(s) }
-
 // ParseNUMAState reads a NUMAState. CPU lists and lists of NUMA nodes in keys are validated by convert, beside the
 // machine.
 func ParseNUMAState(text string) (NUMAState, []Warning, error) {

@@ -21,9 +21,6 @@ type Takeover struct {
 	RemainingPods int32 `json:"remainingPods"`
 }
 
-// String returns the canonical JSON.
-func (t Takeover) String() string { return encode(t) }
-
 // ParseTakeover reads a Takeover.
 func ParseTakeover(text string) (Takeover, []Warning, error) { return read[Takeover](text, nil) }
 
@@ -35,9 +32,6 @@ type Report struct {
 	Hash string `json:"hash,omitempty"`
 	Boot string `json:"boot,omitempty"`
 }
-
-// String returns the canonical JSON.
-func (r Report) String() string { return encode(r) }
 
 // ParseReport reads a Report.
 func ParseReport(text string) (Report, []Warning, error) { return read[Report](text, nil) }
@@ -64,9 +58,6 @@ const (
 	// SimulateSteps is 25, 50, 75 and 100 % of CPU, for 15 seconds each.
 	SimulateSteps = "steps"
 )
-
-// String returns the canonical JSON.
-func (s Simulate) String() string { return encode(s) }
 
 // ParseSimulate reads a Simulate. runFor, cpu and memory must not be negative, exitCode must be 0…255.
 func ParseSimulate(text string) (Simulate, []Warning, error) {

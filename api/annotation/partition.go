@@ -26,9 +26,6 @@ type GPUPartitionSpec struct {
 	RingBusBandwidth *resource.Quantity `json:"ringBusBandwidth,omitempty"`
 }
 
-// String returns the canonical JSON.
-func (s GPUPartitionSpec) String() string { return encode(s) }
-
 // ParseGPUPartitionSpec reads a GPUPartitionSpec.
 func ParseGPUPartitionSpec(text string) (GPUPartitionSpec, []Warning, error) {
 	return readAmounts(text, func(r *reader, s *GPUPartitionSpec) {
@@ -159,9 +156,6 @@ func (l *DeviceLink) UnmarshalJSON(text []byte) error {
 	*l = DeviceLink(p)
 	return nil
 }
-
-// String returns the canonical JSON.
-func (l DeviceLinks) String() string { return encode(l) }
 
 // ParseDeviceLinks reads DeviceLinks.
 func ParseDeviceLinks(text string) (DeviceLinks, []Warning, error) {

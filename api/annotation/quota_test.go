@@ -82,7 +82,7 @@ func TestParseQuotaAnnotations(t *testing.T) {
 			if diff := cmp.Diff(test.warnings, warnings); diff != "" {
 				t.Errorf("warnings (-want +got):\n%s", diff)
 			}
-			if got := got.(interface{ String() string }).String(); got != test.written {
+			if got := Encode(got); got != test.written {
 				t.Errorf("written as %s, want %s", got, test.written)
 			}
 		})

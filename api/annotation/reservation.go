@@ -34,9 +34,6 @@ const (
 // ReservationOwners are the pods that may use the room of a pod.
 type ReservationOwners []v1alpha1.ReservationOwner
 
-// String returns the canonical JSON.
-func (o ReservationOwners) String() string { return encode(o) }
-
 // ParseReservationOwners reads ReservationOwners.
 func ParseReservationOwners(text string) (ReservationOwners, []Warning, error) {
 	return read(text, func(r *reader, o *ReservationOwners) {
@@ -48,9 +45,6 @@ func ParseReservationOwners(text string) (ReservationOwners, []Warning, error) {
 
 // CurrentOwner refers to the pod that uses the room of a pod.
 type CurrentOwner corev1.ObjectReference
-
-// String returns the canonical JSON.
-func (o CurrentOwner) String() string { return encode(o) }
 
 // ParseCurrentOwner reads a CurrentOwner.
 func ParseCurrentOwner(text string) (CurrentOwner, []Warning, error) {
@@ -115,9 +109,6 @@ func (a *ReservationAffinity) IsRequired() bool {
 	return a.Name != "" || a.Required != nil || len(a.ReservationSelector) > 0
 }
 
-// String returns the canonical JSON.
-func (a ReservationAffinity) String() string { return encode(a) }
-
 // ParseReservationAffinity reads a ReservationAffinity.
 func ParseReservationAffinity(text string) (ReservationAffinity, []Warning, error) {
 	return read(text, func(r *reader, a *ReservationAffinity) {
@@ -178,9 +169,6 @@ type ExactMatchReservation struct {
 	ResourceNames []corev1.ResourceName `json:"resourceNames,omitempty"`
 }
 
-// String returns the canonical JSON.
-func (e ExactMatchReservation) String() string { return encode(e) }
-
 // ParseExactMatchReservation reads an ExactMatchReservation.
 func ParseExactMatchReservation(text string) (ExactMatchReservation, []Warning, error) {
 	return read[ExactMatchReservation](text, nil)
@@ -190,9 +178,6 @@ func ParseExactMatchReservation(text string) (ExactMatchReservation, []Warning, 
 type ReservationRestrictedOptions struct {
 	Resources []corev1.ResourceName `json:"resources,omitempty"`
 }
-
-// String returns the canonical JSON.
-func (o ReservationRestrictedOptions) String() string { return encode(o) }
 
 // ParseReservationRestrictedOptions reads ReservationRestrictedOptions.
 func ParseReservationRestrictedOptions(text string) (ReservationRestrictedOptions, []Warning, error) {
@@ -204,9 +189,6 @@ type ReservationAllocated struct {
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
 }
-
-// String returns the canonical JSON.
-func (a ReservationAllocated) String() string { return encode(a) }
 
 // ParseReservationAllocated reads a ReservationAllocated.
 func ParseReservationAllocated(text string) (ReservationAllocated, []Warning, error) {

@@ -27,9 +27,6 @@ type ResourceSpec struct {
 	PreferredCPUExclusivePolicy string `json:"preferredCPUExclusivePolicy,omitempty"`
 }
 
-// String returns the canonical JSON.
-func (s ResourceSpec) String() string { return encode(s) }
-
 // ParseResourceSpec reads a ResourceSpec. An exclusive policy of Default is read as "".
 func ParseResourceSpec(text string) (ResourceSpec, []Warning, error) {
 	return read(text, func(r *reader, s *ResourceSpec) {
@@ -64,9 +61,6 @@ type NUMATopologySpec struct {
 	// node then shares it with no pod that spans several, and the reverse.
 	SingleNUMANodeExclusive string `json:"singleNUMANodeExclusive,omitempty"`
 }
-
-// String returns the canonical JSON.
-func (s NUMATopologySpec) String() string { return encode(s) }
 
 // ParseNUMATopologySpec reads a NUMATopologySpec. A policy of None, in any spelling, is read as "".
 func ParseNUMATopologySpec(text string) (NUMATopologySpec, []Warning, error) {

@@ -26,9 +26,6 @@ type NUMANodeResource struct {
 	Resources corev1.ResourceList `json:"resources,omitempty"`
 }
 
-// String returns the canonical JSON.
-func (s ResourceStatus) String() string { return encode(s) }
-
 // ParseResourceStatus reads a ResourceStatus.
 func ParseResourceStatus(text string) (ResourceStatus, []Warning, error) {
 	return readAmounts[ResourceStatus](text, nil)

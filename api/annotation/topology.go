@@ -54,9 +54,6 @@ type KubeletCPUManager struct {
 // Static reports whether the kubelet pins Guaranteed containers with integer CPU requests.
 func (k KubeletCPUManager) Static() bool { return k.Policy == KubeletPolicyStatic }
 
-// String returns the canonical JSON.
-func (k KubeletCPUManager) String() string { return encode(k) }
-
 // ParseKubeletCPUManager reads a KubeletCPUManager. Option values that Go reads as true or false become "true" or
 // "false".
 func ParseKubeletCPUManager(text string) (KubeletCPUManager, []Warning, error) {

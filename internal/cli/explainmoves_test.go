@@ -23,9 +23,9 @@ func TestExplainNamesMoves(t *testing.T) {
 			Status: status,
 		}
 	}
-	room := annotation.MigrationRoom{Pods: []annotation.RoomPod{{
+	room := annotation.Encode(annotation.MigrationRoom{Pods: []annotation.RoomPod{{
 		Namespace: "default", Name: "train-0", UID: "uid-train-0", Node: "n1",
-	}}}.String()
+	}}})
 	running := migration.PodMigrationJobStatus{Phase: migration.PodMigrationJobRunning, NodeName: "n2"}
 	const fixed = "move default/web-1 from n1 to n2: tenon make-room pod/train-0 -n default"
 	for name, tt := range map[string]struct {

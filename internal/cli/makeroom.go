@@ -271,7 +271,8 @@ func (r *roomMoves) create(ctx context.Context, m *view.RoomMove) (name string, 
 	job := &migration.PodMigrationJob{
 		TypeMeta: metav1.TypeMeta{APIVersion: migration.Resource().GroupVersion().String(), Kind: "PodMigrationJob"},
 		ObjectMeta: metav1.ObjectMeta{
-			GenerateName: "make-room-", Annotations: map[string]string{annotation.MigrationRoomKey: r.room.String()},
+			GenerateName: "make-room-",
+			Annotations:  map[string]string{annotation.MigrationRoomKey: annotation.Encode(r.room)},
 		},
 		Spec: migration.PodMigrationJobSpec{
 			PodRef: &corev1.ObjectReference{Namespace: namespace, Name: podName, UID: pod.UID},

@@ -162,9 +162,9 @@ func (s *Reservations) adopt(ctx context.Context, r *v1alpha1.Reservation, users
 			case pod == nil || pod.UID != o.UID || convert.Ended(pod):
 				continue
 			}
-			used := annotation.ReservationAllocated{Name: r.Name, UID: r.UID}
+			used := annotation.Encode(annotation.ReservationAllocated{Name: r.Name, UID: r.UID})
 			text, err := json.Marshal(map[string]any{"metadata": map[string]any{
-				"uid": o.UID, "annotations": map[string]string{annotation.ReservationAllocatedKey: used.String()},
+				"uid": o.UID, "annotations": map[string]string{annotation.ReservationAllocatedKey: used},
 			}})
 			if err == nil {
 				err = s.client.Patch(types.StrategicMergePatchType).AbsPath(path...).Body(text).Do(ctx).Error()

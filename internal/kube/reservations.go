@@ -227,7 +227,7 @@ func (s *Reservations) Record(p *corev1.Pod) map[string]string {
 	if used.Name == "" {
 		return nil
 	}
-	return map[string]string{annotation.ReservationAllocatedKey: used.String()}
+	return map[string]string{annotation.ReservationAllocatedKey: annotation.Encode(used)}
 }
 
 // Returns reports whether what a pod leaves belongs to a Reservation again.

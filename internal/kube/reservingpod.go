@@ -56,7 +56,7 @@ func (s *Reservations) reservingPod(user *corev1.Pod) *corev1.Pod {
 func (s *Reservations) nameUser(ctx context.Context, r *v1alpha1.Reservation, user *corev1.ObjectReference) error {
 	var value any
 	if user != nil {
-		value = annotation.CurrentOwner(*user).String()
+		value = annotation.Encode(annotation.CurrentOwner(*user))
 	}
 	text, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": r.UID, "resourceVersion": r.ResourceVersion,

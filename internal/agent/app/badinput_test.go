@@ -125,7 +125,8 @@ func TestChangeOfARunningPodsAllocationIsReportedAndNotFollowed(t *testing.T) {
 			}
 			for _, cpus := range []string{"4-5", "6-7"} {
 				first = first.DeepCopy()
-				first.Annotations[annotation.ResourceStatusKey] = annotation.ResourceStatus{CPUSet: cpus}.String()
+				status := annotation.ResourceStatus{CPUSet: cpus}
+				first.Annotations[annotation.ResourceStatusKey] = annotation.Encode(status)
 				if _, err := w.client.CoreV1().Pods("default").Update(t.Context(), first,
 					metav1.UpdateOptions{}); err != nil {
 					t.Fatal(err)

@@ -61,7 +61,7 @@ func TestThePodsMemoryIsBoundWhereTheSchedulerPutIt(t *testing.T) {
 				t.Fatalf("refused: %+v", reason)
 			}
 			pod.Spec.NodeName = "n"
-			pod.Annotations[annotation.ResourceStatusKey] = convert.Status(m, view, r, offer).String()
+			pod.Annotations[annotation.ResourceStatusKey] = annotation.Encode(convert.Status(m, view, r, offer))
 			if got := desired.FromAPI(convert.ReadPod(pod)).MemoryNUMAIDs; !slices.Equal(got, tt.want) {
 				t.Errorf("memory on NUMA nodes %v, want %v: %s", got, tt.want,
 					pod.Annotations[annotation.ResourceStatusKey])

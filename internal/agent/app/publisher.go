@@ -73,7 +73,7 @@ func newPublisher(ctx context.Context, o publisherOptions) (*publisher, error) {
 		Target:  p.target("NodeResourceTopology", o.API.topologies(o.Version)),
 		Version: o.Version, Boot: o.Boot,
 		Source: owned(o.Source, probe.Topology),
-		Last:   last, Keep: func(r annotation.Report) error { return o.Dir.Write(reportFile, r.String()) },
+		Last:   last, Keep: func(r annotation.Report) error { return o.Dir.Write(reportFile, annotation.Encode(r)) },
 		Emit: o.Status.Event,
 	})
 	if o.Numatopology {

@@ -67,7 +67,7 @@ func (b *Observer) takeOver(state *State, published string) error {
 		}
 	}
 	state.Since = since
-	err = b.dir.Write(takeoverFile, annotation.Takeover{Phase: 2, Since: since}.String())
+	err = b.dir.Write(takeoverFile, annotation.Encode(annotation.Takeover{Phase: 2, Since: since}))
 	if err != nil {
 		err = fmt.Errorf("keep the moment of take-over: %w", err)
 	} else if began {

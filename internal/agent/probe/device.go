@@ -54,7 +54,7 @@ func Device(in Input, found []host.Dropped, published *devicev1alpha1.Device, no
 	o.Annotations = map[string]string{annotation.DeviceModeKey: modeOfDevices(in.Node, published)}
 	links := r.links()
 	if len(links.Links)+len(links.Switches)+len(links.Bridges) > 0 || links.LaneBandwidth != nil {
-		o.Annotations[annotation.DeviceLinksKey] = links.String()
+		o.Annotations[annotation.DeviceLinksKey] = annotation.Encode(links)
 	}
 	if table := r.partitions(links.Links); table != nil {
 		o.Annotations[annotation.GPUPartitionsKey] = table.String()

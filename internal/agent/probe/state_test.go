@@ -107,8 +107,8 @@ func TestWhatTheKubeletsManagersHoldIsPublished(t *testing.T) {
 		t.Errorf("numa-state (-want +got):\n%s", diff)
 	}
 	state, warnings, err := annotation.ParseNUMAState(nrt.Annotations[annotation.NUMAStateKey])
-	if err != nil || len(warnings) > 0 || state.String() != want {
-		t.Errorf("read again: %s, %v, %v", state, warnings, err)
+	if err != nil || len(warnings) > 0 || annotation.Encode(state) != want {
+		t.Errorf("read again: %s, %v, %v", annotation.Encode(state), warnings, err)
 	}
 	wantKubelet := `{"version":"v1.36.3","cpu":{"policy":"static","options":{"full-pcpus-only":"true"},"reserved":"0,` +
 		`16"},` +
@@ -246,7 +246,7 @@ func TestZonesNeverPromiseMoreThanThereIs(t *testing.T) {
 			}}}
 			in.Pods = append(in.Pods, convert.ReadPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 				UID:         types.UID(rune('p' + i)),
-				Annotations: map[string]string{annotation.ResourceStatusKey: status.String()},
+				Annotations: map[string]string{annotation.ResourceStatusKey: annotation.Encode(status)},
 			}}))
 		}
 		in.State.Inventory = nil

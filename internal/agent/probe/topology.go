@@ -97,7 +97,7 @@ func Topology(in Input) *v1alpha2.NodeResourceTopology {
 	}
 	if in.Mode != annotation.ModeBlind {
 		if state := numaState(in, devices); len(state.Memory)+len(state.Devices)+len(state.Pods) > 0 {
-			nrt.Annotations[annotation.NUMAStateKey] = state.String()
+			nrt.Annotations[annotation.NUMAStateKey] = annotation.Encode(state)
 		}
 		nrt.Annotations[annotation.PodCPUAllocsKey] = allocations(in, v).String()
 		nrt.Annotations[annotation.CPUSharedPoolsKey] = pools(v.Machine(), v.SharedPool()).String()
@@ -134,10 +134,10 @@ func draft(in Input) *v1alpha2.NodeResourceTopology {
 	if in.Mode == annotation.ModeBlind {
 		return nrt
 	}
-	nrt.Annotations[annotation.KubeletCPUManagerPolicy] = annotation.KubeletCPUManager{
+	nrt.Annotations[annotation.KubeletCPUManagerPolicy] = annotation.Encode(annotation.KubeletCPUManager{
 		Policy: policyOf(in.Kubelet), Options: in.Kubelet.CPU.Options, ReservedCPUs: in.Kubelet.CPU.Reserved,
-	}.String()
-	nrt.Annotations[annotation.KubeletKey] = settings(in).String()
+	})
+	nrt.Annotations[annotation.KubeletKey] = annotation.Encode(settings(in))
 	nrt.Annotations[annotation.PodCPUAllocsKey] = annotation.PodCPUAllocs(in.Pins).String()
 	//nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
 	nrt.TopologyPolicies = []string{policyWord(in.Kubelet)}
@@ -209,7 +209,7 @@ func allocations(in Input, v *ledger.View) annotation.PodCPUAllocs {
 func takeover(in Input, v *ledger.View) (string, bool) {
 	switch {
 	case in.Mode == annotation.ModeBlind:
-		return annotation.Takeover{Phase: 1}.String(), true
+		return annotation.Encode(annotation.Takeover{Phase: 1}), true
 	case in.Mode == annotation.ModeFollow,
 		policyOf(in.Kubelet) != annotation.KubeletPolicyStatic && len(in.Pins) == 0:
 		return "", false
@@ -226,5 +226,5 @@ func takeover(in Input, v *ledger.View) (string, bool) {
 		}
 		t.PinnableCPUs = m.FormatList(free)
 	}
-	return t.String(), true
+	return annotation.Encode(t), true
 }

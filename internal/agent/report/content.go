@@ -81,7 +81,7 @@ func withoutPods(nrt *v1alpha2.NodeResourceTopology) *v1alpha2.NodeResourceTopol
 	}
 	state.Pods = nil
 	nrt = nrt.DeepCopy()
-	nrt.Annotations[annotation.NUMAStateKey] = state.String()
+	nrt.Annotations[annotation.NUMAStateKey] = annotation.Encode(state)
 	return nrt
 }
 
@@ -130,7 +130,7 @@ func hasMetadata(object, want metav1.Object) bool {
 // object returns the object to apply in a version, with the annotation report.
 func (c content) object(gv schema.GroupVersion, number annotation.Report) (*unstructured.Unstructured, error) {
 	nrt := c.nrt.DeepCopy()
-	nrt.Annotations[annotation.ReportKey] = number.String()
+	nrt.Annotations[annotation.ReportKey] = annotation.Encode(number)
 	u, err := encode(nrt)
 	if err != nil {
 		return nil, err

@@ -500,8 +500,8 @@ func TestLargeReportLosesWhatContainersHoldFirst(t *testing.T) {
 				Mask: annotation.NUMANodes{0},
 			}}
 		}
-		nrt.Annotations[annotation.NUMAStateKey] = state.String()
-		if n := len(state.String()); n < 240<<10 {
+		nrt.Annotations[annotation.NUMAStateKey] = annotation.Encode(state)
+		if n := len(annotation.Encode(state)); n < 240<<10 {
 			t.Fatalf("the state has %d bytes, too few for this test", n)
 		}
 		w.set(nrt)

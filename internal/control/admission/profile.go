@@ -238,7 +238,7 @@ func (a *Answer) rewrite(pod *corev1.Pod, band qos.Band) {
 		if pod.Annotations == nil {
 			pod.Annotations = map[string]string{}
 		}
-		pod.Annotations[annotation.ExtendedResourceSpecKey] = spec.String()
+		pod.Annotations[annotation.ExtendedResourceSpecKey] = annotation.Encode(spec)
 	}
 }
 

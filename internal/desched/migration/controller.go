@@ -204,9 +204,10 @@ func (c *Controller) start(ctx context.Context, j *v1alpha1.PodMigrationJob, kno
 	}
 	started := j.DeepCopy()
 	metav1.SetMetaDataAnnotation(&started.ObjectMeta, annotation.PassedArbitration, "true")
-	metav1.SetMetaDataAnnotation(&started.ObjectMeta, annotation.MigrationStartKey, annotation.MigrationStart{
-		Time: metav1.NewTime(c.now()), Node: pod.Spec.NodeName, Workload: known.Workload, Gang: known.Gang,
-	}.String())
+	metav1.SetMetaDataAnnotation(&started.ObjectMeta, annotation.MigrationStartKey,
+		annotation.Encode(annotation.MigrationStart{
+			Time: metav1.NewTime(c.now()), Node: pod.Spec.NodeName, Workload: known.Workload, Gang: known.Gang,
+		}))
 	controllerutil.AddFinalizer(started, annotation.MigrationFinalizer)
 	started.Spec.PodRef.UID = pod.UID
 	if !c.job(j).Direct && placeName(j) == "" {
@@ -372,9 +373,10 @@ func (c *Controller) evict(ctx context.Context, j *v1alpha1.PodMigrationJob) *mo
 func (c *Controller) ask(ctx context.Context, j *v1alpha1.PodMigrationJob, o *metav1.DeleteOptions) error {
 	at := metav1.NewTime(c.now())
 	o.Preconditions = nil
-	patch, err := patchOf(string(j.Spec.PodRef.UID), annotation.SoftEvictionKey, annotation.SoftEviction{
+	request := annotation.SoftEviction{
 		Timestamp: &at, DeleteOptions: o, Initiator: component, Reason: "PodMigrationJob " + j.Name,
-	}.String())
+	}
+	patch, err := patchOf(string(j.Spec.PodRef.UID), annotation.SoftEvictionKey, annotation.Encode(request))
 	if err == nil {
 		_, err = c.Pods.CoreV1().Pods(j.Spec.PodRef.Namespace).Patch(ctx, j.Spec.PodRef.Name, types.MergePatchType,
 			patch, metav1.PatchOptions{})

@@ -523,7 +523,7 @@ func (c *cluster) bind(r *reservation.Reservation) error {
 		return nil
 	}
 	name, uid := job.Spec.PodRef.Name, "new-"+job.Spec.PodRef.Name
-	used := annotation.ReservationAllocated{Name: r.Name, UID: r.UID}.String()
+	used := annotation.Encode(annotation.ReservationAllocated{Name: r.Name, UID: r.UID})
 	old := c.pod(name)
 	switch {
 	case old != nil && old.Spec.NodeName == "":

@@ -181,7 +181,7 @@ func TestPlaceThatAnotherPodTakesFirst(t *testing.T) {
 	if r.Status.Phase != reservation.ReservationAvailable {
 		t.Fatalf("the Reservation is %+v", r.Status)
 	}
-	used := annotation.ReservationAllocated{Name: r.Name, UID: r.UID}.String()
+	used := annotation.Encode(annotation.ReservationAllocated{Name: r.Name, UID: r.UID})
 	c.addPod("more", "more", target, object.Annotation(annotation.ReservationAllocatedKey, used))
 	r.Status.Phase = reservation.ReservationSucceeded
 	r.Status.CurrentOwners = []corev1.ObjectReference{{Namespace: "a", Name: "more", UID: types.UID("more")}}
@@ -211,7 +211,7 @@ func TestSuccessorInThePlaceOfAnotherJob(t *testing.T) {
 	if err := c.terminate(c.pod("p")); err != nil { // another client deletes the pod
 		t.Fatal(err)
 	}
-	used := annotation.ReservationAllocated{Name: r.Name, UID: r.UID}.String()
+	used := annotation.Encode(annotation.ReservationAllocated{Name: r.Name, UID: r.UID})
 	c.now = c.now.Add(time.Second)
 	c.addPod("new", "new", target, object.Annotation(annotation.ReservationAllocatedKey, used), object.Created(c.now))
 	r.Status.Phase = reservation.ReservationSucceeded

@@ -172,7 +172,7 @@ func (n *round) MoveAll(ctx context.Context, room *view.RoomAnswer, w plugin.Wai
 		}
 		move := proposal{pod: pod, target: m.Target}
 		if len(makes.Pods) > 0 {
-			move.room = makes.String()
+			move.room = annotation.Encode(makes)
 		}
 		moves = append(moves, move)
 	}

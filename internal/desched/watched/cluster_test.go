@@ -64,9 +64,9 @@ func started(j *migration.PodMigrationJob) {
 	j.Spec.PodRef.UID = types.UID(j.Spec.PodRef.Name)
 	j.Annotations = map[string]string{
 		annotation.PassedArbitration: "true",
-		annotation.MigrationStartKey: annotation.MigrationStart{
+		annotation.MigrationStartKey: annotation.Encode(annotation.MigrationStart{
 			Time: metav1.NewTime(now.Add(-time.Minute)), Node: "n0", Workload: "StatefulSet default/web",
-		}.String(),
+		}),
 	}
 }
 

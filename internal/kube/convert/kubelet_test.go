@@ -515,7 +515,7 @@ func TestAPredictionIsReadBackAsItWasMade(t *testing.T) {
 		}
 		pod.Spec.NodeName = "n"
 		annot(annotation.PredictedPlacementKey, record.String())(pod)
-		if text := convert.Status(m, view, r, offer).String(); text != "{}" { // a pod of the shared pool
+		if text := annotation.Encode(convert.Status(m, view, r, offer)); text != "{}" { // a pod of the shared pool
 			annot(annotation.ResourceStatusKey, text)(pod)
 		}
 		if problems := convert.ReadPod(pod).Problems; problems != nil {

@@ -172,11 +172,11 @@ func TestStatusSaysWhereThePodsMemoryIs(t *testing.T) {
 				t.Fatalf("refused: %+v", reason)
 			}
 			status := convert.Status(view.Machine(), view, r, offer)
-			if status.String() != tt.want {
-				t.Errorf("status = %s, want %s", status, tt.want)
+			if annotation.Encode(status) != tt.want {
+				t.Errorf("status = %s, want %s", annotation.Encode(status), tt.want)
 			}
 			onNode(tt.pod)
-			annot(annotation.ResourceStatusKey, status.String())(tt.pod)
+			annot(annotation.ResourceStatusKey, annotation.Encode(status))(tt.pod)
 			if entry, _ := convert.EntryUnder(convert.Args{}, tt.pod); !entry.Equal(offer.Entry) {
 				t.Errorf("read back as %+v, want %+v", entry, offer.Entry)
 			}

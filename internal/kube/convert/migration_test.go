@@ -32,9 +32,9 @@ func TestMigrationJobAsLimitsCountIt(t *testing.T) {
 	start := func(j *v1alpha1.PodMigrationJob) {
 		j.Annotations = map[string]string{
 			annotation.PassedArbitration: "true",
-			annotation.MigrationStartKey: annotation.MigrationStart{
+			annotation.MigrationStartKey: annotation.Encode(annotation.MigrationStart{
 				Time: metav1.NewTime(started), Node: "n0", Workload: "w", Gang: "a/g",
-			}.String(),
+			}),
 		}
 	}
 	running := evict.Job{

@@ -77,7 +77,7 @@ func TestWhatIsCommittedIsWhatIsReadBack(t *testing.T) {
 		}
 		pod.Spec.NodeName = "n"
 		status := convert.Status(view.Machine(), view, r, offer)
-		if text := status.String(); text != "{}" {
+		if text := annotation.Encode(status); text != "{}" {
 			annot(annotation.ResourceStatusKey, text)(pod)
 		}
 		entry, concerns := convert.EntryUnder(args, pod)

@@ -62,8 +62,8 @@ func TestStatus(t *testing.T) {
 			t.Parallel()
 			got := convert.Status(facts.Machine, view, &place.Request{RequestMilli: tt.milli},
 				ledger.Offer{Entry: tt.entry})
-			if got.String() != tt.want {
-				t.Errorf("status = %s, want %s", got, tt.want)
+			if annotation.Encode(got) != tt.want {
+				t.Errorf("status = %s, want %s", annotation.Encode(got), tt.want)
 			}
 		})
 	}

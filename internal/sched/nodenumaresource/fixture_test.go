@@ -257,7 +257,7 @@ func asks(cpu, limit string) podOption {
 func bound(node, cpus string) podOption {
 	return func(p *corev1.Pod) {
 		p.Spec.NodeName = node
-		p.Annotations[annotation.ResourceStatusKey] = annotation.ResourceStatus{CPUSet: cpus}.String()
+		p.Annotations[annotation.ResourceStatusKey] = annotation.Encode(annotation.ResourceStatus{CPUSet: cpus})
 	}
 }
 

@@ -39,7 +39,7 @@ func (c *Cycle) Record() map[string]string {
 	if m := c.view.Machine(); m != nil {
 		status := convert.Status(m, c.view, c.Request, c.Offer)
 		if status.CPUSet != "" || len(status.CPUSharedPools) > 0 || len(status.NUMANodeResources) > 0 {
-			record[annotation.ResourceStatusKey] = status.String()
+			record[annotation.ResourceStatusKey] = annotation.Encode(status)
 		}
 		if predicted, ok := convert.Predicted(c.Offer); ok {
 			record[annotation.PredictedPlacementKey] = predicted.String()

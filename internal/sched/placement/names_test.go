@@ -148,7 +148,9 @@ func (b *bench) hold(t *testing.T, node, cpus string) {
 	set := cpuset.MustParse(cpus)
 	p := pod("on-"+node, "another", int64(set.Len()))
 	p.Spec.NodeName = node
-	p.Annotations = map[string]string{annotation.ResourceStatusKey: annotation.ResourceStatus{CPUSet: cpus}.String()}
+	p.Annotations = map[string]string{
+		annotation.ResourceStatusKey: annotation.Encode(annotation.ResourceStatus{CPUSet: cpus}),
+	}
 	b.store.PutPod(p)
 	testkit.Check(t, b.Cache.AddPod(klog.Background(), p))
 }

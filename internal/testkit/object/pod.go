@@ -96,7 +96,7 @@ func CPUs(list string) PodOption {
 	if list == "" {
 		return func(*corev1.Pod) {}
 	}
-	return Annotation(annotation.ResourceStatusKey, annotation.ResourceStatus{CPUSet: list}.String())
+	return Annotation(annotation.ResourceStatusKey, annotation.Encode(annotation.ResourceStatus{CPUSet: list}))
 }
 
 // Grace sets the grace period of the pod's end, in seconds.

@@ -344,7 +344,7 @@ func (x *fixing) policies() error {
 		if s, _, err := annotation.ParseResourceSpec(text); err == nil && s.RequiredCPUBindPolicy != "" {
 			required := s.RequiredCPUBindPolicy
 			s.RequiredCPUBindPolicy = ""
-			annotated("do not require CPU bind policy "+required, annotation.ResourceSpecKey, s.String())
+			annotated("do not require CPU bind policy "+required, annotation.ResourceSpecKey, annotation.Encode(s))
 		}
 	}
 	if text, has := x.pod.Annotations[annotation.NUMATopologySpecKey]; has {

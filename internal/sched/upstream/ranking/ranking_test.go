@@ -482,7 +482,7 @@ func (c *cluster) schedule(ctx context.Context, pod *corev1.Pod) {
 	bound := assumed.DeepCopy()
 	if held && entry.CPUList != "" {
 		status := annotation.ResourceStatus{CPUSet: entry.CPUList}
-		bound.Annotations = map[string]string{annotation.ResourceStatusKey: status.String()}
+		bound.Annotations = map[string]string{annotation.ResourceStatusKey: annotation.Encode(status)}
 	}
 	if err := c.cache.AddPod(logger, bound); err != nil {
 		c.t.Fatal(err)

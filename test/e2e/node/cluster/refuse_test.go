@@ -96,7 +96,7 @@ func (d *localNode) view(t *testing.T, change func(*ledger.Facts)) *ledger.View 
 	in.Pins = probe.Pins(in.State.CPU, in.Pods, in.Mode, in.Since.Time)
 	nrt := probe.Topology(in)
 	d.reports++
-	nrt.Annotations[annotation.ReportKey] = annotation.Report{Gen: d.reports}.String()
+	nrt.Annotations[annotation.ReportKey] = annotation.Encode(annotation.Report{Gen: d.reports})
 	facts, problems := convert.Facts(d.node, nrt, convert.DefaultArgs())
 	if len(problems) > 0 {
 		t.Fatalf("facts of the node: %v", problems)
