@@ -8,6 +8,7 @@ import (
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/agent/doctor"
 	"github.com/tenon-project/tenon/internal/cli"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -26,10 +27,10 @@ var doctors = cli.Doctor{
 	Machines: added(),
 	Machine:  examineMachine,
 	GPUs:     examineGPUs,
-	Node: func(o cli.NodeObjects) view.Diagnosis {
+	Node: func(o convert.NodeObjects) view.Diagnosis {
 		return view.NewDiagnosis("node "+o.Node.Name, doctor.Node(doctor.NodeView(o)))
 	},
-	Cluster: func(o cli.ClusterObjects) view.Diagnosis {
+	Cluster: func(o convert.ClusterObjects) view.Diagnosis {
 		return view.NewDiagnosis("cluster before an installation in "+o.Namespace.Name,
 			doctor.Cluster(doctor.ClusterView(o), definitions()))
 	},

@@ -26,6 +26,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/config/strict"
 	"github.com/tenon-project/tenon/internal/help"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // Checks are what the verb check asks of the components, which the command line does not know.
@@ -135,26 +136,6 @@ func permitParts(schema *spec.Schema) {
 	}
 }
 
-// ClusterObjects is what the API says of a cluster that is to get Tenon.
-type ClusterObjects struct {
-	// Version is the API server's, as in v1.36.3.
-	Version string
-	// Policies says that the API server serves ValidatingAdmissionPolicies.
-	Policies bool
-	Nodes    []corev1.Node
-	// Cgroups are the versions of cgroups, as in 2, that kubelets report, by node. Of nodes with equal systems one is
-	// asked.
-	Cgroups map[string]string
-	// CRDs are the CustomResourceDefinitions, by name, with the Helm release NAMESPACE/NAME of each; "" for none.
-	CRDs map[string]string
-	// Programs are the names of DaemonSets and Deployments, as NAMESPACE/NAME.
-	Programs []string
-	// Namespace is where Tenon is to be installed; without a UID it does not exist.
-	Namespace corev1.Namespace
-	// Denied is what the caller may not do, and an installation does.
-	Denied []string
-}
-
 func newCheckCluster(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams, doctor Doctor,
 ) *cobra.Command {
 	var format string
@@ -232,7 +213,7 @@ func cgroupVersions(ctx context.Context, nodes []corev1.Node, metrics kubeletMet
 type kubeletMetrics func(ctx context.Context, node string) ([]byte, error)
 
 // beforeInstallation reads what the checks need. What the caller may not read is among what is denied.
-func (c cluster) beforeInstallation(ctx context.Context, metrics kubeletMetrics) (o ClusterObjects, err error) {
+func (c cluster) beforeInstallation(ctx context.Context, metrics kubeletMetrics) (o convert.ClusterObjects, err error) {
 	o.Namespace.Name = installedIn()
 	version, err := c.core.Discovery().ServerVersion()
 	if err != nil {

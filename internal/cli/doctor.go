@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -15,9 +14,9 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
-	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -39,23 +38,9 @@ type Doctor struct {
 	// GPUs examines what NVIDIA's cards of the machine below a folder need.
 	GPUs func(ctx context.Context, root string) (view.Diagnosis, error)
 	// Node examines what the API says of a node.
-	Node func(NodeObjects) view.Diagnosis
+	Node func(convert.NodeObjects) view.Diagnosis
 	// Cluster examines a cluster that is to get Tenon.
-	Cluster func(ClusterObjects) view.Diagnosis
-}
-
-// NodeObjects is what the API says of a node.
-type NodeObjects struct {
-	Node *corev1.Node
-	// Topology is nil where the node has none; Written is when it was last written.
-	Topology *v1alpha2.NodeResourceTopology
-	Written  time.Time
-	// Device is nil where the node has none.
-	Device *devicev1alpha1.Device
-	// Agent is the agent's pod on the node; nil where there is none. AgentUnknown says why it could not be looked for.
-	Agent        *corev1.Pod
-	AgentUnknown error
-	Now          time.Time
+	Cluster func(convert.ClusterObjects) view.Diagnosis
 }
 
 type doctorOptions struct {
@@ -131,7 +116,7 @@ func (o *doctorOptions) diagnose(ctx context.Context, flags *genericclioptions.C
 	if err != nil {
 		return none, err
 	}
-	v := NodeObjects{Node: &named[0], Now: time.Now()}
+	v := convert.NodeObjects{Node: &named[0], Now: time.Now()}
 	if v.Topology, err = cl.topology(ctx, o.node); err != nil {
 		return none, err
 	}

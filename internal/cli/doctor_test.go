@@ -5,6 +5,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/doctor"
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -16,7 +17,7 @@ var doctors = Doctor{
 	GPUs: func(ctx context.Context, root string) (view.Diagnosis, error) {
 		return doctor.OfGPUs(ctx, host.Root{Dir: root})
 	},
-	Node: func(o NodeObjects) view.Diagnosis {
+	Node: func(o convert.NodeObjects) view.Diagnosis {
 		return view.NewDiagnosis("node "+o.Node.Name, doctor.Node(doctor.NodeView(o)))
 	},
 }

@@ -6,28 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // ClusterView is what the API says of a cluster that is to get Tenon.
-type ClusterView struct {
-	// Version is the API server's, as in v1.36.3.
-	Version string
-	// Policies says that the API server serves ValidatingAdmissionPolicies.
-	Policies bool
-	Nodes    []corev1.Node
-	// Cgroups are the versions of cgroups, as in 2, that kubelets report, by node. Of nodes with equal systems one is
-	// asked.
-	Cgroups map[string]string
-	// CRDs are the CustomResourceDefinitions, by name, with the Helm release NAMESPACE/NAME of each; "" for none.
-	CRDs map[string]string
-	// Programs are the names of DaemonSets and Deployments, as NAMESPACE/NAME.
-	Programs []string
-	// Namespace is where Tenon is to be installed; without a UID it does not exist.
-	Namespace corev1.Namespace
-	// Denied is what the caller may not do, and an installation does.
-	Denied []string
-}
+type ClusterView convert.ClusterObjects
 
 // The oldest Kubernetes that the chart takes.
 const oldestKubernetes = "1.33"

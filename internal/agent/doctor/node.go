@@ -11,26 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
-	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/event"
-	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // NodeView is what the API says of a node.
-type NodeView struct {
-	Node *corev1.Node
-	// Topology is nil where the node has none; Written is when it was last written.
-	Topology *v1alpha2.NodeResourceTopology
-	Written  time.Time
-	// Device is nil where the node has none.
-	Device *devicev1alpha1.Device
-	// Agent is the agent's pod on the node; nil where there is none. AgentUnknown says why it could not be looked for.
-	Agent        *corev1.Pod
-	AgentUnknown error
-	Now          time.Time
-}
+type NodeView convert.NodeObjects
 
 // Node checks a node by what the API says of it.
 func Node(v NodeView) []Finding {
