@@ -72,8 +72,7 @@ func newCapacity(flags *genericclioptions.ConfigFlags, streams genericiooptions.
 		"count only nodes with the instance type, architecture, number of CPUs and devices of this one: node/NAME")
 	c.Flags().StringArrayVar(&o.add, "add", nil,
 		`add nodes to the count: "N x MACHINE" or "N x like node/NAME"; may be repeated`)
-	c.Flags().StringVar(&o.address, "diagnostics", "",
-		"address of the scheduler's diagnostics (default: from the kubeconfig, else the replica that leads)")
+	diagnosticsFlag(c, &o.address)
 	utilruntime.Must(c.RegisterFlagCompletionFunc("like", completeArgument(flags, "pod")))
 	utilruntime.Must(c.RegisterFlagCompletionFunc("nodes-like", completeArgument(flags, "node")))
 	utilruntime.Must(c.RegisterFlagCompletionFunc("add",
@@ -88,7 +87,7 @@ func (o *capacityOptions) check(gang bool) error {
 	case gang && (o.gang < 1 || o.gang > view.MostMembers):
 		return usagef("--gang is %d, want 1 to %d", o.gang, view.MostMembers)
 	}
-	return checkFormat(o.format)
+	return nil
 }
 
 // question is what the scheduler is asked.

@@ -143,9 +143,6 @@ func newCheckCluster(flags *genericclioptions.ConfigFlags, streams genericioopti
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkFormat(format); err != nil {
-				return err
-			}
 			cl, err := connect(flags)
 			if err != nil {
 				return err

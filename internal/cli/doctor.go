@@ -52,9 +52,6 @@ func newDoctor(flags *genericclioptions.ConfigFlags, streams genericiooptions.IO
 	c := help.Command(texts, "doctor", &cobra.Command{
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkFormat(o.format); err != nil {
-				return err
-			}
 			if o.node != "" && c.Flags().Changed("root") {
 				return usagef("--root and --node exclude each other: one is about files, the other about the API")
 			}
@@ -80,9 +77,6 @@ func newDoctorGPU(streams genericiooptions.IOStreams, doctor Doctor) *cobra.Comm
 	c := help.Command(texts, "doctor-gpu", &cobra.Command{
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkFormat(format); err != nil {
-				return err
-			}
 			d, err := doctor.GPUs(c.Context(), root)
 			if err != nil {
 				return usagef("--root: %v", err)

@@ -28,9 +28,6 @@ func newEvictions(flags *genericclioptions.ConfigFlags, streams genericiooptions
 	c := help.Command(texts, "evictions", &cobra.Command{
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkFormat(format); err != nil {
-				return err
-			}
 			cl, err := connect(flags)
 			if err != nil {
 				return err

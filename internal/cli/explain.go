@@ -76,8 +76,7 @@ func newExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 	o.list.add(c, "pods")
 	c.ValidArgsFunction = completeArgument(flags, explainedKinds...)
 	c.Flags().StringVar(&o.color, "color", colorAuto, "auto, always or never")
-	c.Flags().StringVar(&o.address, "diagnostics", "",
-		"address of the scheduler's diagnostics (default: from the kubeconfig, else the replica that leads)")
+	diagnosticsFlag(c, &o.address)
 	deschedulerFlag(c, &o.descheduler)
 	c.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "without a name: pods of all namespaces")
 	c.Flags().BoolVar(&o.everything, "all", false,

@@ -55,17 +55,13 @@ func newGang(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOSt
 	outputFlag(c, &o.format, wide, nameFormat)
 	c.Flags().BoolVarP(&o.watch, "watch", "w", false, "print the answer again when something other than an age changes")
 	c.Flags().StringVar(&o.color, "color", colorAuto, "auto, always or never")
-	c.Flags().StringVar(&o.address, "diagnostics", "",
-		"address of the scheduler's diagnostics (default: from the kubeconfig, else the replica that leads)")
+	diagnosticsFlag(c, &o.address)
 	return c
 }
 
 func showGangs(ctx context.Context, o *gangOptions, name string, flags *genericclioptions.ConfigFlags,
 	streams genericiooptions.IOStreams, width int,
 ) error {
-	if err := checkFormat(o.format, wide, nameFormat); err != nil {
-		return err
-	}
 	p, err := newPaint(o.color, streams.Out, os.Getenv)
 	if err != nil {
 		return err

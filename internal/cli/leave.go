@@ -45,9 +45,6 @@ func newLeave(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOS
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkFormat(format); err != nil {
-				return err
-			}
 			if wait < 0 {
 				return usagef("--wait %v is not allowed: use 0 or more", wait)
 			}

@@ -42,9 +42,6 @@ func newMakeRoom(flags *genericclioptions.ConfigFlags, streams genericiooptions.
 			if err == nil && name == "" {
 				err = usagef("name what needs room: pod/NAME or gang/NAME")
 			}
-			if err == nil {
-				err = checkFormat(o.format)
-			}
 			if err == nil && o.format != "table" && !o.dryRun {
 				err = usagef("-o needs --dry-run: without it, the moves are made and shown as they go on")
 			}
@@ -87,6 +84,12 @@ func newMakeRoom(flags *genericclioptions.ConfigFlags, streams genericiooptions.
 	c.Flags().IntVar(&o.moves, "max-moves", 2, "how many pods may move, 1 to 8")
 	deschedulerFlag(c, &o.address)
 	return c
+}
+
+// diagnosticsFlag defines where the scheduler is asked, deschedulerFlag where the descheduler is.
+func diagnosticsFlag(c *cobra.Command, address *string) {
+	c.Flags().StringVar(address, "diagnostics", "",
+		"address of the scheduler's diagnostics (default: from the kubeconfig, else the replica that leads)")
 }
 
 func deschedulerFlag(c *cobra.Command, address *string) {

@@ -26,8 +26,9 @@ func formatsOf(more ...string) []string {
 	return append([]string{"table"}, append(more, "json", "yaml", "jsonpath=TEMPLATE")...)
 }
 
-// outputFlag defines -o with the formats of every verb that reads, and more.
+// outputFlag defines -o with the formats of every verb that reads, and more. The verb refuses others before it runs.
 func outputFlag(c *cobra.Command, format *string, more ...string) {
+	c.PreRunE = func(*cobra.Command, []string) error { return checkFormat(*format, more...) }
 	all := formatsOf(more...)
 	last := len(all) - 1
 	c.Flags().StringVarP(format, "output", "o", "table", strings.Join(all[:last], ", ")+" or "+all[last])
@@ -73,9 +74,6 @@ func (f *listFlags) add(c *cobra.Command, what string) {
 
 // check refuses what the flags may not be, beside an argument of the verb.
 func (f *listFlags) check(argument string) error {
-	if err := checkFormat(f.format, wide, nameFormat); err != nil {
-		return err
-	}
 	if _, err := labels.Parse(f.selector); err != nil {
 		return usagef("-l %s is not a label selector: %v", f.selector, err)
 	}

@@ -51,8 +51,7 @@ func newQuota(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOS
 	})
 	outputFlag(c, &o.format, wide, nameFormat)
 	c.Flags().StringVar(&o.color, "color", colorAuto, "auto, always or never")
-	c.Flags().StringVar(&o.address, "diagnostics", "",
-		"address of the scheduler's diagnostics (default: from the kubeconfig, else the replica that leads)")
+	diagnosticsFlag(c, &o.address)
 	c.Flags().StringVar(&o.tree, "tree", "", `show only the tree with this id, "" is the default tree`)
 	utilruntime.Must(c.RegisterFlagCompletionFunc("tree", completeTrees(flags)))
 	c.Flags().BoolVar(&o.rounds, "rounds", false, "show the rounds of the divisions that gave the runtimes")
@@ -62,9 +61,6 @@ func newQuota(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOS
 func showQuotas(ctx context.Context, o *quotaOptions, name string, flags *genericclioptions.ConfigFlags,
 	streams genericiooptions.IOStreams,
 ) error {
-	if err := checkFormat(o.format, wide, nameFormat); err != nil {
-		return err
-	}
 	p, err := newPaint(o.color, streams.Out, os.Getenv)
 	if err != nil {
 		return err

@@ -30,9 +30,6 @@ func newReservation(flags *genericclioptions.ConfigFlags, streams genericiooptio
 		ValidArgsFunction: completeArgument(flags, "reservation"),
 		RunE: func(c *cobra.Command, args []string) error {
 			_, name, err := named(args, "reservation")
-			if err == nil {
-				err = checkFormat(format, wide, nameFormat)
-			}
 			if err != nil {
 				return err
 			}

@@ -51,9 +51,6 @@ func newStatus(flags *genericclioptions.ConfigFlags, streams genericiooptions.IO
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkFormat(format); err != nil {
-				return err
-			}
 			if patience < 0 {
 				return usagef("--wait %v is not allowed: use 0 or more", patience)
 			}

@@ -43,9 +43,6 @@ func newVersion(streams genericiooptions.IOStreams) *cobra.Command {
 	c := help.Command(texts, "version", &cobra.Command{
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if err := checkFormat(format); err != nil {
-				return err
-			}
 			v := builtFrom()
 			return printAnswer(streams.Out, format, v, func() string {
 				return fmt.Sprintf("tenon       %s\nkubernetes  %s\ngo          %s %s\n", v.Tenon, v.Kubernetes, v.Go,
