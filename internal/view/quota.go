@@ -39,8 +39,9 @@ type Quota struct {
 	NonPreemptibleUsed    map[string]string `json:"nonPreemptibleUsed"`
 	Allocated             map[string]string `json:"allocated"`
 	Guaranteed            map[string]string `json:"guaranteed"`
-	// Trace has the divisions that gave the runtimes, by resource.
-	Trace map[string]QuotaTrace `json:"trace,omitempty"`
+	// Trace has the divisions that gave the runtimes, by resource, in milli-CPU for cpu and in the resource's own unit
+	// for all others.
+	Trace map[string]quota.Trace `json:"trace,omitempty"`
 
 	// Pods are by namespace/name, where they were asked for; PodsHidden counts those that the caller may not read.
 	Pods       map[string]QuotaPod `json:"podCache,omitempty"`
@@ -53,26 +54,6 @@ type Quota struct {
 type QuotaPod struct {
 	IsAssigned bool              `json:"isAssigned"`
 	Resource   map[string]string `json:"resource"`
-}
-
-// QuotaTrace is how a runtime comes about, in milli-CPU for cpu and in the resource's own unit for all others.
-type QuotaTrace struct {
-	// Total is what the quota and its siblings divide, Pool what is left of it above all bases.
-	Total        int64 `json:"total"`
-	EffectiveMin int64 `json:"effectiveMin"`
-	// Limited is the request within max, Base the part of it that needs no division.
-	Limited int64        `json:"limited"`
-	Base    int64        `json:"base"`
-	Pool    int64        `json:"pool"`
-	Rounds  []QuotaRound `json:"rounds"`
-}
-
-// QuotaRound is a round of a division that the quota took part in. What is above Limited was Returned to the next one.
-type QuotaRound struct {
-	Pool     int64 `json:"pool"`
-	Weights  int64 `json:"weights"`
-	Got      int64 `json:"got"`
-	Returned int64 `json:"returned"`
 }
 
 // AmountText writes an amount of a resource in the unit of the account as Kubernetes does.
@@ -105,21 +86,15 @@ const exactDigits = 3
 // AddDivisions adds how the runtimes of q, which v describes, come about. The work is in the number of its siblings;
 // a set of siblings whose shares exact does not know yet costs a hundred times as much, once.
 func (v *Quota) AddDivisions(f *quota.Forest, q *quota.Quota, exact *quota.Shares) {
-	v.ExactShare, v.Trace = map[string]string{}, map[string]QuotaTrace{}
+	v.ExactShare, v.Trace = map[string]string{}, map[string]quota.Trace{}
 	for resource := range v.Runtime {
 		d := f.Dimension(resource)
 		if share, limited := exact.Exact(q, d); limited {
 			v.ExactShare[resource] = share.FloatString(exactDigits)
 		}
-		t, divided := f.Trace(q, d)
-		if !divided {
-			continue
+		if t, divided := f.Trace(q, d); divided {
+			v.Trace[resource] = t
 		}
-		out := QuotaTrace{t.Total, t.EffectiveMin, t.Limited, t.Base, t.Pool, []QuotaRound{}}
-		for _, r := range t.Rounds {
-			out.Rounds = append(out.Rounds, QuotaRound(r))
-		}
-		v.Trace[resource] = out
 	}
 }
 

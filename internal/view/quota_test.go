@@ -51,9 +51,9 @@ func TestTheQuotasOfTheSeed(t *testing.T) {
 		EffectiveMin: unit("20"), Weight: unit("50"), Runtime: unit("35"), ExactShare: unit("35.385"), Used: unit("0"),
 		Lent: unit("0"), Borrowed: unit("15"), Request: unit("40"), ChildRequest: unit("40"),
 		NonPreemptibleRequest: unit("0"), NonPreemptibleUsed: unit("0"), Allocated: unit("0"), Guaranteed: unit("20"),
-		Trace: map[string]view.QuotaTrace{"unit": {
+		Trace: map[string]quota.Trace{"unit": {
 			Total: 100, EffectiveMin: 20, Limited: 40, Base: 20, Pool: 45,
-			Rounds: []view.QuotaRound{{Pool: 45, Weights: 190, Got: 12}, {Pool: 9, Weights: 130, Got: 3}},
+			Rounds: []quota.Round{{Pool: 45, Weights: 190, Got: 12}, {Pool: 9, Weights: 130, Got: 3}},
 		}},
 	}
 	if diff := cmp.Diff(want, q); diff != "" {

@@ -111,7 +111,7 @@ func division(parent, resource string, children []Quota, text AmountText) QuotaT
 	trace := children[0].Trace[resource]
 	t := QuotaTable{Title: fmt.Sprintf("%s below %s: total %s, pool %s above the bases", resource, parent,
 		format(trace.Total), format(trace.Pool))}
-	var rounds []QuotaRound // the longest list has them all
+	var rounds []quota.Round // the longest list has them all
 	for _, c := range children {
 		if own := c.Trace[resource].Rounds; len(own) > len(rounds) {
 			rounds = own

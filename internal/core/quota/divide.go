@@ -32,10 +32,10 @@ func (p *part) uses() bool { return p.used > p.given+p.got }
 
 // Round is one division of what was left, as one of the borrowers sees it.
 type Round struct {
-	Pool     int64 // divided among all borrowers
-	Weights  int64 // of all borrowers
-	Got      int64 // by this one
-	Returned int64 // by this one: what was above its limit
+	Pool     int64 `json:"pool"`     // divided among all borrowers
+	Weights  int64 `json:"weights"`  // of all borrowers
+	Got      int64 `json:"got"`      // by this one
+	Returned int64 `json:"returned"` // by this one: what was above its limit
 }
 
 // divider divides what a set of siblings has in one dimension. It owns the memory that this takes.

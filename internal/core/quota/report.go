@@ -96,15 +96,19 @@ func (f *Forest) allocated(q *Quota, d Dimension) int64 {
 	return total.amount()
 }
 
-// Trace is how the runtime of a quota comes about in one dimension: its base and what it got in each round that it
-// took part in.
+// Trace is how the runtime of a quota comes about in one dimension, in the unit of the account: its base and what it
+// got in each round that it took part in. People read it as JSON.
 type Trace struct {
-	Total        int64 // what the quota and its siblings divide: the runtime of the parent
-	EffectiveMin int64
-	Limited      int64 // the request within max
-	Base         int64 // what it has before anything is lent: what it asks for within EffectiveMin
-	Pool         int64 // what is left of Total above all bases
-	Rounds       []Round
+	// Total is what the quota and its siblings divide: the runtime of the parent.
+	Total        int64 `json:"total"`
+	EffectiveMin int64 `json:"effectiveMin"`
+	// Limited is the request within max. Base is what the quota has before anything is lent: what it asks for within
+	// EffectiveMin. Pool is what is left of Total above the bases of all siblings.
+	Limited int64 `json:"limited"`
+	Base    int64 `json:"base"`
+	Pool    int64 `json:"pool"`
+	// Rounds are never nil.
+	Rounds []Round `json:"rounds"`
 }
 
 // Trace repeats the division that gave a quota its runtime; false where the dimension is not divided: the quota does
@@ -130,7 +134,7 @@ func (f *Forest) Trace(q *Quota, d Dimension) (Trace, bool) {
 	for _, r := range rounds {
 		base -= r.Got - r.Returned
 	}
-	return Trace{q.parent.cells[d].runtime, m.effective, m.limited, base, v.pool, rounds}, true
+	return Trace{q.parent.cells[d].runtime, m.effective, m.limited, base, v.pool, append([]Round{}, rounds...)}, true
 }
 
 // Miscounted returns the quotas whose use is not what the pods of their trees hold together, by name. There are none:

@@ -193,7 +193,7 @@ func TestTraceShowsTheRoundsOfTheSeed(t *testing.T) {
 		want traces
 	}{
 		"W1": {seedTree, traces{
-			"A": {Total: 100, EffectiveMin: 10, Limited: 5, Base: 5, Pool: 45},
+			"A": {Total: 100, EffectiveMin: 10, Limited: 5, Base: 5, Pool: 45, Rounds: []quota.Round{}},
 			"B": {
 				Total: 100, EffectiveMin: 15, Limited: 20, Base: 15, Pool: 45,
 				Rounds: []quota.Round{{45, 190, 14, 9}},
