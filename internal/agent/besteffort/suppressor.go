@@ -65,7 +65,6 @@ type Suppressor struct {
 	o Options
 
 	mu       sync.Mutex // guards the fields below; held across calls of the engine, which calls nothing back
-	known    bool       // Follow was called
 	strategy *slo.ResourceThresholdStrategy
 	batch    map[string]bool // applications outside of pods that are best-effort
 	keeps    bool            // the quota of BestEffort pods was set, or may have been by an earlier agent
@@ -95,7 +94,7 @@ func New(o Options) *Suppressor {
 func (s *Suppressor) Follow(object *slo.NodeSLO) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known, s.strategy, s.batch = true, thresholdsOf(object), map[string]bool{}
+	s.strategy, s.batch = thresholdsOf(object), map[string]bool{}
 	if object != nil {
 		s.keeps = true
 		for _, h := range object.Spec.HostApplications {

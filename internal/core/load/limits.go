@@ -38,7 +38,6 @@ func (r Rules) Of(o Override) Rules {
 type Excess struct {
 	Resource             Resource
 	Percent, Threshold   int64
-	Use, Allocatable     int64
 	ByProd, ByAggregated bool
 }
 
@@ -64,7 +63,6 @@ func (r Rules) Exceeds(v View, allocatable Amounts, prod bool) (Excess, bool) {
 		}
 		if percent := share(use[i], 100, allocatable[i], allocatable[i]/2); percent > threshold {
 			found.Resource, found.Percent, found.Threshold = Resource(i), percent, threshold
-			found.Use, found.Allocatable = use[i], allocatable[i]
 			return found, true
 		}
 	}
