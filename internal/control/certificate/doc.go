@@ -10,4 +10,7 @@
 // An authority remains published until it expires: a replica that still serves an older pair is accepted. Each
 // replica runs all three steps. What it writes depends on what it read in the same pass, published bundles first, and
 // is refused by the API server when another replica was faster.
+//
+// The library cert-controller does not do this: it replaces authority, pair and caBundle at once, so that webhook calls
+// are refused until every replica has its new files. docs/adr/0008-certificates.md compares both.
 package certificate
