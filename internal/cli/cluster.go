@@ -28,6 +28,7 @@ import (
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/kube"
@@ -72,8 +73,10 @@ type account struct {
 	pods map[string]map[string]qos.Pod
 	// used is the sum of their requests and of what Reservations hold, by node.
 	used map[string]view.Room
-	// reserved has the Reservations; what they hold is in store.
-	reserved *kube.Reservations
+	// reserved has the Reservations; what they hold is in store. It is empty if the caller may not read them;
+	// unreserved is the error then, else nil.
+	reserved   *kube.Reservations
+	unreserved error
 }
 
 func newAccount(nodes []corev1.Node, pods []corev1.Pod, topologies []v1alpha2.NodeResourceTopology) *account {
@@ -167,9 +170,9 @@ func (c cluster) load(ctx context.Context, node, selector string) (*account, err
 	if _, err := each(ctx, c, devicev1alpha1.Resource(), node, kube.ReadDevice, a.store.PutDevice); err != nil {
 		return nil, err
 	}
-	// Who may not read Reservations sees the nodes without them.
-	if err := c.readReservations(ctx, a); err != nil && !apierrors.IsForbidden(err) {
-		return nil, err
+	_, a.unreserved = each(ctx, c, reservation.Resource(), "", kube.ReadReservation, a.reserved.Put)
+	if a.unreserved != nil && !apierrors.IsForbidden(a.unreserved) {
+		return nil, a.unreserved
 	}
 	for _, p := range a.reserved.ReservePods() {
 		a.addRequests(p)

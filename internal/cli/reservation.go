@@ -18,7 +18,6 @@ import (
 
 	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/help"
-	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -101,15 +100,9 @@ func (a *account) reservation(name string) (found view.Reservation, uid types.UI
 func (c cluster) loadReservations(ctx context.Context) (*account, error) {
 	a, err := c.load(ctx, "", "")
 	if err == nil {
-		err = c.readReservations(ctx, a)
+		err = a.unreserved
 	}
 	return a, err
-}
-
-// readReservations adds the Reservations of a cluster to an account.
-func (c cluster) readReservations(ctx context.Context, a *account) error {
-	_, err := each(ctx, c, v1alpha1.Resource(), "", kube.ReadReservation, a.reserved.Put)
-	return err
 }
 
 func reservationAge(r *view.Reservation) string {
