@@ -178,10 +178,12 @@ type fieldSet struct {
 	Zones      gojson.RawMessage `json:"f:zones"`
 	Attributes gojson.RawMessage `json:"f:attributes"`
 	Policies   gojson.RawMessage `json:"f:topologyPolicies"`
-	Spec       gojson.RawMessage `json:"f:spec"` // of a Device or a Numatopology
+	Spec       gojson.RawMessage `json:"f:spec"`   // of a Device or a Numatopology
+	Status     gojson.RawMessage `json:"f:status"` // of a NodeMetric
 }
 
-// writersOf returns the field managers of an object; none for nil. An entry that cannot be read owns nothing.
+// writersOf returns the field managers of an object, those of its status too; none for nil. An entry that cannot be
+// read owns nothing.
 func writersOf(object *unstructured.Unstructured) []writer {
 	if object == nil {
 		return nil
@@ -189,7 +191,7 @@ func writersOf(object *unstructured.Unstructured) []writer {
 	var writers []writer
 	for _, f := range object.GetManagedFields() {
 		w := writer{name: f.Manager, last: ptr.Deref(f.Time, metav1.Time{}).Time}
-		if f.Subresource == "" && f.FieldsV1 != nil && gojson.Unmarshal(f.FieldsV1.GetRawBytes(), &w.fields) == nil {
+		if f.FieldsV1 != nil && gojson.Unmarshal(f.FieldsV1.GetRawBytes(), &w.fields) == nil {
 			writers = append(writers, w)
 		}
 	}
@@ -232,8 +234,18 @@ func (f *fieldSet) removeFrom(nrt *v1alpha2.NodeResourceTopology, labels map[str
 
 // specWriter returns the program that owns a part of the spec of an object and wrote last, if there is one.
 func specWriter(object *unstructured.Unstructured) (last writer, found bool) {
+	return lastProgram(object, func(f *fieldSet) bool { return f.Spec != nil })
+}
+
+// statusWriter is specWriter for the status.
+func statusWriter(object *unstructured.Unstructured) (last writer, found bool) {
+	return lastProgram(object, func(f *fieldSet) bool { return f.Status != nil })
+}
+
+// lastProgram returns the program other than the agent that wrote last, of those whose fields are selected.
+func lastProgram(object *unstructured.Unstructured, selected func(*fieldSet) bool) (last writer, found bool) {
 	for _, w := range writersOf(object) {
-		if w.isProgram() && w.fields.Spec != nil && (!found || w.last.After(last.last)) {
+		if w.isProgram() && selected(&w.fields) && (!found || w.last.After(last.last)) {
 			last, found = w, true
 		}
 	}

@@ -2,7 +2,6 @@ package report
 
 import (
 	"context"
-	gojson "encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -144,21 +143,4 @@ func (r *MetricReporter) write(ctx context.Context, status *slo.NodeMetricStatus
 	r.wrote(got)
 	klog.FromContext(ctx).V(2).Info("Reported the node's use", "node", r.Node, "pods", len(status.PodsMetric))
 	return nil
-}
-
-// statusWriter returns the program other than the agent that owns a part of the status and wrote last.
-func statusWriter(object *unstructured.Unstructured) (last writer, found bool) {
-	for _, f := range object.GetManagedFields() {
-		var fields struct {
-			Status gojson.RawMessage `json:"f:status"`
-		}
-		w := writer{name: f.Manager, last: ptr.Deref(f.Time, metav1.Time{}).Time}
-		if f.FieldsV1 == nil || gojson.Unmarshal(f.FieldsV1.GetRawBytes(), &fields) != nil || fields.Status == nil {
-			continue
-		}
-		if w.isProgram() && (!found || w.last.After(last.last)) {
-			last, found = w, true
-		}
-	}
-	return last, found
 }
