@@ -11,13 +11,11 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
+	"github.com/tenon-project/tenon/internal/agent/socket"
 )
 
 // defaultPodResources is the kubelet's socket of PodResources; it stands below --root.
 const defaultPodResources = "/var/lib/kubelet/pod-resources/kubelet.sock"
-
-// maxSocketPath is the kernel's limit for the path of a unix socket.
-const maxSocketPath = 107
 
 // askFlags say where the node's kubelet is asked.
 type askFlags struct{ endpoint, socket string }
@@ -84,8 +82,8 @@ func (f *askFlags) socketBelow(root host.Root, fs *pflag.FlagSet) (string, error
 		return "", fmt.Errorf("--pod-resources-socket %q: want an absolute path, or nothing to not ask", path)
 	}
 	path, err := filepath.Abs(path)
-	if err == nil && len(path) > maxSocketPath && fs.Changed("pod-resources-socket") {
-		err = fmt.Errorf("--pod-resources-socket %q: a socket's path has at most %d bytes", path, maxSocketPath)
+	if err == nil && len(path) > socket.MaxPath && fs.Changed("pod-resources-socket") {
+		err = fmt.Errorf("--pod-resources-socket %q: a socket's path has at most %d bytes", path, socket.MaxPath)
 	}
 	return path, err
 }

@@ -137,8 +137,8 @@ func Probe(ctx context.Context, path string) error {
 	return conn.Close()
 }
 
-// longest is the longest path of a unix socket in bytes.
-const longest = 107
+// MaxPath is the longest path of a unix socket in bytes.
+const MaxPath = 107
 
 // Path returns the path of a unix socket's endpoint: PATH, unix:PATH or unix://PATH, PATH being absolute.
 func Path(endpoint string) (string, error) {
@@ -148,9 +148,9 @@ func Path(endpoint string) (string, error) {
 	case !filepath.IsAbs(path):
 		return "", fmt.Errorf("%q: want the absolute path of a unix socket, such as /run/tenon/hooks.sock or "+
 			"unix:///run/tenon/hooks.sock", endpoint)
-	case len(path) > longest:
+	case len(path) > MaxPath:
 		return "", fmt.Errorf("%q: has %d bytes, want %d or less, the longest path of a unix socket", endpoint,
-			len(path), longest)
+			len(path), MaxPath)
 	}
 	return path, nil
 }
