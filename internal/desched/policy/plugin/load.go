@@ -27,13 +27,9 @@ type lowNodeLoad struct {
 }
 
 func newLowNodeLoad(a *descheduler.LowNodeLoadArgs, r Round) Plugin {
-	l := lowNodeLoad{a, r, target{a.Target}}
-	return balance{"LowNodeLoad", func(ctx context.Context, nodes []*corev1.Node) error {
-		if a.Paused {
-			return nil
-		}
+	return targeted("LowNodeLoad", a.Target, func(ctx context.Context, t target, nodes []*corev1.Node) error {
+		l := lowNodeLoad{a, r, t}
 		r.Detector().Forget(max(a.DetectorCacheTimeout.Duration, 2*r.Interval()), r.Now())
-		nodes = l.target.selectNodes(nodes)
 		for _, p := range a.NodePools {
 			selected := selector(p.NodeSelector)
 			isOf := func(n *corev1.Node) bool { return selected.Matches(labels.Set(n.Labels)) }
@@ -45,7 +41,7 @@ func newLowNodeLoad(a *descheduler.LowNodeLoadArgs, r Round) Plugin {
 			l.balance(ctx, "", a.LoadBand, nodes)
 		}
 		return nil
-	}}
+	})
 }
 
 // loadPool is a pool with the objects of its members.

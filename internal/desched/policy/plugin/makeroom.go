@@ -65,13 +65,9 @@ func makeRoom(ctx context.Context, r Round, w Waiting, maxMoves int) error {
 
 // newDefragment moves pods with which less of the free GPUs, and of the free CPUs of NUMA nodes, is of no use.
 func newDefragment(a *descheduler.DefragmentArgs, r Round) Plugin {
-	return balance{"Defragment", func(ctx context.Context, nodes []*corev1.Node) error {
-		if a.Paused {
-			return nil
-		}
-		t := target{a.Target}
+	return targeted("Defragment", a.Target, func(ctx context.Context, t target, nodes []*corev1.Node) error {
 		on := map[string]bool{}
-		for _, node := range t.selectNodes(nodes) {
+		for _, node := range nodes {
 			on[node.Name] = true
 		}
 		plan, err := r.Fragments(ctx, func(p *corev1.Pod) bool { return on[p.Spec.NodeName] && t.pod(p) },
@@ -87,5 +83,5 @@ func newDefragment(a *descheduler.DefragmentArgs, r Round) Plugin {
 			}
 		}
 		return nil
-	}}
+	})
 }

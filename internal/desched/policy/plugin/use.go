@@ -102,6 +102,20 @@ func (b balance) Balance(ctx context.Context, nodes []*corev1.Node) *Status {
 	return nil
 }
 
+// targeted returns a BalancePlugin with a target. run gets the nodes of the target, and is not called while the plugin
+// is paused.
+func targeted(name string, given descheduler.Target,
+	run func(ctx context.Context, t target, nodes []*corev1.Node) error,
+) Plugin {
+	t := target{given}
+	return balance{name, func(ctx context.Context, nodes []*corev1.Node) error {
+		if t.Paused {
+			return nil
+		}
+		return run(ctx, t, t.selectNodes(nodes))
+	}}
+}
+
 // utilization selects the pods that LowNodeUtilization and HighNodeUtilization move.
 func utilization(r Round, spaces descheduler.Namespaces, modes []string, limits descheduler.Percentages,
 ) func(*corev1.Pod) bool {
@@ -195,12 +209,7 @@ func newHighNodeUtilization(a *descheduler.HighNodeUtilizationArgs, r Round) Plu
 
 // newFragmentationAware moves pods from nodes that have much of one resource left and little of another.
 func newFragmentationAware(a *descheduler.FragmentationAwareArgs, r Round) Plugin {
-	return balance{"FragmentationAware", func(ctx context.Context, nodes []*corev1.Node) error {
-		if a.Paused {
-			return nil
-		}
-		t := target{a.Target}
-		nodes = t.selectNodes(nodes)
+	return targeted("FragmentationAware", a.Target, func(ctx context.Context, t target, nodes []*corev1.Node) error {
 		f := measure(r, nodes, func(p *corev1.Pod) bool { return t.pod(p) && r.Movable(p) })
 		index := map[string]int{}
 		for i, node := range nodes {
@@ -210,7 +219,7 @@ func newFragmentationAware(a *descheduler.FragmentationAwareArgs, r Round) Plugi
 			f.even(ctx, a, r, i, index)
 		}
 		return nil
-	}}
+	})
 }
 
 // even moves pods from one node, the one with the largest fall of the imbalance first.
@@ -263,12 +272,7 @@ func (fleet) rise(n *rebalance.Node, requests rebalance.Amounts, resources []str
 
 // newScaleDownBinPack has ReplicaSets delete pods of the emptiest nodes first, or moves these pods.
 func newScaleDownBinPack(a *descheduler.ScaleDownBinPackArgs, r Round) Plugin {
-	return balance{"ScaleDownBinPack", func(ctx context.Context, nodes []*corev1.Node) error {
-		if a.Paused {
-			return nil
-		}
-		t := target{a.Target}
-		nodes = t.selectNodes(nodes)
+	return targeted("ScaleDownBinPack", a.Target, func(ctx context.Context, t target, nodes []*corev1.Node) error {
 		moves := a.Strategy == "EvictDirectly"
 		f := measure(r, nodes, func(p *corev1.Pod) bool { return t.pod(p) && (!moves || r.Movable(p)) })
 		if moves {
@@ -288,7 +292,7 @@ func newScaleDownBinPack(a *descheduler.ScaleDownBinPackArgs, r Round) Plugin {
 			}
 		}
 		return nil
-	}}
+	})
 }
 
 // mean returns the use of a node in percent, by the weights of resources.
@@ -340,12 +344,7 @@ func (f fleet) pack(ctx context.Context, a *descheduler.ScaleDownBinPackArgs, r 
 
 // newCustomPriority moves pods from groups of nodes to later ones, which are cheaper.
 func newCustomPriority(a *descheduler.CustomPriorityArgs, r Round) Plugin {
-	return balance{"CustomPriority", func(ctx context.Context, nodes []*corev1.Node) error {
-		if a.Paused {
-			return nil
-		}
-		t := target{a.Target}
-		nodes = t.selectNodes(nodes)
+	return targeted("CustomPriority", a.Target, func(ctx context.Context, t target, nodes []*corev1.Node) error {
 		f := measure(r, nodes, func(p *corev1.Pod) bool { return t.pod(p) && r.Movable(p) })
 		group := make([]int, len(nodes)) // -1 for a node of none
 		for i, node := range nodes {
@@ -386,5 +385,5 @@ func newCustomPriority(a *descheduler.CustomPriorityArgs, r Round) Plugin {
 			})
 		}
 		return nil
-	}}
+	})
 }
