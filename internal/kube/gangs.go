@@ -249,25 +249,12 @@ func (s *Gangs) apply(event func(*gang.State) gang.Effects,
 func (s *Gangs) Begin(p *corev1.Pod) (plan *gang.Plan, members []*corev1.Pod, refused gang.Refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	plan, refused = s.state.Begin(string(p.UID))
-	return plan, s.membersOf(plan), refused
-}
-
-// Rest returns the plan of the pod's group after its round has begun, with the members; nil for none.
-func (s *Gangs) Rest(p *corev1.Pod) (*gang.Plan, []*corev1.Pod) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	plan := s.state.Rest(string(p.UID))
-	return plan, s.membersOf(plan)
-}
-
-func (s *Gangs) membersOf(plan *gang.Plan) (members []*corev1.Pod) {
-	if plan != nil {
+	if plan, refused = s.state.Begin(string(p.UID)); plan != nil {
 		for _, uid := range plan.Members {
 			members = append(members, s.pods[uid])
 		}
 	}
-	return members
+	return plan, members, refused
 }
 
 // Pass records that a pod was reserved, and reports whether it must wait for others of its gang.

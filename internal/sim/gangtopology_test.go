@@ -186,6 +186,19 @@ func TestGangsAreCloseTogether(t *testing.T) {
 	}
 }
 
+// TestADeadlockIsResolvedBesideAGangOfAnotherBlock: gangs b and c hold what each other needs in one block. Whether gang
+// a could start, which holds a part of another block, is asked first, and says nothing of the nodes of b and c.
+func TestADeadlockIsResolvedBesideAGangOfAnotherBlock(t *testing.T) {
+	waits := func(gang string, i, cpus int) string {
+		return cpuPod(fmt.Sprint(gang, i), cpus, nonStrict(gathers(gang, 2, "BlockLayer MustGather")), "")
+	}
+	r, _ := simulate(t, layers+networkNode("n1", 4, "a", "a1")+networkNode("n2", 4, "a", "a2")+waits("a", 0, 3)+
+		waits("b", 0, 1)+waits("c", 0, 2)+waits("a", 1, 3)+waits("b", 1, 2)+waits("c", 1, 2), "-")
+	if got, want := nodesOf(r), "b0 n2, b1 n2"; got != want {
+		t.Errorf("got %q, want %q\n%+v", got, want, r.Pods)
+	}
+}
+
 // TestAMemberBehindAGateIsNotCounted among those that a domain must have.
 func TestAMemberBehindAGateIsNotCounted(t *testing.T) {
 	metadata := gathers("g", 6, "BlockLayer MustGather 2")

@@ -1,61 +1,35 @@
 package gang
 
 import (
-	"cmp"
-	"math"
 	"slices"
-	"time"
 
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // Holder is a NonStrict group that holds reservations and has yet to start.
 type Holder struct {
-	Key      string     // of the group: its gangs, separated by commas
-	Reserved []string   // UIDs of the members that wait, sorted
-	Lacks    []Shortage // of its gangs that have not their minimum
-}
-
-// Shortage is what a gang lacks.
-type Shortage struct {
-	Members int      // that must be reserved besides
-	Pending []string // UIDs of those that may be, in the order in which they are tried
+	Key      string   // of the group: its gangs, separated by commas
+	Reserved []string // UIDs of the members that wait, sorted
+	Plan     *Plan    // of what it lacks
 }
 
 // Holders returns the groups that hold reservations and wait for more, so many at most: by priority, the highest first,
 // which is the lowest of their members', then by age and name.
 func (s *State) Holders(most int) (all []Holder) {
-	type ranked struct {
-		*group
-		priority int32
-		created  time.Time
-	}
-	var groups []ranked
+	groups, ranks := []*group{}, map[*group]Rank{}
 	for _, g := range s.groups {
 		if g.holds() && !g.isStrict() {
-			priority, created := g.rank()
-			groups = append(groups, ranked{g, priority, created})
+			groups, ranks[g] = append(groups, g), g.rank()
 		}
 	}
-	slices.SortFunc(groups, func(a, b ranked) int {
-		return cmp.Or(cmp.Compare(b.priority, a.priority), a.created.Compare(b.created), cmp.Compare(a.key, b.key))
-	})
+	slices.SortFunc(groups, func(a, b *group) int { return ranks[a].Compare(ranks[b]) })
 	for _, g := range groups[:min(most, len(groups))] {
-		h := Holder{Key: g.key}
+		h := Holder{Key: g.key, Plan: s.plan(g)}
 		for _, o := range g.gangs {
-			var pending []*member
 			for uid, m := range o.members {
-				switch m.phase {
-				case Waiting:
+				if m.phase == Waiting {
 					h.Reserved = append(h.Reserved, uid)
-				case Pending:
-					pending = append(pending, m)
 				}
-			}
-			if !o.isSatisfied() {
-				h.Lacks = append(h.Lacks, Shortage{
-					Members: o.settings.Min - o.count[Waiting] - o.running(), Pending: inOrder(pending),
-				})
 			}
 		}
 		slices.Sort(h.Reserved)
@@ -67,24 +41,6 @@ func (s *State) Holders(most int) (all []Holder) {
 // holds reports whether members are reserved and wait for others.
 func (g *group) holds() bool {
 	return slices.ContainsFunc(g.gangs, func(o *gang) bool { return o.count[Waiting] > 0 })
-}
-
-// rank returns the lowest priority of the members, and when the first gang was created.
-func (g *group) rank() (priority int32, created time.Time) {
-	priority = math.MaxInt32
-	for _, o := range g.gangs {
-		if at := o.created(); created.IsZero() || at.Before(created) {
-			created = at
-		}
-		if !o.ranked {
-			o.ranked, o.lowest = true, math.MaxInt32
-			for _, m := range o.members {
-				o.lowest = min(o.lowest, m.pod.Priority)
-			}
-		}
-		priority = min(priority, o.lowest)
-	}
-	return priority, created
 }
 
 // Resolve chooses which of n holders, in their order, give back what they hold so that one of them starts; none where
@@ -153,9 +109,7 @@ func (s *State) Release(winner string, behind []string) (effects Effects) {
 		}
 	}
 	s.releases = append(s.releases, r)
-	effects.add(s.follow())
-	effects.sort()
-	return effects
+	return s.finish(effects)
 }
 
 // follow opens the gangs that a release concerns: the winner when all is given back, the others when it has started or

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -151,12 +152,13 @@ func TestHoldersAreRanked(t *testing.T) {
 	for _, h := range s.Holders(9) {
 		keys = append(keys, h.Key)
 		gangName := h.Key[len("ns/"):]
-		want := gang.Holder{
-			Key: h.Key, Reserved: []string{gangName + "1"},
-			Lacks: []gang.Shortage{{Members: 1, Pending: []string{gangName + "0"}}},
+		lacks := func(members ...string) bool {
+			failed, _ := h.Plan.Try(members, func(string) bool { return true })
+			return failed != ""
 		}
-		if !reflect.DeepEqual(h, want) {
-			t.Errorf("got %+v, want %+v", h, want)
+		if !slices.Equal(h.Reserved, []string{gangName + "1"}) || !slices.Equal(h.Plan.Members, []string{gangName + "0"}) ||
+			!lacks() || lacks(gangName+"0") {
+			t.Errorf("got %+v, want the first member reserved, and a plan of the other one", h)
 		}
 	}
 	if want := []string{"ns/also-old", "ns/old", "ns/young", "ns/low"}; !slices.Equal(keys, want) {
@@ -239,7 +241,9 @@ func TestTheRestOfANonStrictGang(t *testing.T) {
 	t.Parallel()
 	s := gang.New(gang.Settings{Mode: gang.NonStrict})
 	for _, uid := range []string{"a", "b", "c", "d"} {
-		s.Put(gang.Pod{UID: uid, Namespace: "ns", Name: uid, Gang: "ns/g", Settings: gang.Settings{Min: 3}})
+		s.Put(gang.Pod{UID: uid, Namespace: "ns", Name: uid, Gang: "ns/g", Settings: gang.Settings{
+			Min: 3, DomainRules: []domain.Rule{{Label: "rack", Must: true}},
+		}})
 	}
 	s.Place("a", time.Unix(0, 0))
 	s.Fail("b", why.Finding{}, time.Time{})
@@ -258,6 +262,9 @@ func TestTheRestOfANonStrictGang(t *testing.T) {
 	}
 	if failed, have := p.Try(p.Members, func(uid string) bool { return uid == "b" }); failed != "d" || have != 2 {
 		t.Errorf("%q fails beside %d, want d beside a and b", failed, have)
+	}
+	if got := p.DomainRequests[0]; got.Min != 2 || !slices.Equal(got.Held, []string{"a"}) {
+		t.Errorf("a domain must have room for %d beside %v, want 2 beside a", got.Min, got.Held)
 	}
 	strict := gang.New(gang.Settings{})
 	strict.Put(gang.Pod{UID: "a", Namespace: "ns", Name: "a", Gang: "ns/g"})

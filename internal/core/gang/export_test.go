@@ -72,7 +72,7 @@ func (s *State) Check() error {
 		return fmt.Errorf("%d groups count, want %d in order", len(s.short), counting)
 	}
 	if len(s.ended) != len(s.endings) || len(s.ended) > mostEnded {
-		return fmt.Errorf("%d ended gangs in a ring of %d", len(s.ended), len(s.endings))
+		return fmt.Errorf("%d ended gangs in a list of %d", len(s.ended), len(s.endings))
 	}
 	for name, b := range s.branches {
 		switch above := s.branches[compositeName(b.Parent)]; {

@@ -2,6 +2,7 @@ package gang
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 )
@@ -14,8 +15,11 @@ type Rank struct {
 }
 
 // Before reports whether r is to be served before o. Of two different ranks one is.
-func (r Rank) Before(o Rank) bool {
-	return cmp.Or(cmp.Compare(o.Priority, r.Priority), r.Turn.Compare(o.Turn), cmp.Compare(r.Name, o.Name)) < 0
+func (r Rank) Before(o Rank) bool { return r.Compare(o) < 0 }
+
+// Compare is negative where r is to be served before o.
+func (r Rank) Compare(o Rank) int {
+	return cmp.Or(cmp.Compare(o.Priority, r.Priority), r.Turn.Compare(o.Turn), cmp.Compare(r.Name, o.Name))
 }
 
 // Outlook is what a failed plan found out about room.
@@ -48,13 +52,25 @@ func (s *State) RankOf(uid string, priority int32, created time.Time, name strin
 	case m.gang.group == nil || m.gang.isOpen() || m.phase == Bound:
 		return Rank{priority, m.gang.turn(), m.gang.id}
 	}
-	return m.gang.group.order()
+	return m.gang.group.rank()
 }
 
-// order returns the rank of a group.
-func (g *group) order() Rank {
-	priority, created := g.rank()
-	return Rank{priority, Turn{Created: created}, g.key}
+// rank returns the rank of a group: by the lowest priority of the members, and the gang that was created first.
+func (g *group) rank() Rank {
+	r := Rank{Priority: math.MaxInt32, Name: g.key}
+	for _, o := range g.gangs {
+		if at := o.created(); r.Created.IsZero() || at.Before(r.Created) {
+			r.Created = at
+		}
+		if !o.ranked {
+			o.ranked, o.lowest = true, math.MaxInt32
+			for _, m := range o.members {
+				o.lowest = min(o.lowest, m.pod.Priority)
+			}
+		}
+		r.Priority = min(r.Priority, o.lowest)
+	}
+	return r
 }
 
 // plans reports whether members of the group are still to start together.
@@ -78,8 +94,7 @@ func (s *State) Overtake(rank Rank) (effects Effects) {
 		s.short = slices.Delete(s.short, i, i+1)
 		effects.Opened = append(effects.Opened, s.open(g)...)
 	}
-	effects.sort()
-	return effects
+	return s.finish(effects)
 }
 
 // Overtaken reports whether the group of a member was overtaken so often that nodes are to be kept for it, or are kept
@@ -114,7 +129,7 @@ func (s *State) claims(g *group, found Outlook) {
 	if found == NoRoomNeeded || s.maxOvertakes == 0 {
 		return
 	}
-	g.claim = &claim{rank: g.order(), outlook: found}
+	g.claim = &claim{rank: g.rank(), outlook: found}
 	if found == Short {
 		if was != nil && was.outlook == Short {
 			g.claim.overtaken = was.overtaken
@@ -138,14 +153,7 @@ func (s *State) unclaim(g *group) {
 }
 
 // compareClaims orders groups by the rank of their claims.
-func compareClaims(a, b *group) int {
-	if a.claim.rank.Before(b.claim.rank) {
-		return -1
-	} else if b.claim.rank.Before(a.claim.rank) {
-		return 1
-	}
-	return 0
-}
+func compareClaims(a, b *group) int { return a.claim.rank.Compare(b.claim.rank) }
 
 // Turn is where a member stands in the queue among pods of its priority.
 type Turn struct {

@@ -118,16 +118,13 @@ func (s *State) Rest(uid string) *Plan {
 
 // plan returns a plan of the pending members; those of a NonStrict group that wait are placed.
 func (s *State) plan(planned *group) *Plan {
-	p, strict := &Plan{gang: map[string]*tally{}, Skip: planned.skip}, planned.isStrict()
+	p := &Plan{gang: map[string]*tally{}, Skip: planned.skip}
 	var members []*member
 	for _, g := range planned.gangs {
 		if g.isOpen() {
 			continue // its members start alone
 		}
-		t := &tally{least: g.settings.Min, before: g.running(), pending: g.count[Pending]}
-		if !strict {
-			t.before += g.count[Waiting]
-		}
+		t := &tally{least: g.settings.Min, before: g.placed(), pending: g.count[Pending]}
 		t.placed, t.left = t.before, t.pending
 		p.tallies = append(p.tallies, t)
 		for uid, m := range g.members {
@@ -140,6 +137,14 @@ func (s *State) plan(planned *group) *Plan {
 	p.Members = inOrder(members)
 	p.DomainRequests = s.domainRequests(planned, p)
 	return p
+}
+
+// placed returns how many members count before a plan: those that run, and of a NonStrict group also those that wait.
+func (g *gang) placed() int {
+	if g.group.isStrict() {
+		return g.running()
+	}
+	return g.running() + g.count[Waiting]
 }
 
 // inOrder returns the UIDs of members in the order in which they are tried.
@@ -156,13 +161,6 @@ func inOrder(members []*member) (uids []string) {
 	return uids
 }
 
-// place notes that a member fits beside those before it.
-func (p *Plan) place(uid string) {
-	t := p.gang[uid]
-	t.left--
-	t.placed++
-}
-
 // Chooses reports whether a gang has more members to try than it needs, so that others of them may fit.
 func (p *Plan) Chooses() bool {
 	return slices.ContainsFunc(p.tallies, func(t *tally) bool {
@@ -173,12 +171,13 @@ func (p *Plan) Chooses() bool {
 // Lacks reports whether the gang of a member needs more members than were placed.
 func (p *Plan) Lacks(uid string) bool { return p.gang[uid].placed < p.gang[uid].least }
 
-// fail notes that a member does not fit, and reports whether its group can still start. have is how many members of its
-// gang run or were placed.
-func (p *Plan) fail(uid string) (have int, possible bool) {
+// note counts a member as tried, and reports whether its group can still start.
+func (p *Plan) note(uid string, fits bool) (possible bool) {
 	t := p.gang[uid]
-	t.left--
-	return t.placed, !slices.ContainsFunc(p.tallies, func(t *tally) bool { return t.placed+t.left < t.least })
+	if t.left--; fits {
+		t.placed++
+	}
+	return !slices.ContainsFunc(p.tallies, func(t *tally) bool { return t.placed+t.left < t.least })
 }
 
 // Try looks for room for members in this order, those beyond the minimum of their gang after all others: they must not
@@ -194,29 +193,20 @@ func (p *Plan) Try(order []string, fits func(uid string) bool) (failed string, h
 		tried[uid] = true
 	}
 	for _, uid := range p.Members {
-		if tried[uid] {
-			continue
-		}
-		if have, possible := p.fail(uid); !possible {
-			return uid, have
+		if !tried[uid] && !p.note(uid, false) {
+			return uid, p.gang[uid].placed
 		}
 	}
 	var beyond []string
 	for _, uid := range order {
 		if !p.Lacks(uid) {
 			beyond = append(beyond, uid)
-		} else if fits(uid) {
-			p.place(uid)
-		} else if have, possible := p.fail(uid); !possible {
-			return uid, have
+		} else if !p.note(uid, fits(uid)) {
+			return uid, p.gang[uid].placed
 		}
 	}
 	for _, uid := range beyond {
-		if fits(uid) {
-			p.place(uid)
-		} else {
-			p.fail(uid)
-		}
+		p.note(uid, fits(uid))
 	}
 	return "", 0
 }
@@ -232,9 +222,7 @@ func (s *State) Conclude(tried, placed []string, f Failure, now time.Time) (effe
 	}
 	group := s.stampTried(tried)
 	if group == nil {
-		effects.add(s.follow())
-		effects.sort()
-		return effects
+		return s.finish(effects)
 	}
 	failed := s.members[f.UID]
 	switch {
@@ -249,9 +237,7 @@ func (s *State) Conclude(tried, placed []string, f Failure, now time.Time) (effe
 	for _, g := range group.gangs {
 		effects.Opened = append(effects.Opened, s.opened(g)...)
 	}
-	effects.add(s.follow())
-	effects.sort()
-	return effects
+	return s.finish(effects)
 }
 
 // stampTried records that these members were tried in the round, and returns their group; nil if none is left.
@@ -286,7 +272,7 @@ func (s *State) concludeStarted(g *group, reserved bool, now time.Time, effects 
 	effects.Opened = s.open(g) // members beyond the minimum that did not fit are tried alone from now on
 	s.unclaim(g)
 	if reserved {
-		effects.add(s.Overtake(g.order()))
+		effects.add(s.Overtake(g.rank()))
 	}
 }
 

@@ -105,8 +105,7 @@ func (s *State) Place(uid string, now time.Time) (effects Effects) {
 	if g := s.reserve(uid, now, &effects); g != nil {
 		effects.add(g.advanceRound())
 		effects.Opened = s.opened(s.members[uid].gang) // what is allowed closes those that count waiting members alone
-		effects.add(s.follow())
-		effects.sort()
+		return s.finish(effects)
 	}
 	return effects
 }
@@ -171,9 +170,7 @@ func (s *State) Lose(uid string, cause why.Finding) Effects {
 			effects.Opened = append(effects.Opened, s.open(group)...)
 		}
 	}
-	effects.add(s.follow())
-	effects.sort()
-	return effects
+	return s.finish(effects)
 }
 
 // returns reports whether reservations of the group have yet to end.
@@ -228,9 +225,7 @@ func (s *State) Expire(now time.Time) (effects Effects) {
 			effects.add(g.end(g.lacking(why.GangTimeout)))
 		}
 	}
-	effects.add(s.follow())
-	effects.sort()
-	return effects
+	return s.finish(effects)
 }
 
 // lacking returns a refusal that names the first gang whose minimum is not reached.
@@ -266,12 +261,8 @@ func (g *group) wait() time.Duration {
 // advanceRound allows what may be bound, ends a round that cannot succeed any more, and begins the next one when all
 // were tried.
 func (g *group) advanceRound() Effects {
-	ready := true
-	for _, o := range g.gangs {
-		ready = ready && o.isSatisfied()
-	}
-	effects := Effects{Allow: g.allow(ready)}
-	if !slices.ContainsFunc(g.gangs, func(o *gang) bool { return o.count[Waiting] > 0 }) {
+	effects := Effects{Allow: g.allow(g.isSatisfied())}
+	if !g.holds() {
 		g.over()
 		return effects
 	}

@@ -44,9 +44,7 @@ func (s *State) PutLayers(l *domain.Layers) (effects Effects) {
 		effects.add(s.retry(g))
 		effects.Opened = append(effects.Opened, s.opened(g)...)
 	}
-	effects.add(s.follow())
-	effects.sort()
-	return effects
+	return s.finish(effects)
 }
 
 // Layers returns the levels of the cluster's network.
@@ -107,7 +105,7 @@ func (s *State) domainRequests(group *group, p *Plan) (all []*domain.Request) {
 		to := all[at]
 		to.Joint = to.Joint || joint
 		to.Ranked = to.Ranked || slices.ContainsFunc(p.Members, ranked)
-		to.Min += max(g.settings.Min-g.running(), 0)
+		to.Min += max(g.settings.Min-g.placed(), 0)
 		to.Held = append(to.Held, g.held()...)
 		for _, uid := range p.Members {
 			if g.members[uid] != nil {

@@ -38,10 +38,9 @@ type State struct {
 	short []*group
 
 	// ended has the last owner of gangs that had started and have no members any more, by name: a pod that this owner
-	// creates again is of the same gang. endings are its keys, from oldest on as a ring.
+	// creates again is of the same gang. endings are its keys, the oldest first, mostEnded at most.
 	ended   map[string]string
 	endings []string
-	oldest  int
 }
 
 // mostEnded bounds what is known of gangs that are gone.
@@ -135,8 +134,7 @@ func (s *State) Remove(uid string) Effects {
 // retry lets a group be tried again whose last round failed for a reason that is gone.
 func (s *State) retry(g *gang) (effects Effects) {
 	if g.group != nil && g.group.failure.Code != why.None {
-		g.group.failure = Refusal{}
-		effects.Opened = s.open(g.group)
+		g.group.failure, effects.Opened = Refusal{}, s.open(g.group)
 	}
 	return effects
 }
@@ -169,12 +167,9 @@ func (g *gang) setEnded(owner string) bool {
 // another set, which starts as a whole.
 func (s *State) remember(id, owner string) {
 	if _, known := s.ended[id]; !known {
-		if len(s.endings) < mostEnded {
-			s.endings = append(s.endings, id)
-		} else {
-			delete(s.ended, s.endings[s.oldest])
-			s.endings[s.oldest] = id
-			s.oldest = (s.oldest + 1) % mostEnded
+		if s.endings = append(s.endings, id); len(s.endings) > mostEnded {
+			delete(s.ended, s.endings[0])
+			s.endings = s.endings[1:]
 		}
 	}
 	s.ended[id] = owner
@@ -259,9 +254,7 @@ func (s *State) refresh(gangs ...*gang) (effects Effects) {
 		}
 	}
 	effects.Opened = append(effects.Opened, s.opened(gangs...)...)
-	effects.add(s.follow())
-	effects.sort()
-	return effects
+	return s.finish(effects)
 }
 
 // noteBond reports the bond of a gang if it is not the one that was reported last.
@@ -287,12 +280,15 @@ func (s *State) opened(gangs ...*gang) (ids []string) {
 	return ids
 }
 
-// sort puts effects in ascending order, so that equal events have equal effects.
-func (e *Effects) sort() {
-	slices.Sort(e.Opened)
-	e.Opened = slices.Compact(e.Opened)
-	slices.Sort(e.Allow)
-	slices.Sort(e.Release)
+// finish adds what releases bring after a change, and puts all effects in ascending order, so that equal events have
+// equal effects.
+func (s *State) finish(effects Effects) Effects {
+	effects.add(s.follow())
+	slices.Sort(effects.Opened)
+	effects.Opened = slices.Compact(effects.Opened)
+	slices.Sort(effects.Allow)
+	slices.Sort(effects.Release)
+	return effects
 }
 
 // settingsOf returns what counts: what the oldest pod says, then the object, then the defaults. Pods that are not a

@@ -3,7 +3,6 @@ package coscheduling
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -151,9 +150,7 @@ func (r *Rounds) shape(ctx context.Context, m *members) (s shape, ok bool) {
 		if !known {
 			at = len(gangs)
 			gangs[gangUID] = at
-			if !r.describe(hash.Write, gangUID) {
-				return s, false
-			}
+			fmt.Fprintln(hash, r.describe(gangUID))
 		}
 		key := kindOf(pod.Pod)
 		if r.Quotas.Limits(pod.Pod) {
@@ -180,29 +177,20 @@ func (r *Rounds) isEvicting(uid string) bool {
 	return r.evicting[uid] != ""
 }
 
-// describe writes what holds for a gang, its PodGroup included.
-func (r *Rounds) describe(write func([]byte) (int, error), id string) bool {
-	var report gang.Report
-	r.Gangs.Read(func(s *gang.State) { report, _ = s.Find(id) })
-	settings, n := report.Settings, [...]int{
-		len(report.Settings.Group),
-		len(report.Members),
-		len(report.In(gang.Pending)),
-	}
+// describe returns what holds for a gang, its PodGroup included.
+func (r *Rounds) describe(id string) string {
+	report := kube.Ask(r.Gangs, func(s *gang.State) gang.Report { g, _ := s.Find(id); return g })
+	settings := report.Settings
 	// The names of the gangs differ between equal groups.
 	settings.Group = nil
-	needs := []any{settings, n}
+	needs := []any{settings, len(report.Settings.Group), len(report.Members), len(report.In(gang.Pending))}
 	if o := r.Gangs.Object(id); o != nil {
 		rest := *o
-		rest.ObjectMeta, rest.Spec = metav1.ObjectMeta{}, v1alpha1.PodGroupSpec{}
-		rest.Status = v1alpha1.PodGroupStatus{}
-		needs = append(needs, o.Spec, said(o.Annotations), fmt.Sprintf("%+v", rest))
+		rest.ObjectMeta, rest.Spec, rest.Status = metav1.ObjectMeta{}, v1alpha1.PodGroupSpec{}, v1alpha1.PodGroupStatus{}
+		rest.Priority = nil
+		needs = append(needs, o.Spec, o.Priority, said(o.Annotations), fmt.Sprintf("%+v", rest))
 	}
-	text, err := json.Marshal(needs)
-	if err == nil {
-		_, err = write(text)
-	}
-	return err == nil
+	return encode(needs)
 }
 
 // said returns annotations without those that name a gang, and those that no scheduler reads.

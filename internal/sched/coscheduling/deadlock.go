@@ -2,16 +2,14 @@ package coscheduling
 
 import (
 	"context"
-	"reflect"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/kube"
 )
@@ -41,13 +39,11 @@ type deadlocks struct {
 // Any goroutine may call it.
 func (r *Rounds) LookForDeadlocks(logger klog.Logger) bool {
 	for _, h := range kube.Ask(r.Gangs, func(s *gang.State) []gang.Holder { return s.Holders(mostHolders) }) {
-		for _, lack := range h.Lacks {
-			for _, uid := range lack.Pending {
-				if pod := r.Gangs.Pod(uid); pod != nil {
-					r.deadlocks.requested.Store(true)
-					r.Core.SchedulingQueue.Activate(logger, map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
-					return true
-				}
+		for _, uid := range h.Plan.Members {
+			if pod := r.Gangs.Pod(uid); pod != nil {
+				r.deadlocks.requested.Store(true)
+				r.Core.SchedulingQueue.Activate(logger, map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
+				return true
 			}
 		}
 	}
@@ -60,7 +56,10 @@ func (r *Rounds) Releases() int { return r.deadlocks.releases }
 // resolve lets NonStrict gangs give back what another one needs, where none can start as it is.
 func (r *Rounds) resolve(ctx context.Context) {
 	holders := kube.Ask(r.Gangs, func(s *gang.State) []gang.Holder { return s.Holders(mostHolders) })
-	if reflect.DeepEqual(holders, r.deadlocks.holders) && r.Now().Sub(r.deadlocks.checked) < lookAgain {
+	same := slices.EqualFunc(holders, r.deadlocks.holders, func(a, b gang.Holder) bool {
+		return a.Key == b.Key && slices.Equal(a.Reserved, b.Reserved) && slices.Equal(a.Plan.Members, b.Plan.Members)
+	})
+	if same && r.Now().Sub(r.deadlocks.checked) < lookAgain {
 		return
 	}
 	r.deadlocks.holders, r.deadlocks.checked = holders, r.Now()
@@ -89,20 +88,13 @@ func (r *Rounds) resolve(ctx context.Context) {
 // accounts, and in quotas. The pods are victims of an attempt that is always rolled back: nothing is evicted, and the
 // members keep what they hold.
 func (r *Rounds) couldStart(ctx context.Context, h gang.Holder, without []string) bool {
-	m := &members{pods: map[string]*framework.QueuedPodInfo{}}
-	for _, lack := range h.Lacks {
-		for _, uid := range lack.Pending {
-			if m.pods[uid] = r.pending(ctx, r.Gangs.Pod(uid)); m.pods[uid] == nil {
-				return false
-			}
-			m.order = append(m.order, uid)
-		}
-	}
+	m := r.restOf(ctx, h.Plan)
 	if len(m.order) == 0 {
 		return false
 	}
 	p := r.newPreemption(ctx, m, nil, nil)
 	p.prepare()
+	defer r.domains.release(p.profile(m.order[0])) // the next question is about all nodes again
 	defer p.rollback(0)
 	for _, uid := range without {
 		info, _ := p.find(r.Gangs.Pod(uid))
@@ -111,45 +103,17 @@ func (r *Rounds) couldStart(ctx context.Context, h gang.Holder, without []string
 		}
 		p.removeVictims(&unit{pods: []fwk.PodInfo{info}})
 	}
-	if p.places = r.placesToStart(m, h); p.places == nil {
-		return false
-	}
-	for _, lack := range h.Lacks {
-		left := lack.Members
-		// A gang that has too few members left for what it lacks cannot start.
-		for i, uid := range lack.Pending {
-			if left == 0 || left > len(lack.Pending)-i {
-				break
+	// The first domains count that may have the room without the removed pods.
+	for p.places = range r.placesWithout(m, r.below(m, m.plan.DomainRequests)) {
+		failed, _ := p.plan.Try(m.order, func(uid string) bool {
+			if !p.plan.Lacks(uid) {
+				return false // members beyond the minimum follow later
 			}
-			if _, err := p.try(uid); err == nil {
-				left--
-			}
-		}
-		if left > 0 {
-			return false
-		}
+			_, err := p.try(uid)
+			return err == nil
+		})
+		p.countInQuotas()
+		return failed == "" && p.admitted() && !p.broken
 	}
-	p.countInQuotas()
-	return p.admitted() && !p.broken
-}
-
-// placesToStart returns the first domains in which the members that gangs lack may be placed; nil if there are none,
-// and empty if they may be anywhere. It sees the snapshot without the pods that the caller has removed.
-func (r *Rounds) placesToStart(m *members, h gang.Holder) map[string]*place {
-	var requests []*domain.Request
-	for _, lack := range h.Lacks {
-		if len(lack.Pending) == 0 {
-			continue
-		}
-		request := func(s *gang.State) *domain.Request { return s.DomainRequest(lack.Pending[0]) }
-		if g := kube.Ask(r.Gangs, request); g != nil {
-			g.Members, g.Min = lack.Pending, lack.Members
-			requests = append(requests, g)
-		}
-	}
-	bound, f := onlyBound(requests), r.Core.Profiles[m.first().Spec.SchedulerName]
-	for places := range r.domains.search(f, m, bound, r.below(m, bound)).places() {
-		return places
-	}
-	return nil
+	return false
 }

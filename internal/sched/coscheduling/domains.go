@@ -199,15 +199,12 @@ type search struct {
 	skip int
 }
 
-// hasChoice reports whether there is a choice.
-func (s *search) hasChoice() bool {
-	left := s.skip
-	for range domain.Combinations(s.choices) {
-		if left--; left < 0 {
-			return true
-		}
+// isEmpty reports whether a sequence yields nothing.
+func isEmpty[T any](all iter.Seq[T]) bool {
+	for range all {
+		return false
 	}
-	return false
+	return true
 }
 
 // search looks for domains, where what pods have that go is free; none goes where that is nil.
@@ -229,12 +226,7 @@ func (d *domains) search(f framework.Framework, m *members, requests []*domain.R
 
 // unsatisfiedRule names the rule that no domain can keep.
 func (s *search) unsatisfiedRule() gang.Tried {
-	i := slices.IndexFunc(s.choices, func(domains iter.Seq[domain.Domain]) bool {
-		for range domains {
-			return false
-		}
-		return true
-	})
+	i := slices.IndexFunc(s.choices, isEmpty)
 	if i < 0 {
 		return gang.Tried{}
 	}

@@ -38,12 +38,9 @@ func (r *Rounds) evictVictims(ctx context.Context, member *corev1.Pod, nominated
 	f := r.Core.Profiles[member.Spec.SchedulerName]
 	chooser := r.Preemption(f)
 	var pods []*corev1.Pod
-	// Pods that terminate already are not deleted again.
 	for _, u := range victims {
 		for _, info := range u.pods {
-			if pod := info.GetPod(); !terminates(pod) {
-				pods = append(pods, pod)
-			}
+			pods = append(pods, info.GetPod())
 		}
 	}
 	metrics.PreemptionAttempts.Inc()

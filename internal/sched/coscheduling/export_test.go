@@ -18,5 +18,5 @@ var UntilAllGo = untilAllGo
 
 // FailPlan records that the plan of the round under way has failed, and whether it evicts pods.
 func (r *Rounds) FailPlan(evicts bool) {
-	r.failed = &report{members: &members{}, nomination: nomination{preempts: evicts}}
+	r.failed = &report{groupRound: &groupRound{members: &members{}}, nomination: nomination{preempts: evicts}}
 }

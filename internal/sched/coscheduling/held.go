@@ -175,12 +175,13 @@ func (h *Held) Look(ctx context.Context) {
 	if !h.Leading() {
 		return
 	}
-	if h.known == nil {
+	if h.budget == nil {
 		h.budget = flowcontrol.NewTokenBucketRateLimiterWithClock(heldPerSecond, heldBurst, h.Clock)
-		h.known, h.reported = map[string]*held{}, map[string]why.Code{}
+		h.reported = map[string]why.Code{}
 	}
-	now := h.Clock.Now()
-	refusals, groups := map[string]gang.Refusal{}, map[string]string{}
+	now, was := h.Clock.Now(), h.known
+	h.known = map[string]*held{} // without the pods that do not wait any more
+	waiting := sets.New[string]()
 	overruled := map[*corev1.Pod]string{} // what the Event says
 	pods := h.Gangs.Pods(func(p *corev1.Pod, s *gang.State) bool {
 		uid := string(p.UID)
@@ -189,36 +190,22 @@ func (h *Held) Look(ctx context.Context) {
 				"counts", s.GangOf(uid), winner)
 		}
 		r := s.Why(uid)
-		if r.Pod == p.Namespace+"/"+p.Name {
+		if r.Code == why.None || r.Pod == p.Namespace+"/"+p.Name {
 			return false // its own reason was written when it was tried
 		}
-		if r.Code != why.None {
-			refusals[uid] = r
-			gangUID := s.GangOf(uid)
-			groups[uid] = cmp.Or(s.Bond(gangUID).Group, gangUID)
-		}
-		return r.Code != why.None
-	})
-	h.overrule(overruled)
-	waiting := sets.New(slices.Collect(maps.Values(groups))...)
-	maps.DeleteFunc(h.reported, func(group string, _ why.Code) bool { return !waiting.Has(group) })
-	h.withdraw(ctx)
-	for uid := range h.known {
-		if refusals[uid].Code == why.None {
-			delete(h.known, uid)
-		}
-	}
-	for _, p := range pods {
-		uid := string(p.UID)
-		k := h.known[uid]
-		if k == nil {
-			k = &held{}
-			h.known[uid] = k
-		}
-		k.group = groups[uid]
-		if r := refusals[uid]; k.refusal != r {
+		k := cmp.Or(was[uid], &held{})
+		h.known[uid], k.group = k, cmp.Or(s.Bond(s.GangOf(uid)).Group, s.GangOf(uid))
+		waiting.Insert(k.group)
+		if k.refusal != r {
 			k.refusal, k.since = r, now
 		}
+		return true
+	})
+	h.overrule(overruled)
+	maps.DeleteFunc(h.reported, func(group string, _ why.Code) bool { return !waiting.Has(group) })
+	h.withdraw(ctx)
+	for _, p := range pods {
+		k := h.known[string(p.UID)]
 		due := k.said.Code != k.refusal.Code || k.said != k.refusal && now.Sub(k.written) >= heldRepeat
 		if p.Spec.NodeName != "" || !due || now.Sub(k.since) < heldDelay {
 			continue

@@ -36,6 +36,15 @@ type members struct {
 // first returns the pod that is tried first. Its profile is that of the whole attempt.
 func (m *members) first() *corev1.Pod { return m.pods[m.order[0]].Pod }
 
+// nominated returns the nodes that the members are nominated to, by UID; empty for one without.
+func (m *members) nominated() map[string]string {
+	nodes := map[string]string{}
+	for _, uid := range m.order {
+		nodes[uid] = m.pods[uid].Pod.Status.NominatedNodeName
+	}
+	return nodes
+}
+
 // usableBy returns what reports whether a pod on a node keeps room that a member may use; nil where none does.
 func (c *Cluster) usableBy(m *members) func(*corev1.Pod) bool {
 	if c.Usable == nil {

@@ -77,7 +77,7 @@ func (r *Rounds) planInDomains(ctx context.Context, m *members, events uint64) (
 	tried, refusing := map[string]int{}, sets.New(Name, names.NodeResourcesFit)
 	left, more, since := gang.MostPlans, false, events
 	found := r.domains.search(f, m, m.plan.DomainRequests, nil)
-	if found.skip = m.plan.Skip.Choices; found.skip > 0 && !found.hasChoice() { // there are fewer by now
+	if found.skip = m.plan.Skip.Choices; found.skip > 0 && isEmpty(found.places()) { // there are fewer by now
 		found.skip = 0
 	}
 	if found.skip > 0 {
@@ -201,11 +201,7 @@ func trueFirst(a, b bool) int {
 func (r *Rounds) tryAll(ctx context.Context, m *members, places map[string]*place, order []string,
 	nodes map[string]scheduler.ScheduleResult,
 ) (o outcome, fits bool) {
-	nominated := map[string]string{}
-	for _, uid := range m.order {
-		nominated[uid] = m.pods[uid].Pod.Status.NominatedNodeName
-	}
-	proposed := on(nominated)
+	proposed := on(m.nominated())
 	maps.Copy(proposed, nodes)
 	a := r.attempt(ctx, m, places, proposed)
 	o = outcome{planned: a.planned, places: places, unfit: map[string]error{}}

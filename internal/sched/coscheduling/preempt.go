@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -137,57 +138,47 @@ func (r *Rounds) evictAfter(pod *corev1.Pod, evict func()) {
 // pending members does not fit. The others are nominated as well; they leave the queue for that.
 func (r *Rounds) preemptRest(ctx context.Context, pod *framework.QueuedPodInfo, cause error) {
 	var unfit *framework.FitError
-	plan, others := r.Gangs.Rest(pod.Pod)
+	plan := kube.Ask(r.Gangs, func(s *gang.State) *gang.Plan { return s.Rest(string(pod.Pod.UID)) })
 	if plan == nil || !errors.As(cause, &unfit) {
 		return
 	}
-	// The members are tried as one group, this one first. Those behind a scheduling gate cannot be nominated.
-	current := string(pod.Pod.UID)
-	m := &members{
-		plan: plan, pods: map[string]*framework.QueuedPodInfo{current: pod}, order: []string{current},
-	}
-	for _, member := range others {
-		uid := string(member.UID)
-		info := r.pending(ctx, member)
-		if uid == current || info == nil || len(member.Spec.SchedulingGates) > 0 {
-			continue
-		}
-		m.pods[uid], m.order = info, append(m.order, uid)
-	}
-	n, evict := r.preempt(ctx, m, &outcome{failure: gang.Failure{UID: current}})
-	r.failed = &report{members: m, nomination: n}
+	m := r.restOf(ctx, plan, pod)
+	n, evict := r.preempt(ctx, m, &outcome{failure: gang.Failure{UID: m.order[0]}})
+	r.failed = &report{&groupRound{members: m, outcome: outcome{asked: map[string]sets.Set[string]{}}}, n}
 	r.evictAfter(pod.Pod, evict)
 	// The failure handler writes this member's nomination. The others are in the queue: each is taken out and fails as
 	// if it had been tried, with the node of its nomination, and for the reasons for which this one failed.
 	for _, uid := range m.order[1:] {
-		node := n.nodes[uid]
-		if node == "" || n.unchanged {
+		if n.nodes[uid] == "" || n.unchanged {
 			continue
 		}
 		if other := r.Core.SchedulingQueue.PopSpecificPod(klog.FromContext(ctx), m.pods[uid].Pod); other != nil {
-			fit := refused(other.Pod, gang.Refusal{Code: why.GangPreempting, Gang: r.Gangs.GangOf(other.Pod)})
-			fit.Diagnosis.UnschedulablePlugins = fit.Diagnosis.UnschedulablePlugins.Union(
-				unfit.Diagnosis.UnschedulablePlugins)
-			r.Quotas.Update(other.Pod.UID, func(a *quota.Account) { a.Nominate(string(other.Pod.UID)) })
-			f := r.Core.Profiles[other.Pod.Spec.SchedulerName]
-			r.fail(ctx, f, other, fwk.NewStatus(fwk.Unschedulable).WithError(fit),
-				framework.NewPostFilterResultWithNominatedNode(node).NominatingInfo, r.Now())
+			r.failed.asked[uid] = unfit.Diagnosis.UnschedulablePlugins
+			because := gang.Refusal{Code: why.GangPreempting, Gang: r.Gangs.GangOf(other.Pod)}
+			r.requeue(ctx, other, r.refusalOf(other.Pod, because))
 		}
 	}
 }
 
-// pending returns a pod as the queue would; nil for one that this scheduler cannot place.
-func (r *Rounds) pending(ctx context.Context, pod *corev1.Pod) *framework.QueuedPodInfo {
-	if pod == nil || r.Core.Profiles[pod.Spec.SchedulerName] == nil {
-		return nil
+// restOf returns the members of what a NonStrict group lacks, as the queue would, to be tried as one group; the pods of
+// first come before all others. Members behind a scheduling gate cannot be tried.
+func (r *Rounds) restOf(ctx context.Context, plan *gang.Plan, first ...*framework.QueuedPodInfo) *members {
+	m := &members{plan: plan, pods: map[string]*framework.QueuedPodInfo{}}
+	for _, pod := range first {
+		m.pods[string(pod.Pod.UID)], m.order = pod, append(m.order, string(pod.Pod.UID))
 	}
-	info, err := framework.NewPodInfo(pod)
-	if err != nil {
-		return nil
+	for _, uid := range plan.Members {
+		pod := r.Gangs.Pod(uid)
+		if m.pods[uid] != nil || pod == nil || len(pod.Spec.SchedulingGates) > 0 {
+			continue
+		}
+		f := r.Core.Profiles[pod.Spec.SchedulerName]
+		if info, err := framework.NewPodInfo(pod); f != nil && err == nil {
+			m.pods[uid] = &framework.QueuedPodInfo{PodInfo: info, PodSignature: f.SignPod(ctx, pod)}
+			m.order = append(m.order, uid)
+		}
 	}
-	return &framework.QueuedPodInfo{
-		PodInfo: info, PodSignature: r.Core.Profiles[pod.Spec.SchedulerName].SignPod(ctx, pod),
-	}
+	return m
 }
 
 // newPreemption begins a preemption for members in their places. planned has the nodes to try first.
@@ -370,12 +361,9 @@ func (p *preemption) placeMember(uid string, evicts bool) bool {
 
 // best returns the node where the least is lost.
 func (c *class) best() (node string) {
-	for n, o := range c.options {
-		if node == "" || cmp.Or(o.loss.Compare(c.options[node].loss), cmp.Compare(n, node)) < 0 {
-			node = n
-		}
-	}
-	return node
+	return slices.MinFunc(slices.Collect(maps.Keys(c.options)), func(a, b string) int {
+		return cmp.Or(c.options[a].loss.Compare(c.options[b].loss), cmp.Compare(a, b))
+	})
 }
 
 // named returns a node as a list; nil if it is gone.

@@ -1,9 +1,6 @@
 package coscheduling
 
 import (
-	"encoding/json"
-	"fmt"
-
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/view"
@@ -58,9 +55,5 @@ func (r *refusal) Message() string {
 		w.RootCause = &cause{r.Pod, r.Cause.Code}
 	}
 	// Programs read the JSON, people the text before it.
-	tail, err := json.Marshal(w)
-	if err != nil {
-		panic(fmt.Sprintf("coscheduling: numbers and names always encode: %v", err))
-	}
-	return why.Text([]why.Finding{r.Finding()}, 0) + " " + string(tail)
+	return why.Text([]why.Finding{r.Finding()}, 0) + " " + encode(w)
 }

@@ -19,10 +19,8 @@ import (
 
 // report is what the members of a failed plan learn of it.
 type report struct {
-	*members
+	*groupRound
 	nomination
-	// asked has the plugins whose events concern a member that did not fail itself, by UID.
-	asked map[string]sets.Set[string]
 }
 
 // nomination is the nodes to which the members of a failed plan are nominated.
@@ -39,23 +37,20 @@ type nomination struct {
 
 // PostFilter returns what becomes of the nomination of a member that did not fit.
 func (r *Rounds) PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status) {
-	failed, text := r.failed, "the pod starts with others"
-	// The member is not of the plan that failed last.
-	if failed == nil || failed.pods[string(pod.UID)] == nil {
-		status := fwk.NewStatus(fwk.Unschedulable, notEligible+text)
-		if name := r.Gangs.RankOf(pod).Name; pod.Status.NominatedNodeName == "" || r.reserves(name) {
-			return nil, status
+	uid, failed := string(pod.UID), r.failed
+	ineligible := fwk.NewStatus(fwk.Unschedulable, notEligible+"the pod starts with others")
+	// A member that is not of the plan that failed last keeps its nomination only while nodes are kept for its group.
+	if failed == nil || failed.pods[uid] == nil {
+		if pod.Status.NominatedNodeName == "" || r.reserves(r.Gangs.RankOf(pod).Name) {
+			return nil, ineligible
 		}
-		// the pod's group starts another way now
-		r.Quotas.Update(pod.UID, func(a *quota.Account) { a.Withdraw(string(pod.UID)) })
-		return framework.NewPostFilterResultWithNominatedNode(""), status
+		failed = &report{}
 	}
-	node := failed.nodes[string(pod.UID)]
+	node, count := failed.nodes[uid], (*quota.Account).Nominate
 	if node == "" {
-		r.Quotas.Update(pod.UID, func(a *quota.Account) { a.Withdraw(string(pod.UID)) })
-	} else {
-		r.Quotas.Update(pod.UID, func(a *quota.Account) { a.Nominate(string(pod.UID)) })
+		count = (*quota.Account).Withdraw
 	}
+	r.Quotas.Update(pod.UID, func(a *quota.Account) { count(a, uid) })
 	result := framework.NewPostFilterResultWithNominatedNode(node)
 	switch {
 	case failed.unchanged, failed.awaits && node != "":
@@ -63,7 +58,7 @@ func (r *Rounds) PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status
 	case node != "":
 		return result, nil
 	}
-	return result, fwk.NewStatus(fwk.Unschedulable, notEligible+text)
+	return result, ineligible
 }
 
 // notEligible begins every message of a PostFilter that did not look for victims. refusals reads it.
@@ -74,7 +69,7 @@ const notEligible = "preemption: not eligible: "
 func (r *Rounds) concludeFailedPlan(ctx context.Context, f framework.Framework, state fwk.CycleState,
 	pod *framework.QueuedPodInfo, round *groupRound,
 ) (scheduler.ScheduleResult, error) {
-	uid, failed := string(pod.Pod.UID), &report{members: round.members}
+	uid, failed := string(pod.Pod.UID), &report{groupRound: round}
 	if round.cause != nil && !round.recalled {
 		if round.failure.Skip.Choices == 0 {
 			var evict func()
@@ -87,10 +82,10 @@ func (r *Rounds) concludeFailedPlan(ctx context.Context, f framework.Framework, 
 	}
 	// The answer is remembered before the members are back in the queue.
 	r.learn(ctx, round)
-	r.failRound(ctx, round, failed)
+	r.failRound(ctx, failed)
 	switch {
 	case uid != round.failure.UID || round.cause == nil || round.failure.Tried != (gang.Tried{}):
-		return r.refuse(state, pod)
+		return unplaced(state, r.refusal(pod.Pod))
 	case round.recalled:
 		return unplaced(state, round.cause)
 	}
@@ -100,11 +95,6 @@ func (r *Rounds) concludeFailedPlan(ctx context.Context, f framework.Framework, 
 		return scheduler.ScheduleResult{}, err
 	}
 	return unplaced(state, round.cause)
-}
-
-// refuse returns why a member may not start.
-func (r *Rounds) refuse(state fwk.CycleState, pod *framework.QueuedPodInfo) (scheduler.ScheduleResult, error) {
-	return unplaced(state, r.refusal(pod.Pod))
 }
 
 // unplaced returns an error. No plugin is asked for victims, as none has looked at the pod.
@@ -123,44 +113,39 @@ func (r *Rounds) refusal(pod *corev1.Pod) error {
 // refusalOf returns a refusal as an error of a pod's cycle. It names the plugins whose events may let the pod be tried
 // again: this one, and for members that are asked the ones that refused another member.
 func (r *Rounds) refusalOf(pod *corev1.Pod, because gang.Refusal) error {
-	fit := refused(pod, because)
-	if r.failed != nil {
-		fit.Diagnosis.UnschedulablePlugins = sets.New(Name).Union(r.failed.asked[string(pod.UID)])
-	}
-	return fit
-}
-
-// refused returns a refusal as what keeps a pod from all nodes. No node was looked at.
-func refused(pod *corev1.Pod, because gang.Refusal) *framework.FitError {
 	status := fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&refusal{because})
 	status.SetPlugin(Name)
 	fit := &framework.FitError{Pod: pod, Diagnosis: framework.Diagnosis{
 		NodeToStatus: framework.NewDefaultNodeToStatus(), UnschedulablePlugins: sets.New(Name),
 		PreFilterMsg: status.Message(),
 	}}
-	fit.Diagnosis.NodeToStatus.SetAbsentNodesStatus(status)
+	fit.Diagnosis.NodeToStatus.SetAbsentNodesStatus(status) // no node was looked at
+	if r.failed != nil {
+		fit.Diagnosis.UnschedulablePlugins.Insert(r.failed.asked[string(pod.UID)].UnsortedList()...)
+	}
 	return fit
 }
 
 // failRound reports a failed plan to its members, and sends them back to the queue, apart from the first one, whose
 // cycle is under way: none of the others gets a cycle. The nominated nodes of members are written meanwhile, several at
 // a time: no pod may be tried before.
-func (r *Rounds) failRound(ctx context.Context, round *groupRound, failed *report) {
+func (r *Rounds) failRound(ctx context.Context, failed *report) {
 	r.conclude()
-	failed.asked = round.asked
-	failed.ask(&round.outcome)
+	failed.chooseAsked()
 	r.failed = failed
-	f := r.Core.Profiles[round.first().Spec.SchedulerName]
-	f.Parallelizer().Until(ctx, len(round.order)-1, func(i int) { r.requeue(ctx, round, round.order[i+1]) }, Name)
+	f := r.Core.Profiles[failed.first().Spec.SchedulerName]
+	f.Parallelizer().Until(ctx, len(failed.order)-1, func(i int) {
+		uid := failed.order[i+1]
+		err := r.refusal(failed.pods[uid].Pod)
+		if uid == failed.failure.UID && failed.cause != nil {
+			err = failed.cause
+		}
+		r.requeue(ctx, failed.pods[uid], err)
+	}, Name)
 }
 
-// requeue sends a member of a failed plan back to the queue.
-func (r *Rounds) requeue(ctx context.Context, round *groupRound, uid string) {
-	pod := round.pods[uid]
-	err := r.refusal(pod.Pod)
-	if uid == round.failure.UID && round.cause != nil {
-		err = round.cause
-	}
+// requeue sends a member of the plan that failed last back to the queue, with its nomination.
+func (r *Rounds) requeue(ctx context.Context, pod *framework.QueuedPodInfo, err error) {
 	f := r.Core.Profiles[pod.Pod.Spec.SchedulerName]
 	var nominating *fwk.NominatingInfo
 	if result, _ := r.PostFilter(pod.Pod); result != nil {
@@ -169,22 +154,22 @@ func (r *Rounds) requeue(ctx context.Context, round *groupRound, uid string) {
 	r.fail(ctx, f, pod, fwk.NewStatus(fwk.Unschedulable).WithError(err), nominating, r.Now())
 }
 
-// ask chooses one member of each kind, beside the one that failed, to be asked about events by the plugins that refused
-// that one: what helps another kind may make room for it.
-func (r *report) ask(o *outcome) {
+// chooseAsked chooses one member of each kind, beside the one that failed, to be asked about events by the plugins that
+// refused that one: what helps another kind may make room for it.
+func (round *groupRound) chooseAsked() {
 	var cause *framework.FitError
-	if !errors.As(o.cause, &cause) {
+	if !errors.As(round.cause, &cause) {
 		return
 	}
-	r.asked = map[string]sets.Set[string]{}
-	if o.failure.Tried != (gang.Tried{}) { // who failed is refused for its gang
-		r.asked[o.failure.UID] = cause.Diagnosis.UnschedulablePlugins
+	round.asked = map[string]sets.Set[string]{}
+	if round.failure.Tried != (gang.Tried{}) { // who failed is refused for its gang
+		round.asked[round.failure.UID] = cause.Diagnosis.UnschedulablePlugins
 	}
-	kinds := map[string]bool{demands(r.pods[o.failure.UID].Pod): true}
-	for _, uid := range r.order {
-		if kind := demands(r.pods[uid].Pod); !kinds[kind] {
+	kinds := map[string]bool{demands(round.pods[round.failure.UID].Pod): true}
+	for _, uid := range round.order {
+		if kind := demands(round.pods[uid].Pod); !kinds[kind] {
 			kinds[kind] = true
-			r.asked[uid] = cause.Diagnosis.UnschedulablePlugins
+			round.asked[uid] = cause.Diagnosis.UnschedulablePlugins
 		}
 	}
 }
@@ -198,9 +183,14 @@ func demands(pod *corev1.Pod) string {
 			needs = append(needs, containers[i].Resources, containers[i].Ports)
 		}
 	}
-	text, err := json.Marshal(needs)
+	return encode(needs)
+}
+
+// encode returns what identifies a value of the API as JSON.
+func encode(value any) string {
+	text, err := json.Marshal(value)
 	if err != nil {
-		panic(fmt.Sprintf("coscheduling: pods always encode: %v", err))
+		panic(fmt.Sprintf("coscheduling: objects always encode: %v", err))
 	}
 	return string(text)
 }

@@ -53,14 +53,10 @@ type reservations struct {
 // remains while portion says that the plan has domains left to try.
 func (r *Rounds) keepNodes(ctx context.Context, m *members, portion bool) (map[string]string, gang.Outlook) {
 	member := m.first()
-	preferred, nominated := map[string]string{}, false
-	rank := r.Gangs.RankOf(member)
-	for _, uid := range m.order {
-		preferred[uid] = m.pods[uid].Pod.Status.NominatedNodeName
-		nominated = nominated || preferred[uid] != ""
-		if h := r.reservations.kept[rank.Name]; h != nil {
-			preferred[uid] = h.nodes[uid]
-		}
+	preferred, rank := m.nominated(), r.Gangs.RankOf(member)
+	nominated := slices.ContainsFunc(m.order, func(uid string) bool { return preferred[uid] != "" })
+	if h := r.reservations.kept[rank.Name]; h != nil {
+		preferred = h.nodes
 	}
 	// A group that was not overtaken too often keeps nothing. While domains are left to try, what is kept remains.
 	switch {
@@ -139,18 +135,12 @@ func (r *Rounds) planWithout(ctx context.Context, m *members, places map[string]
 	})
 	// The members are tried in their own order first, on as few nodes without the pods behind them as suffice; if that
 	// fails, in each order of the packing, on all of these nodes.
-	type try struct {
-		order []string
-		first int // nodes without the pods behind the group, before more are needed
-	}
-	tries := []try{{m.order, 0}}
-	for _, other := range m.orders() {
-		tries = append(tries, try{other, len(all)})
-	}
-	for _, try := range tries {
+	first := 0
+	for _, order := range append([][]string{m.order}, m.orders()...) {
 		p := r.newPreemption(ctx, m, places, on(preferred))
 		p.prepare()
-		placed := p.placeWithout(try.order, all, try.first)
+		placed := p.placeWithout(order, all, first)
+		first = len(all)
 		whole := isWhole(places, p.planned)
 		p.rollback(0)
 		if placed != nil && whole && !p.broken {
@@ -160,8 +150,8 @@ func (r *Rounds) planWithout(ctx context.Context, m *members, places map[string]
 	return nil
 }
 
-// placeWithout finds a node for each member, and counts them in quotas. Where one does not fit that its gang needs,
-// more nodes are taken to be without the pods behind the group.
+// placeWithout finds a node for each member, and counts them in quotas. The first nodes of all are without the pods
+// behind the group; where a member does not fit that its gang needs, more nodes are.
 func (p *preemption) placeWithout(order []string, all []crowded, first int) map[string]string {
 	empty := 0
 	without := func(n int) {

@@ -297,7 +297,7 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 			}
 			return result, err
 		case round.plan == nil:
-			return r.refuse(state, pod)
+			return unplaced(state, r.refusal(pod.Pod))
 		case round.planned == nil && !r.makePlan(ctx, round, uid):
 			return r.concludeFailedPlan(ctx, f, state, pod, round)
 		case round.unfit[uid] != nil && slices.ContainsFunc(round.next, round.isPlanned):

@@ -97,7 +97,7 @@ func (p *preemption) find(pod *corev1.Pod) (fwk.PodInfo, fwk.NodeInfo) {
 var notStarted = metav1.Unix(1<<40, 0)
 
 // lossOf returns what is lost with units, beside the victims that are taken already: these have used up their share of
-// the disruption budgets. Pods that terminate cost nothing.
+// the disruption budgets. No unit has pods that terminate: these are taken before all others.
 func (p *preemption) lossOf(units ...*unit) gang.Loss {
 	loss := gang.Loss{Units: len(units)}
 	charges := gang.Charges{}
@@ -105,9 +105,6 @@ func (p *preemption) lossOf(units ...*unit) gang.Loss {
 	for _, u := range units {
 		for _, info := range u.pods {
 			pod := info.GetPod()
-			if terminates(pod) {
-				continue // it goes anyway
-			}
 			loss.Add(corev1helpers.PodPriority(pod), ptr.Deref(pod.Status.StartTime, notStarted).Time)
 			if charges.Add(p.budgets.Of(pod)) {
 				loss.Violations++
