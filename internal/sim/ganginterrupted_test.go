@@ -165,3 +165,18 @@ func TestANonStrictGangIsHeldBackAfterTheSchedulerStopped(t *testing.T) {
 		t.Errorf("%d members are bound, the others say %q, want 9", bound, messages)
 	}
 }
+
+// TestTheRestOfAnInterruptedGangGetsNodesThatWereKeptForAnOlderOne: of gang new one member was bound when the scheduler
+// stopped, and both nodes were kept for gang old, which waits for the end of that member.
+func TestTheRestOfAnInterruptedGangGetsNodesThatWereKeptForAnOlderOne(t *testing.T) {
+	member := func(gang string, i, created int, spec string) string {
+		metadata := says(gang, 2) + fmt.Sprintf(", creationTimestamp: '2026-01-01T00:00:0%dZ'", created)
+		return cpuPod(fmt.Sprint(gang, i), 4, metadata, spec)
+	}
+	const nominated = "}, status: {nominatedNodeName: "
+	r, _ := simulate(t, cpuNode("n0", 4)+cpuNode("n1", 4)+member("old", 0, 1, nominated+"n0")+
+		member("old", 1, 1, nominated+"n1")+member("new", 0, 2, ", nodeName: n0")+member("new", 1, 2, ""), "-")
+	if got, want := nodesOf(r), "new1 n1"; got != want {
+		t.Errorf("got %q, want %q\n%+v", got, want, r.Pods)
+	}
+}

@@ -380,6 +380,7 @@ func (m *model) rank(group []string) gang.Rank {
 	}
 	for _, id := range group {
 		report, _ := m.state.Find(id)
+		r.Degraded = r.Degraded || report.Degraded
 		if r.Created.IsZero() || report.Created.Before(r.Created) {
 			r.Created = report.Created
 		}

@@ -1,6 +1,7 @@
 package gang_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -107,5 +108,26 @@ func TestWhatAFailedPlanMakesOfAReservation(t *testing.T) {
 	fresh.Put(gang.Pod{UID: "a", Gang: "ns/g"})
 	if !fresh.Overtaken("a", true) || fresh.Overtaken("a", false) {
 		t.Error("no plan has failed since the start: who is nominated was so by a scheduler before, and no other")
+	}
+}
+
+// TestTheRestOfAnInterruptedGangPrecedesOlderGangs in the queue, so it does where nodes are kept for one of these: what
+// is kept yields to it.
+func TestTheRestOfAnInterruptedGangPrecedesOlderGangs(t *testing.T) {
+	t.Parallel()
+	s := gang.New(gang.Settings{})
+	for i, p := range []gang.Pod{{Gang: "ns/old"}, {Gang: "ns/old"}, {Gang: "ns/new", Node: "n"}, {Gang: "ns/new"}} {
+		p.UID, p.Settings, p.Created = fmt.Sprint(i), gang.Settings{Min: 2}, time.Unix(int64(i), 0)
+		if p.Node != "" {
+			p.Bound = time.Unix(9, 0)
+		}
+		s.Put(p)
+	}
+	rank := func(uid string) gang.Rank { return s.RankOf(uid, 0, time.Time{}, "") }
+	if old, rest := rank("0"), rank("3"); s.IsOpen("3") || !rest.Before(old) || old.Before(rest) {
+		t.Errorf("the rest of an interrupted gang has the rank %+v, not before %+v", rest, old)
+	}
+	if old, rest := s.Turn("0", time.Time{}), s.Turn("3", time.Time{}); rest.Compare(old) >= 0 {
+		t.Errorf("the rest of an interrupted gang has the turn %+v, not before %+v", rest, old)
 	}
 }
