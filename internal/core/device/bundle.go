@@ -64,7 +64,7 @@ func (b bundle) equal(o bundle) bool {
 
 // plausible reports whether an empty GPU of any size could hold the bundle.
 func (b bundle) plausible() bool {
-	u := unit{Device: Device{Type: GPU, Total: Vector{Cores: whole, Bytes: mostAmount, Slots: whole}}}
+	u := unit{traits: &traits{Device: Device{Type: GPU, Total: Vector{Cores: whole, Bytes: mostAmount, Slots: whole}}}}
 	amount := b.on(&u)
 	return amount[Cores] <= u.Total[Cores] && amount[Bytes] <= u.Total[Bytes] && amount[Slots] <= u.Total[Slots]
 }

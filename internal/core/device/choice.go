@@ -67,7 +67,9 @@ func (s *search) grants(list []Grant, p *pick, to *[MaxDevices]int8, n int) []Gr
 		list = append(list, g)
 	}
 	slices.SortFunc(list[first:], func(a, b Grant) int {
-		return cmp.Compare(s.view.at[identity{a.Type, a.ID}], s.view.at[identity{b.Type, b.ID}])
+		i, _ := s.view.locate(a.Type, a.ID)
+		j, _ := s.view.locate(b.Type, b.ID)
+		return cmp.Compare(i, j)
 	})
 	return list
 }

@@ -20,7 +20,9 @@ func IsServed(name string) bool { return IsDevice(strings.TrimSuffix(name, ".sha
 // hold charges devices that pods have of other programs. Such a pod has a device whole, whatever it asked for: a
 // replica of a GPU says nothing about the others, and a GPU includes its MIG devices.
 func (inv *Inventory) hold(list []Foreign) {
-	inv.reported = map[string]bool{}
+	if len(list) > 0 {
+		inv.reported = make(map[string]bool, len(list))
+	}
 	for _, f := range list {
 		inv.reported[f.UID] = true
 		for _, name := range f.Names {
@@ -105,8 +107,11 @@ func (inv *Inventory) byIndex(n int) int {
 	return -1
 }
 
-// states are those of devices of which no pod of Tenon has a part.
+// states are those of devices of which no pod of Tenon has a part. They must not be changed.
 func (inv *Inventory) states() []state {
+	if len(inv.foreign) == 0 {
+		return inv.idle
+	}
 	all := make([]state, len(inv.units))
 	for i := range inv.units {
 		if u := &inv.units[i]; len(u.foreign) > 0 {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -81,15 +82,27 @@ type Spec struct {
 	Foreign []Foreign
 }
 
-// unit is a device with what follows from its place in the inventory.
-type unit struct {
-	Device
+// traits are what is known of a device but for its ID, with what follows from its place in the inventory.
+type traits struct {
+	Device               // without its ID
+	listed  int          // its index in Spec.Devices
 	node    topo.NodeSet // its NUMA node; 0 = unknown
 	pcie    int          // index of the root complex, -1 = unknown
 	blind   bool         // the size of its memory is unknown: Bytes count percent
 	parent  int          // index of the unit that it is a slice of, -1 for none
 	offered bool         // pods may have it: it is not the parent of MIG devices
-	foreign []string     // UIDs of pods that have it of another program
+}
+
+// unit is a device of an inventory.
+type unit struct {
+	ID      string
+	*traits          // shared with the units of equal servers
+	foreign []string // UIDs of pods that have it of another program
+}
+
+// compareUnits orders units by type (GPUs first), PCI address and ID.
+func compareUnits(a, b unit) int {
+	return cmp.Or(compareTypes(a.Type, b.Type), cmp.Compare(a.Bus, b.Bus), cmp.Compare(a.ID, b.ID))
 }
 
 // typeGroup is the devices of one type: units first … first+n-1, whose bits in masks are 0 … n-1.
@@ -113,16 +126,28 @@ func (r *typeGroup) those(holds func(at int) bool) (mask uint64) {
 	return mask
 }
 
-// Inventory is the devices of a node, without what pods hold. It never changes; views share it.
-type Inventory struct {
+// server is what the inventories of equal servers share: all that does not depend on the IDs of devices. It never
+// changes.
+type server struct {
+	// spec has neither Devices nor Foreign, and names devices by their index in Devices; see unnamed.
 	spec    Spec
 	machine *topo.Machine
-	units   []unit // Invariant: by type (GPUs first), PCI address, ID.
+	devices []traits // in the order of Spec.Devices
 	groups  []typeGroup
-	// at is the index of each unit by type and ID.
-	at   map[identity]int
-	sets []partition // of GPUs, by their masks; see newPartitions
-	// reported has the UIDs of the pods of Spec.Foreign, unknown the names of their devices that no unit has.
+	sets    []partition // of GPUs, by their masks; see newPartitions
+	kinds   Kinds       // how the devices are asked for
+	idle    []state     // of units of which no pod has a part
+	// byName reports that more than the order of units depends on IDs: a device is a slice of another one, or links name
+	// devices that are not there.
+	byName bool
+}
+
+// Inventory is the devices of a node, without what pods hold. It never changes; views share it.
+type Inventory struct {
+	*server
+	units []unit // Invariant: ascending by compareUnits.
+	// foreign is Spec.Foreign. reported has the UIDs of its pods, unknown the names of their devices that no unit has.
+	foreign  []Foreign
 	reported map[string]bool
 	unknown  []string
 }
@@ -132,17 +157,12 @@ func (inv *Inventory) Equal(o *Inventory) bool {
 	if inv == o || inv == nil || o == nil {
 		return inv == o
 	}
-	a, b := inv.spec.Devices, o.spec.Devices
-	if len(a) != len(b) || len(a) > 0 && a[0].ID != b[0].ID { // as with most servers
+	if !slices.EqualFunc(inv.units, o.units, func(a, b unit) bool { return a.ID == b.ID && a.listed == b.listed }) ||
+		!reflect.DeepEqual(inv.foreign, o.foreign) {
 		return false
 	}
-	return inv.machine.Equal(o.machine) && reflect.DeepEqual(&inv.spec, &o.spec)
-}
-
-// identity names a device of a node. An ID is unique within a type only.
-type identity struct {
-	kind Type
-	id   string
+	return inv.server == o.server || inv.machine.Equal(o.machine) && reflect.DeepEqual(&inv.spec, &o.spec) &&
+		reflect.DeepEqual(inv.devices, o.devices)
 }
 
 // NewInventory validates a Spec. It refuses, naming the device: one without type or ID, one that is there twice,
@@ -150,36 +170,39 @@ type identity struct {
 // their numbers; nil numbers those of the devices in ascending order. Equal servers share a class of classes. Maps and
 // slices of the Spec are kept.
 func NewInventory(s *Spec, m *topo.Machine, classes *Classes) (*Inventory, error) {
-	inv := &Inventory{spec: *s, machine: m, at: map[identity]int{}}
+	inv := &Inventory{
+		server: &server{machine: m, devices: make([]traits, len(s.Devices)), kinds: KindsOf(s.Devices)},
+		units:  make([]unit, len(s.Devices)), foreign: s.Foreign,
+	}
+	inv.idle = make([]state, len(inv.units))
 	nodes, roots := nodesOf(s.Devices, m), index{}
-	for _, d := range s.Devices {
+	for i, d := range s.Devices {
 		if err := d.validate(); err != nil {
 			return nil, err
 		}
-		u := unit{Device: d, node: nodes[d.NUMAID], pcie: roots.position(d.root()), parent: -1, offered: true}
-		u.complete()
-		inv.units = append(inv.units, u)
+		t := &inv.devices[i]
+		*t = traits{Device: d, listed: i, node: nodes[d.NUMAID], pcie: roots.position(d.root()), parent: -1, offered: true}
+		t.ID = ""
+		t.complete()
+		inv.units[i] = unit{ID: d.ID, traits: t}
 	}
-	slices.SortFunc(inv.units, func(a, b unit) int {
-		return cmp.Or(compareTypes(a.Type, b.Type), cmp.Compare(a.Bus, b.Bus), cmp.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(inv.units, compareUnits)
 	for i := range inv.units {
 		u := &inv.units[i]
-		key := identity{u.Type, u.ID}
-		if _, twice := inv.at[key]; twice {
-			return nil, fmt.Errorf("device %s %q is there twice", u.Type, u.ID)
-		}
-		inv.at[key] = i
 		if i == 0 || inv.units[i-1].Type != u.Type {
 			inv.groups = append(inv.groups, typeGroup{kind: u.Type, first: i})
 		}
 		inv.groups[len(inv.groups)-1].n++
+		if at, _ := inv.locate(u.Type, u.ID); at != i {
+			return nil, fmt.Errorf("device %s %q is there twice", u.Type, u.ID)
+		}
 	}
 	for i := range inv.units {
 		u := &inv.units[i]
-		if parent, ok := inv.at[identity{u.Type, u.Parent}]; ok && u.Parent != "" {
+		if parent, ok := inv.locate(u.Type, u.Parent); ok && u.Parent != "" {
 			u.parent, inv.units[parent].offered = parent, false
 		}
+		inv.byName = inv.byName || u.Parent != ""
 	}
 	for i := range inv.groups {
 		r := &inv.groups[i]
@@ -188,9 +211,73 @@ func NewInventory(s *Spec, m *topo.Machine, classes *Classes) (*Inventory, error
 		}
 		inv.arrange(r, s, classes)
 	}
+	inv.spec = inv.unnamed(s)
 	inv.sets = inv.newPartitions()
 	inv.hold(s.Foreign)
 	return inv, nil
+}
+
+// Renamed returns the inventory of an equal server whose devices have these IDs, in the order of Spec.Devices. It shares
+// all but the IDs. It returns nil where more depends on them: where units would have another order, an ID is missing or
+// there twice, a device is a slice of another one, or another program gives devices to pods.
+func (inv *Inventory) Renamed(ids []string) *Inventory {
+	if inv.byName || len(inv.foreign) > 0 || len(ids) != len(inv.units) {
+		return nil
+	}
+	next, same := &Inventory{server: inv.server, units: make([]unit, len(ids))}, true
+	for i := range inv.units {
+		u := unit{ID: ids[inv.units[i].listed], traits: inv.units[i].traits}
+		next.units[i] = u
+		at, _ := next.locate(u.Type, u.ID)
+		if u.ID == "" || at != i || i > 0 && compareUnits(next.units[i-1], u) > 0 {
+			return nil
+		}
+		same = same && u.ID == inv.units[i].ID
+	}
+	if same {
+		return inv
+	}
+	return next
+}
+
+// unnamed returns what a Spec says of its devices together, whatever their IDs are.
+func (inv *Inventory) unnamed(s *Spec) Spec {
+	out := *s
+	out.Devices, out.Foreign = nil, nil
+	name := func(t Type, id string) string {
+		at, ok := inv.locate(t, id)
+		if !ok {
+			inv.byName = true
+			return "?" + id
+		}
+		return strconv.Itoa(inv.units[at].listed)
+	}
+	out.Links, out.Switches = slices.Clone(s.Links), slices.Clone(s.Switches)
+	for i := range out.Links {
+		l := &out.Links[i]
+		l.A, l.B = name(l.Type, l.A), name(l.Type, l.B)
+	}
+	for i := range out.Switches {
+		sw := &out.Switches[i]
+		lanes := make(map[string]int64, len(sw.Lanes))
+		for id, n := range sw.Lanes {
+			lanes[name(sw.Type, id)] = n
+		}
+		sw.Lanes = lanes
+	}
+	return out
+}
+
+// locate returns the index of a device, or 0 and false where the node does not have it.
+func (inv *Inventory) locate(t Type, id string) (int, bool) {
+	if r := inv.group(t); r != nil {
+		for i := r.first; i < r.first+r.n; i++ {
+			if inv.units[i].ID == id {
+				return i, true
+			}
+		}
+	}
+	return 0, false
 }
 
 // validate refuses a device without identity, and amounts that sums over devices could not hold.
@@ -216,14 +303,14 @@ func (d *Device) root() string {
 }
 
 // complete fills in the usual amounts.
-func (u *unit) complete() {
-	t := &u.Total
-	if u.Type != GPU {
+func (d *traits) complete() {
+	t := &d.Total
+	if d.Type != GPU {
 		t[Share] = cmp.Or(t[Share], whole)
 		return
 	}
 	t[Cores], t[Slots] = cmp.Or(t[Cores], whole), cmp.Or(t[Slots], whole)
-	if u.blind = t[Bytes] == 0; u.blind {
+	if d.blind = t[Bytes] == 0; d.blind {
 		t[Bytes] = whole
 	}
 }
@@ -323,7 +410,7 @@ func (inv *Inventory) Kinds() Kinds {
 	if inv == nil {
 		return nil
 	}
-	return KindsOf(inv.spec.Devices)
+	return inv.kinds
 }
 
 // KindsOf returns how devices other than GPUs, RDMA and FPGA are asked for, by type. A type whose resource is not its
@@ -357,7 +444,7 @@ func (inv *Inventory) AnyDegraded() bool {
 // Degraded counts the devices of grants that are likely to fail.
 func (inv *Inventory) Degraded(grants []Grant) (n int64) {
 	for i := range grants {
-		if at, ok := inv.at[identity{grants[i].Type, grants[i].ID}]; ok && inv.units[at].Degraded {
+		if at, ok := inv.locate(grants[i].Type, grants[i].ID); ok && inv.units[at].Degraded {
 			n++
 		}
 	}
@@ -366,7 +453,7 @@ func (inv *Inventory) Degraded(grants []Grant) (n int64) {
 
 // NodesOf returns the NUMA node of a device; 0 where it is unknown.
 func (inv *Inventory) NodesOf(t Type, id string) topo.NodeSet {
-	if i, ok := inv.at[identity{t, id}]; ok {
+	if i, ok := inv.locate(t, id); ok {
 		return inv.units[i].node
 	}
 	return 0

@@ -28,7 +28,7 @@ func closeness(a, b *unit) int64 {
 // with itself.
 func (inv *Inventory) weights(r *typeGroup, s *Spec) []int32 {
 	local := func(t Type, id string) int {
-		if i, ok := inv.at[identity{t, id}]; ok && t == r.kind {
+		if i, ok := inv.locate(t, id); ok && t == r.kind {
 			return i - r.first
 		}
 		return -1
@@ -93,7 +93,7 @@ func (inv *Inventory) Lanes(t Type) []int64 {
 func (v *View) LinkRegret(grants []Grant) (model string, k int, regret int64) {
 	r, mask := v.group(GPU), uint64(0)
 	for i := range grants {
-		if at, ok := v.at[identity{GPU, grants[i].ID}]; ok && grants[i].Type == GPU {
+		if at, ok := v.locate(GPU, grants[i].ID); ok && grants[i].Type == GPU {
 			mask |= 1 << (at - r.first)
 		}
 	}

@@ -21,7 +21,12 @@ const cases = 500
 const gib = 1 << 30
 
 func TestMain(m *testing.M) {
-	if err := flag.Set("rapid.checks", strconv.Itoa(cases)); err != nil {
+	flag.Parse()
+	checks := cases
+	if testing.Short() {
+		checks *= 5 // of which rapid then makes a fifth
+	}
+	if err := flag.Set("rapid.checks", strconv.Itoa(checks)); err != nil {
 		panic(err)
 	}
 	m.Run()

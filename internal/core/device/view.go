@@ -59,6 +59,9 @@ func NewView(inv *Inventory, holdings iter.Seq[*Holding]) *View {
 	for h := range holdings {
 		last[h.UID] = h
 	}
+	if len(last) > 0 {
+		v.states = slices.Clone(v.states)
+	}
 	for _, uid := range slices.Sorted(maps.Keys(last)) {
 		v.holdings = append(v.holdings, last[uid])
 		v.charge(last[uid], 1)
@@ -133,7 +136,7 @@ func (v *View) charge(h *Holding, sign int) {
 // may be given twice.
 func (inv *Inventory) named(g *Grant) []int {
 	if g.ID != "" {
-		if i, ok := inv.at[identity{g.Type, g.ID}]; ok {
+		if i, ok := inv.locate(g.Type, g.ID); ok {
 			return []int{i}
 		}
 		return nil
@@ -182,7 +185,8 @@ func (v *View) free(i int) Vector {
 
 // Status is the account of one device.
 type Status struct {
-	*Device
+	ID         string
+	*Device    // without its ID
 	Used, Free Vector
 	Holders    int
 	Offered    bool // pods may have it; see Device.Parent
@@ -223,7 +227,7 @@ func (v *View) Devices() iter.Seq[Status] {
 	return func(yield func(Status) bool) {
 		for i := range v.units {
 			u, s := &v.units[i], &v.states[i]
-			if !yield(Status{&u.Device, s.used, v.free(i), s.holders, u.offered, u.foreign, u.blind}) {
+			if !yield(Status{u.ID, &u.Device, s.used, v.free(i), s.holders, u.offered, u.foreign, u.blind}) {
 				return
 			}
 		}
@@ -281,19 +285,20 @@ func (v *View) Rest(types []Type) []Grant {
 // requests, whatever the IDs of their devices are. It is "" where another program gives devices to pods.
 func (v *View) Likeness() string {
 	rest := v.spec
-	if len(rest.Foreign) > 0 {
+	if len(v.foreign) > 0 {
 		return ""
 	}
 	// Classes know links and switches. Partitions name devices by their modules.
-	rest.Devices, rest.Links, rest.Switches = nil, nil, nil
+	rest.Links, rest.Switches = nil, nil
 	out := fmt.Appendf(nil, "%+v", rest)
 	for i := range v.groups {
 		g := &v.groups[i]
 		out = fmt.Appendf(out, " %v %p %v %v %v", g.kind, g.class, g.pcie, g.numa, g.degraded)
 	}
-	for i, u := range v.units {
-		u.ID, u.Parent = "", ""
-		out = fmt.Appendf(out, " %+v %+v", u, v.states[i])
+	for i := range v.units {
+		t := *v.units[i].traits
+		t.Parent, t.listed = "", 0
+		out = fmt.Appendf(out, " %+v %+v", t, v.states[i])
 	}
 	return string(out)
 }

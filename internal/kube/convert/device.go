@@ -2,10 +2,13 @@ package convert
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -34,14 +37,114 @@ func (r *factReader) devices(d *Devices) {
 		return
 	}
 	if !d.read || d.machine != r.facts.Machine {
-		reader := deviceReader{Device: d.Device}
 		d.read, d.machine = true, r.facts.Machine
-		d.inventory, d.problems = reader.inventory(d.machine, &r.known.classes), reader.problems
+		d.inventory, d.problems = r.known.inventory(d.Device, d.machine)
 	}
 	r.facts.Devices, r.problems = d.inventory, append(r.problems, d.problems...)
 	mode, _, err := annotation.ParseDeviceMode(d.Annotations[annotation.DeviceModeKey])
 	r.facts.OwnDevices = d.inventory != nil && err == nil && mode != annotation.DeviceFollow
 	r.facts.GPUIsolation = r.node.Labels[annotation.GPUIsolationLabel]
+}
+
+// server is the model of a server: what its Device object says but for the IDs of its GPUs.
+type server struct {
+	devices   []devicev1alpha1.DeviceInfo // of one object
+	inventory *device.Inventory           // of that object
+}
+
+// serverText finds the models that are alike in machine and text.
+type serverText struct {
+	machine *topo.Machine
+	text    string
+}
+
+// serversKept is the number of models of one text that Known keeps.
+const serversKept = 8
+
+// inventory reads a Device object, or takes the inventory of an equal server that was read before. The result is the
+// same: what is read of a server depends on the IDs of its GPUs in no other way than Renamed says.
+func (k *Known) inventory(d *devicev1alpha1.Device, m *topo.Machine) (*device.Inventory, []Problem) {
+	text, ids := model(d)
+	key := serverText{m, string(text)}
+	for _, known := range k.servers[key] {
+		if ids == nil || !slices.EqualFunc(known.devices, d.Spec.Devices, alike) {
+			continue
+		}
+		if inventory := known.inventory.Renamed(ids); inventory != nil {
+			return inventory, nil
+		}
+	}
+	r := deviceReader{Device: d}
+	inventory := r.inventory(m, &k.classes)
+	if inventory != nil && len(r.problems) == 0 && ids != nil {
+		if k.servers == nil || len(k.servers) >= maxKnown {
+			k.servers = map[serverText][]server{}
+		}
+		list := k.servers[key]
+		k.servers[key] = append(list[max(0, len(list)-serversKept+1):], server{d.Spec.Devices, inventory})
+	}
+	return inventory, r.problems
+}
+
+// alike reports whether nothing differs between two devices but the IDs of GPUs. Devices of equal servers share memory,
+// so that most comparisons end at pointers.
+func alike(a, b devicev1alpha1.DeviceInfo) bool {
+	if a.Type == string(device.GPU) {
+		a.ID, b.ID = "", ""
+	}
+	return reflect.DeepEqual(&a, &b)
+}
+
+// model returns a text that equal servers have in common, whatever the IDs of their GPUs are, and the IDs of all
+// devices. They are nil for objects that share nothing: those with fields that could not be read, those of nodes on
+// which another program gives devices to pods, and where an ID is empty or there twice.
+func model(d *devicev1alpha1.Device) (text []byte, ids []string) {
+	_, _, given := annotation.Lookup(d.Annotations, annotation.DevicesCheckpointsKey, annotation.DevicesCheckpointsAlias)
+	if given || len(d.Unread) > 0 || len(d.Spec.Devices) == 0 {
+		return nil, nil
+	}
+	ids = make([]string, 0, len(d.Spec.Devices))
+	gpus := make(map[string]int, len(d.Spec.Devices)) // their number in the list; -1 for other devices
+	for i := range d.Spec.Devices {
+		one := &d.Spec.Devices[i]
+		at := i
+		if one.Type != string(device.GPU) {
+			at = -1
+		}
+		gpus[one.ID], ids = at, append(ids, one.ID)
+		text = binary.AppendVarint(append(text, one.Type...), int64(number(one.Minor)))
+	}
+	links := d.Annotations[annotation.DeviceLinksKey]
+	if len(gpus) < len(ids) || strings.ContainsAny(links, "\\\x00") {
+		return nil, nil
+	}
+	if _, empty := gpus[""]; empty {
+		return nil, nil
+	}
+	for at, part := range strings.Split(links, `"`) { // every second one is a string
+		if n, known := gpus[part]; known && n >= 0 && at%2 == 1 {
+			text = binary.AppendVarint(append(text, 0), int64(n))
+		} else {
+			text = append(append(text, '"'), part...)
+		}
+	}
+	_, linked := d.Annotations[annotation.DeviceLinksKey]
+	text = strconv.AppendBool(text, linked)
+	for _, key := range [...]string{annotation.DeviceModeKey, annotation.GPUPartitionsKey} {
+		text = appendField(text, d.Annotations, key)
+	}
+	for _, key := range [...]string{
+		annotation.GPUPartitionPolicyLabel, annotation.GPUVendorLabel, annotation.GPUModelLabel,
+	} {
+		text = appendField(text, d.Labels, key)
+	}
+	return text, ids
+}
+
+// appendField appends a field that may be absent, and its length.
+func appendField(text []byte, fields map[string]string, key string) []byte {
+	value, found := fields[key]
+	return append(binary.AppendUvarint(strconv.AppendBool(text, found), uint64(len(value))), value...)
 }
 
 type deviceReader struct {

@@ -98,8 +98,9 @@ type Known struct {
 	// byKubelet finds the kubelet that a machine with these settings and this inventory has.
 	byKubelet map[kubeletText]known
 	nodes     topo.Pool[*kubelet.Node]
-	// classes are the kinds of server by their devices.
+	// classes are the kinds of server by their devices, servers their models.
 	classes device.Classes
+	servers map[serverText][]server
 }
 
 type kubeletText struct {

@@ -1,0 +1,99 @@
+package convert_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// TestEqualServersAreReadAsEachByItself: what Known keeps of servers changes no facts and no problems.
+func TestEqualServersAreReadAsEachByItself(t *testing.T) {
+	t.Parallel()
+	read, models, reported := 0, 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		var known convert.Known
+		pick := func(label string, of ...string) string { return rapid.SampledFrom(of).Draw(rt, label) }
+		for node := range rapid.IntRange(2, 8).Draw(rt, "nodes") {
+			var devices []string
+			n := rapid.IntRange(1, 4).Draw(rt, "GPUs")
+			id := func(i int) string { return fmt.Sprintf("GPU-%d-%d", node, i) }
+			switch pick("ids", "own", "own", "own", "equal", "reversed", "twice", "odd") {
+			case "equal":
+				id = func(i int) string { return fmt.Sprint("GPU-", i) }
+			case "reversed":
+				id = func(i int) string { return fmt.Sprintf("GPU-%d-%d", node, 9-i) }
+			case "twice":
+				id = func(i int) string { return fmt.Sprint("GPU-", i/2) }
+			case "odd":
+				id = func(i int) string { return fmt.Sprintf("GPU \\\"%d<%d", node, i) }
+			}
+			memory, health := pick("memory", "80Gi", "80Gi", "80Gi", "40Gi"), pick("health", "true", "true", "true", "false")
+			bus := rapid.IntRange(0, 5).Draw(rt, "bus") > 0
+			for i := range n {
+				at := ""
+				if bus {
+					at = fmt.Sprintf(`,"topology":{"socketID":0,"nodeID":%d,"pcieID":"pci%d","busID":"0000:%d1:00.0"}`, i/2, i, i)
+				}
+				devices = append(devices, fmt.Sprintf(`{"type":"gpu","id":%q,"minor":%d,"health":%s,"resources":{`+
+					`"koordinator.sh/gpu-memory":%q}%s}`, id(i), i, health, memory, at))
+			}
+			switch pick("more", "", "", "", "", "rdma", "slice", "bad") {
+			case "rdma":
+				devices = append(devices, fmt.Sprintf(`{"type":"rdma","id":"0000:0%d:00.0","health":true}`, node%2))
+			case "slice":
+				devices = append(devices, fmt.Sprintf(`{"type":"gpu","id":"MIG-%d","health":true,"labels":{`+
+					`"node.tenon.sh/mig-profile":"1g.5gb","node.tenon.sh/parent":%q}}`, node, id(0)))
+			case "bad":
+				devices = append(devices, `{"type":"gpu","id":7}`)
+			}
+			links := ""
+			if n > 1 {
+				links = fmt.Sprintf(`{"links":[{"ids":[%q,%q],"type":"NVLink","count":%s}]}`, id(0), id(1), pick("count", "4", "4", "2"))
+			}
+			annotations := []string{fmt.Sprintf(`"node.tenon.sh/device-links":%q`, pick("links", links, links, links, "", "{", `{"links":[{"ids":["x","y"]}]}`))}
+			switch pick("annotation", "", "", "", "mode", "table", "given") {
+			case "mode":
+				annotations = append(annotations, `"node.tenon.sh/device-mode":"`+pick("mode", "Own", "None")+`"`)
+			case "table":
+				annotations = append(annotations, `"scheduling.koordinator.sh/gpu-partitions":"{\"1\":[{\"minors\":[`+
+					pick("minor", "0", "5")+`]}]}"`)
+			case "given":
+				annotations = append(annotations, fmt.Sprintf(`"node.koordinator.sh/devices-checkpoints":"[{\"podUID\":\"p\",`+
+					`\"resourceName\":\"nvidia.com/gpu\",\"deviceIDs\":[\"%d\"]}]"`, node%3))
+			}
+			label := pick("model", "H100", "H100", "A100")
+			object := deviceObject(t, `,"labels":{"node.koordinator.sh/gpu-model":"`+label+`"},"annotations":{`+
+				strings.Join(annotations, ",")+`}`, "["+strings.Join(devices, ",")+"]")
+			alone := *object
+			want, wantProblems := devicesOf(&alone)
+			got, problems := known.Read(convert.Sources{Devices: object}, convert.DefaultArgs())
+			if !got.Equal(&want) || !want.Equal(&got) {
+				rt.Fatalf("%+v: facts differ", object.Device)
+			}
+			if diff := cmp.Diff(wantProblems, problems); diff != "" {
+				rt.Fatalf("problems (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(statuses(want), statuses(got)); diff != "" {
+				rt.Fatalf("devices (-want +got):\n%s", diff)
+			}
+			if want.Devices != nil && ledger.New(want).View().UnknownHolders() != ledger.New(got).View().UnknownHolders() {
+				rt.Fatal("unknown holders differ")
+			}
+			if len(problems) > 0 {
+				reported++
+			} else if got.Devices != nil {
+				read++
+			}
+		}
+		models += known.Servers()
+	})
+	if (read-models < 50 || reported < 10) && !testing.Short() {
+		t.Errorf("%d nodes are of %d models, %d have problems", read, models, reported)
+	}
+}
