@@ -23,6 +23,7 @@ func NewDeviceInformer(client rest.Interface) cache.SharedIndexInformer {
 type sharedDevices struct {
 	models                                      // of the metadata; its lock guards all fields
 	kinds  map[string]devicev1alpha1.DeviceInfo // devices without ids, by their JSON without ids
+	listed int                                  // devices that the last object lists
 }
 
 // read reads a Device.
@@ -30,7 +31,7 @@ func (s *sharedDevices) read(text *json.RawMessage) *devicev1alpha1.Device {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := &devicev1alpha1.Device{}
-	var kinds []string
+	var list []byte
 	plain := true // all devices are of known kinds, and nothing is odd
 	err := readFields(*text, func(name, value []byte) {
 		switch string(name) {
@@ -45,8 +46,8 @@ func (s *sharedDevices) read(text *json.RawMessage) *devicev1alpha1.Device {
 			err := readFields(value, func(name, value []byte) {
 				if string(name) == `"devices"` {
 					var known bool
-					d.Spec.Devices, kinds, known = s.devices(value)
-					plain = plain && known
+					d.Spec.Devices, known = s.devices(value)
+					list, plain = value, plain && known
 				}
 			})
 			plain = plain && err == nil
@@ -59,6 +60,8 @@ func (s *sharedDevices) read(text *json.RawMessage) *devicev1alpha1.Device {
 	if err != nil {
 		return &devicev1alpha1.Device{} // no server has an object whose metadata cannot be read
 	}
+	var kinds []string
+	_ = readDevices(list, func(_ string, kind []byte) { kinds = append(kinds, string(kind)) })
 	if len(whole.Unread) == 0 && len(whole.Spec.Devices) == len(kinds) {
 		for i, kind := range kinds {
 			one := whole.Spec.Devices[i]
@@ -70,12 +73,28 @@ func (s *sharedDevices) read(text *json.RawMessage) *devicev1alpha1.Device {
 	return whole
 }
 
-// devices reads a list of devices. It returns the JSON of each without its id, and whether all are known and differ.
-func (s *sharedDevices) devices(text []byte) (all []devicev1alpha1.DeviceInfo, kinds []string, known bool) {
-	known = true
-	v := values{read: text}
+// devices reads a list of devices. It returns whether all are known and differ.
+func (s *sharedDevices) devices(text []byte) (all []devicev1alpha1.DeviceInfo, known bool) {
+	known, all = true, make([]devicev1alpha1.DeviceInfo, 0, s.listed)
+	err := readDevices(text, func(id string, kind []byte) {
+		one, found := s.kinds[string(kind)]
+		one.ID = id
+		known = known && found && id != "" && !slices.ContainsFunc(all, func(o devicev1alpha1.DeviceInfo) bool {
+			return o.Type == one.Type && o.ID == id
+		})
+		all = append(all, one)
+	})
+	if s.listed = len(all); len(all) < cap(all) {
+		all = slices.Clone(all)
+	}
+	return all, known && err == nil
+}
+
+// readDevices has use read each device of a list: its id, and its JSON without the id, valid until use returns.
+func readDevices(list []byte, use func(id string, kind []byte)) error {
+	v := values{read: list}
 	var kind []byte
-	err := v.members('[', ']', func() error {
+	return v.members('[', ']', func() error {
 		device, err := v.next()
 		if err != nil {
 			return err
@@ -84,21 +103,14 @@ func (s *sharedDevices) devices(text []byte) (all []devicev1alpha1.DeviceInfo, k
 		kind = kind[:0]
 		err = readFields(device, func(name, value []byte) {
 			if string(name) == `"id"` {
-				readPart(value, &id)
+				id = readString(value)
 			} else {
 				kind = append(append(kind, name...), value...)
 			}
 		})
-		one, found := s.kinds[string(kind)]
-		kinds = append(kinds, string(kind))
-		one.ID = id
-		known = known && found && id != "" && !slices.ContainsFunc(all, func(o devicev1alpha1.DeviceInfo) bool {
-			return o.Type == one.Type && o.ID == id
-		})
-		all = append(all, one)
+		use(id, kind)
 		return err
 	})
-	return all, kinds, known && err == nil
 }
 
 // ReadDevice reads a Device without its status; what cannot be read of it is in Unread.

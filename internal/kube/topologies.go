@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -62,11 +63,11 @@ func (m *models) metadata(o *metav1.ObjectMeta, text []byte) {
 	_ = readFields(text, func(name, value []byte) {
 		switch string(name) {
 		case `"name"`:
-			readPart(value, &o.Name)
+			o.Name = readString(value)
 		case `"uid"`:
-			readPart(value, &o.UID)
+			o.UID = types.UID(readString(value))
 		case `"resourceVersion"`:
-			readPart(value, &o.ResourceVersion)
+			o.ResourceVersion = readString(value)
 		case `"generation"`:
 			readPart(value, &o.Generation)
 		case `"creationTimestamp"`:
@@ -84,6 +85,17 @@ func readPart(text []byte, into any) {
 	if len(text) > 0 {
 		_ = json.Unmarshal(text, into)
 	}
+}
+
+// readString reads a string; "" for what is not one.
+func readString(text []byte) (s string) {
+	n := len(text)
+	escaped := func(c byte) bool { return c < ' ' || c > '~' || c == '\\' || c == '"' }
+	if n > 1 && text[0] == '"' && text[n-1] == '"' && !slices.ContainsFunc(text[1:n-1], escaped) {
+		return string(text[1 : n-1])
+	}
+	readPart(text, &s)
+	return s
 }
 
 // keepKubeletPins drops the pods that Tenon bound itself: the account knew them before the report did, and a report
@@ -124,7 +136,7 @@ func (m *models) forget() {
 func (m *models) text(text []byte) string {
 	s, known := m.texts[string(text)]
 	if !known {
-		readPart(text, &s)
+		s = readString(text)
 		remember(&m.texts, string(text), s)
 	}
 	return s

@@ -137,8 +137,8 @@ type server struct {
 	sets    []partition // of GPUs, by their masks; see newPartitions
 	kinds   Kinds       // how the devices are asked for
 	idle    []state     // of units of which no pod has a part
-	// byName reports that more than the order of units depends on IDs: a device is a slice of another one, or links name
-	// devices that are not there.
+	// byName reports that more than the order of units depends on IDs: a device is a slice of another one, or links
+	// name devices that are not there.
 	byName bool
 }
 
@@ -181,7 +181,9 @@ func NewInventory(s *Spec, m *topo.Machine, classes *Classes) (*Inventory, error
 			return nil, err
 		}
 		t := &inv.devices[i]
-		*t = traits{Device: d, listed: i, node: nodes[d.NUMAID], pcie: roots.position(d.root()), parent: -1, offered: true}
+		*t = traits{
+			Device: d, listed: i, node: nodes[d.NUMAID], pcie: roots.position(d.root()), parent: -1, offered: true,
+		}
 		t.ID = ""
 		t.complete()
 		inv.units[i] = unit{ID: d.ID, traits: t}
@@ -217,9 +219,9 @@ func NewInventory(s *Spec, m *topo.Machine, classes *Classes) (*Inventory, error
 	return inv, nil
 }
 
-// Renamed returns the inventory of an equal server whose devices have these IDs, in the order of Spec.Devices. It shares
-// all but the IDs. It returns nil where more depends on them: where units would have another order, an ID is missing or
-// there twice, a device is a slice of another one, or another program gives devices to pods.
+// Renamed returns the inventory of an equal server whose devices have these IDs, in the order of Spec.Devices. It
+// shares all but the IDs. It returns nil where more depends on them: where units would have another order, an ID is
+// missing or there twice, a device is a slice of another one, or another program gives devices to pods.
 func (inv *Inventory) Renamed(ids []string) *Inventory {
 	if inv.byName || len(inv.foreign) > 0 || len(ids) != len(inv.units) {
 		return nil

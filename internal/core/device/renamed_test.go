@@ -34,8 +34,8 @@ func named(s *device.Spec, name func(id string) string) (device.Spec, []string) 
 	return out, ids
 }
 
-// TestRenamedIsBuiltWhole: the inventory of an equal server with other IDs is the one that its own Spec makes, and gives
-// the same devices to the same pods.
+// TestRenamedIsBuiltWhole: the inventory of an equal server with other IDs is the one that its own Spec makes, and
+// gives the same devices to the same pods.
 func TestRenamedIsBuiltWhole(t *testing.T) {
 	t.Parallel()
 	shared, apart := 0, 0
@@ -117,14 +117,18 @@ func TestServersThatDifferInMoreThanIDsAreBuilt(t *testing.T) {
 		ids    []string
 		shared bool
 	}{
-		"other IDs":                    {device.Spec{Devices: plain}, []string{"z", "y"}, true},
-		"an ID is there twice":         {device.Spec{Devices: plain}, []string{"z", "z"}, false},
-		"an ID is missing":             {device.Spec{Devices: plain}, []string{"z", ""}, false},
-		"fewer devices":                {device.Spec{Devices: plain}, []string{"z"}, false},
-		"IDs order devices of one bus": {device.Spec{Devices: []device.Device{gpu("a", "1"), gpu("b", "1")}}, []string{"z", "y"}, false},
-		"slices":                       {device.Spec{Devices: []device.Device{gpu("a", "1"), slice}}, []string{"z", "y"}, false},
+		"other IDs":            {device.Spec{Devices: plain}, []string{"z", "y"}, true},
+		"an ID is there twice": {device.Spec{Devices: plain}, []string{"z", "z"}, false},
+		"an ID is missing":     {device.Spec{Devices: plain}, []string{"z", ""}, false},
+		"fewer devices":        {device.Spec{Devices: plain}, []string{"z"}, false},
+		"IDs order devices of one bus": {
+			device.Spec{Devices: []device.Device{gpu("a", "1"), gpu("b", "1")}}, []string{"z", "y"}, false,
+		},
+		"slices": {device.Spec{Devices: []device.Device{gpu("a", "1"), slice}}, []string{"z", "y"}, false},
 		"another program gives devices": {
-			device.Spec{Devices: plain, Foreign: []device.Foreign{{UID: "p", Names: []string{"a"}}}}, []string{"z", "y"}, false,
+			device.Spec{Devices: plain, Foreign: []device.Foreign{{UID: "p", Names: []string{"a"}}}},
+			[]string{"z", "y"},
+			false,
 		},
 	}
 	for name, test := range tests {

@@ -99,7 +99,8 @@ func alike(a, b devicev1alpha1.DeviceInfo) bool {
 // devices. They are nil for objects that share nothing: those with fields that could not be read, those of nodes on
 // which another program gives devices to pods, and where an ID is empty or there twice.
 func model(d *devicev1alpha1.Device) (text []byte, ids []string) {
-	_, _, given := annotation.Lookup(d.Annotations, annotation.DevicesCheckpointsKey, annotation.DevicesCheckpointsAlias)
+	_, _, given := annotation.Lookup(d.Annotations, annotation.DevicesCheckpointsKey,
+		annotation.DevicesCheckpointsAlias)
 	if given || len(d.Unread) > 0 || len(d.Spec.Devices) == 0 {
 		return nil, nil
 	}
