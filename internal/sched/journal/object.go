@@ -59,28 +59,42 @@ func KeyOf(o Object) string {
 		"/")
 }
 
-// newEvent returns the event of an object, with what scheduling reads of it.
-//
-// A put has all that scheduling reads. A deletion names the object. A change is of a pod whose binding or status is new
-// while the rest of its spec is not: it has no spec, which readers take from the put before it.
-func newEvent(op string, o Object) (*writtenEvent, error) {
-	e := &writtenEvent{Event: &Event{Op: op, Kind: kindOf(o)}}
+// recorded returns what the event of an object has of it: what scheduling reads. A put has all of it, and a deletion
+// names the object.
+func recorded(op string, o Object) Object {
+	if pod, ok := o.(*corev1.Pod); ok {
+		kept := recordedPod(op, pod)
+		return &kept
+	}
+	if op != Delete {
+		return keep(o)
+	}
+	out := reflect.New(reflect.TypeOf(o).Elem()).Interface().(Object)
+	out.SetName(o.GetName())
+	out.SetNamespace(o.GetNamespace())
+	out.SetUID(o.GetUID())
+	out.GetObjectKind().SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
+	return out
+}
+
+// recordedPod is recorded for pods. A change is of a pod whose binding or status is new while the rest of its spec is
+// not: it has no spec, which readers take from the put before it.
+func recordedPod(op string, p *corev1.Pod) corev1.Pod {
 	switch op {
-	default:
-		e.Object = keep(o)
 	case Delete:
-		e.Object = reflect.New(reflect.TypeOf(o).Elem()).Interface().(Object)
-		e.Object.SetName(o.GetName())
-		e.Object.SetNamespace(o.GetNamespace())
-		e.Object.SetUID(o.GetUID())
-		e.Object.GetObjectKind().SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, UID: p.UID}}
 	case Change:
-		pod := o.(*corev1.Pod)
-		e.Object = &corev1.Pod{
-			ObjectMeta: keepMeta(&pod.ObjectMeta), Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},
-			Status: keepStatus(&pod.Status),
+		return corev1.Pod{
+			ObjectMeta: keepMeta(&p.ObjectMeta), Spec: corev1.PodSpec{NodeName: p.Spec.NodeName},
+			Status: keepStatus(&p.Status),
 		}
 	}
+	return corev1.Pod{ObjectMeta: keepMeta(&p.ObjectMeta), Spec: keepSpec(&p.Spec), Status: keepStatus(&p.Status)}
+}
+
+// newEvent returns the event of an object.
+func newEvent(op string, o Object) (*writtenEvent, error) {
+	e := &writtenEvent{Event: &Event{Op: op, Kind: kindOf(o)}, Object: recorded(op, o)}
 	for field, value := range hidden(e.Object) {
 		if value.IsZero() {
 			continue
@@ -204,12 +218,10 @@ func readAnnotations(all map[string]string) map[string]string {
 	return out
 }
 
-// keep returns a copy of an object with what scheduling reads of it. It has neither commands, environment variables,
-// volumes that are not claims, nor annotations of others.
+// keep returns a copy of an object that is not a pod, with what scheduling reads of it. It has neither commands,
+// environment variables, volumes that are not claims, nor annotations of others.
 func keep(o Object) Object {
 	switch o := o.(type) {
-	case *corev1.Pod:
-		return keepPod(o)
 	case *corev1.Node:
 		return keepNode(o)
 	case *corev1.Namespace:
@@ -268,11 +280,6 @@ func keepNode(n *corev1.Node) *corev1.Node {
 		})
 	}
 	return &out
-}
-
-// keepPod returns a pod with what scheduling reads of spec and status.
-func keepPod(p *corev1.Pod) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: keepMeta(&p.ObjectMeta), Spec: keepSpec(&p.Spec), Status: keepStatus(&p.Status)}
 }
 
 // keepStatus returns what scheduling reads of the status of a pod.

@@ -32,8 +32,12 @@ import (
 // queued is the number of records that wait to be written.
 const queued = 1 << 14
 
-// flushAfter is how long a record may wait in memory.
-const flushAfter = time.Second
+// flushAfter is how long a record may wait in memory, and drainAfter how long until it is encoded: to wake the writer
+// for each record costs as much as to encode it.
+const (
+	flushAfter = time.Second
+	drainAfter = 50 * time.Millisecond
+)
 
 // Recorder records a scheduler. Its methods are those of the parts that it watches.
 type Recorder struct {
@@ -379,19 +383,19 @@ func (c *releases) ForgetPod(logger klog.Logger, pod *corev1.Pod) error {
 // Run writes the records until ctx ends, and then those that are left.
 func (r *Recorder) Run(ctx context.Context) {
 	w := &writer{recorder: r, logger: klog.FromContext(ctx)}
-	tick := time.NewTicker(flushAfter)
+	tick := time.NewTicker(drainAfter)
 	defer tick.Stop()
+	flushed := time.Now()
 	for {
 		select {
-		case e := <-r.records:
-			w.write(&e)
 		case <-tick.C:
-			w.flush()
-		case <-ctx.Done():
-			for len(r.records) > 0 {
-				e := <-r.records
-				w.write(&e)
+			w.drain()
+			if now := time.Now(); now.Sub(flushed) > flushAfter-2*drainAfter {
+				w.flush()
+				flushed = now
 			}
+		case <-ctx.Done():
+			w.drain()
 			w.end()
 			return
 		}
@@ -405,9 +409,19 @@ type writer struct {
 	// ring has the files; nil before the first record.
 	ring     *ring
 	snapshot int64 // length of the last one
-	text     bytes.Buffer
+	// pods encodes events of pods, to text, which is reused.
+	pods podTexts
+	text []byte
 	// broken is true after an error, until a snapshot begins another file.
 	broken bool
+}
+
+// drain writes the records that wait.
+func (w *writer) drain() {
+	for len(w.recorder.records) > 0 {
+		e := <-w.recorder.records
+		w.write(&e)
+	}
 }
 
 // write writes a record, or drops it after an error. The next snapshot begins a new file.
@@ -424,7 +438,8 @@ func (w *writer) write(e *entry) {
 		return
 	}
 	w.recorder.counted.WithLabelValues("written").Inc()
-	if e.snapshot == nil && w.ring.isLong(w.snapshot) {
+	// While records wait, those that come are dropped until the snapshot: see add.
+	if e.snapshot == nil && len(w.recorder.records) == 0 && w.ring.isLong(w.snapshot) {
 		w.recorder.due.Store(true)
 	}
 }
@@ -443,7 +458,12 @@ func (w *writer) record(e *entry) (err error) {
 		return nil
 	}
 	record := written{Record: &Record{Type: EventType, Gen: e.gen, Time: e.at, Decision: e.decision}}
-	switch {
+	switch pod, isPod := e.object.(*corev1.Pod); {
+	case isPod:
+		if w.text, err = w.appendPodEvent(w.text[:0], e, pod); err != nil {
+			return err
+		}
+		return w.ring.write(w.text)
 	case e.decision != nil:
 		record.Type = DecisionType
 	case e.event != nil:
@@ -490,13 +510,13 @@ func loadOrder(o Object) string {
 
 // line writes one record as a line.
 func (w *writer) line(r written) error {
-	w.text.Reset()
-	encoder := json.NewEncoder(&w.text)
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(r); err != nil {
 		return fmt.Errorf("encode a record: %w", err)
 	}
-	return w.ring.write(bytes.TrimSuffix(w.text.Bytes(), []byte("\n")))
+	return w.ring.write(bytes.TrimSuffix(text.Bytes(), []byte("\n")))
 }
 
 // flush writes what is in memory.

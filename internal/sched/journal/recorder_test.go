@@ -114,7 +114,7 @@ func TestAChangeOfAPodIsReadAsTheWholePod(t *testing.T) {
 		if c.op == "" {
 			c.op, now = Put, was
 		}
-		if diff := cmp.Diff(Object(keepPod(now)), last, cmpopts.EquateEmpty()); op != c.op || diff != "" {
+		if diff := cmp.Diff(recorded(Put, now), last, cmpopts.EquateEmpty()); op != c.op || diff != "" {
 			t.Errorf("%s: recorded as %s, want %s\n(-want +got)\n%s", name, op, c.op, diff)
 		}
 	}
@@ -153,12 +153,7 @@ func TestAFullDiskDropsRecordsAndNothingElse(t *testing.T) {
 	r := New(t.TempDir(), Snapshot{}, func(...metrics.Registerable) {})
 	w := &writer{recorder: r, logger: klog.Background()}
 	h := r.handler(cache.ResourceEventHandlerFuncs{})
-	write := func() {
-		for len(r.records) > 0 {
-			e := <-r.records
-			w.write(&e)
-		}
-	}
+	write := w.drain
 	h.OnAdd(object.Pod("a"), false)
 	write()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
