@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 )
@@ -51,6 +52,15 @@ func (b *Budgets) Of(p *corev1.Pod) (counting []*gang.Budget) {
 		}
 	}
 	return counting
+}
+
+// VictimOf returns what decides whether a pod is evicted before others.
+func VictimOf(p *corev1.Pod) gang.Victim {
+	v := gang.Victim{Priority: corev1helpers.PodPriority(p)}
+	if p.Status.StartTime != nil {
+		v.Start = p.Status.StartTime.Time
+	}
+	return v
 }
 
 // Evict asks the Eviction API to delete a pod. The preconditions of o should have the UID of the pod. An error of

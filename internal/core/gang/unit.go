@@ -143,22 +143,22 @@ type Loss struct {
 	Highest    int32     // of the priorities
 	Units      int       // that are evicted, each whole
 	Sum        int64     // of the priorities; each pod counts, whatever its priority
-	Start      time.Time // of those with the highest priority, the earliest
+	Start      time.Time // of those with the highest priority, the earliest; zero where none has started
 }
 
 // Compare orders losses, the smallest first: the fewest violations, the lowest of the highest priorities, the fewest
 // units, the smallest sum, the latest start.
 func (l Loss) Compare(o Loss) int {
 	return cmp.Or(cmp.Compare(l.Violations, o.Violations), cmp.Compare(l.Highest, o.Highest),
-		cmp.Compare(l.Units, o.Units), cmp.Compare(l.Sum, o.Sum), o.Start.Compare(l.Start))
+		cmp.Compare(l.Units, o.Units), cmp.Compare(l.Sum, o.Sum), compareStarts(o.Start, l.Start))
 }
 
 // Add counts a pod of a unit.
-func (l *Loss) Add(priority int32, start time.Time) {
-	if l.Sum == 0 || priority > l.Highest || priority == l.Highest && start.Before(l.Start) {
-		l.Highest, l.Start = priority, start
+func (l *Loss) Add(v Victim) {
+	if l.Sum == 0 || (Victim{l.Highest, l.Start}).Compare(v) < 0 {
+		l.Highest, l.Start = v.Priority, v.Start
 	}
-	l.Sum += int64(priority) + 1<<31 + 1
+	l.Sum += int64(v.Priority) + 1<<31 + 1
 }
 
 // Budget is a PodDisruptionBudget while victims are chosen. Two budgets are the same one only if their pointers are

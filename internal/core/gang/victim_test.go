@@ -131,6 +131,7 @@ func TestTheSmallestLossComesFirst(t *testing.T) {
 	t.Parallel()
 	at := func(s int64) time.Time { return time.Unix(s, 0) }
 	ordered := []gang.Loss{ // each differs from the one before by one rule
+		{Violations: 0, Highest: 1, Units: 1, Sum: 1},
 		{Violations: 0, Highest: 1, Units: 1, Sum: 1, Start: at(9)},
 		{Violations: 0, Highest: 1, Units: 1, Sum: 1, Start: at(8)},
 		{Violations: 0, Highest: 1, Units: 1, Sum: 2, Start: at(9)},
@@ -146,10 +147,45 @@ func TestTheSmallestLossComesFirst(t *testing.T) {
 		}
 	}
 	var l gang.Loss
-	l.Add(-5, at(3))
-	l.Add(-7, at(1))
-	l.Add(-5, at(2))
+	l.Add(gang.Victim{Priority: -5})
+	l.Add(gang.Victim{Priority: -5, Start: at(3)})
+	l.Add(gang.Victim{Priority: -7, Start: at(1)})
+	l.Add(gang.Victim{Priority: -5, Start: at(2)})
 	if l.Highest != -5 || !l.Start.Equal(at(2)) || l.Sum <= 0 {
-		t.Errorf("pods of priorities -5, -7 and -5: %+v", l)
+		t.Errorf("pods of priorities -5, -5, -7 and -5: %+v", l)
 	}
+}
+
+// TestTheOrderOfVictimsIsOne: of any pods, in any order, the one that is spared longest is the one that Loss counts,
+// nothing is evicted before a pod of lower priority, nor before a later or no start at the same priority.
+func TestTheOrderOfVictimsIsOne(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		pods := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) gang.Victim {
+			v := gang.Victim{Priority: rapid.Int32Range(-1, 1).Draw(t, "priority")}
+			if s := rapid.Int64Range(-2, 3).Draw(t, "start"); s < 3 {
+				v.Start = time.Unix(s, 0)
+			}
+			return v
+		}), 1, 8).Draw(t, "pods")
+		var loss gang.Loss
+		for _, v := range pods {
+			loss.Add(v)
+		}
+		sorted := slices.SortedFunc(slices.Values(pods), gang.Victim.Compare)
+		if last := sorted[len(sorted)-1]; last != (gang.Victim{Priority: loss.Highest, Start: loss.Start}) {
+			t.Errorf("%v is evicted last, and the loss is %+v", last, loss)
+		}
+		for i, a := range sorted {
+			for _, b := range sorted[i:] {
+				later := a.Start.IsZero() || !b.Start.IsZero() && !a.Start.Before(b.Start)
+				if a.Priority > b.Priority || a.Priority == b.Priority && !later {
+					t.Errorf("%v is evicted before %v", a, b)
+				}
+				if a.Compare(b) != -b.Compare(a) || (a.Compare(b) == 0) != (a == b) {
+					t.Errorf("%v against %v: %d and %d", a, b, a.Compare(b), b.Compare(a))
+				}
+			}
+		}
+	})
 }

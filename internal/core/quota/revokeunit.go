@@ -40,9 +40,10 @@ type selection struct {
 	charged gang.Charges
 }
 
-// compareHolders orders victims: the lowest priority first, then the latest start.
+// compareHolders orders victims as gang.Victim does, then by UID.
 func compareHolders(a, b *Holder) int {
-	return cmp.Or(cmp.Compare(a.Priority, b.Priority), b.Start.Compare(a.Start), cmp.Compare(a.UID, b.UID))
+	victim := func(h *Holder) gang.Victim { return gang.Victim{Priority: h.Priority, Start: h.Start} }
+	return cmp.Or(victim(a).Compare(victim(b)), cmp.Compare(a.UID, b.UID))
 }
 
 // choose chooses the victims of a quota. It takes the units that lower a level above its goal, the lowest priority

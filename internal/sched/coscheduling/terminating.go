@@ -3,6 +3,7 @@ package coscheduling
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -119,7 +120,10 @@ func (whole) OrderedScoreFuncs(_ context.Context, victims map[string]*extenderv1
 		},
 		func(node string) int64 { return -int64(len(victims[node].Pods)) },
 		func(node string) int64 {
-			return ptr.Deref(victims[node].Pods[0].Status.StartTime, notStarted).UnixMilli()
+			if start := victims[node].Pods[0].Status.StartTime; start != nil {
+				return start.UnixMilli()
+			}
+			return math.MaxInt64 // it has not started
 		},
 	}
 }

@@ -5,15 +5,13 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // option is a way to make room on one node: the victims that a dry run names there, and all that goes with them. It
@@ -93,9 +91,6 @@ func (p *preemption) find(pod *corev1.Pod) (fwk.PodInfo, fwk.NodeInfo) {
 	return nil, nil
 }
 
-// notStarted is after all others, and the same at each look.
-var notStarted = metav1.Unix(1<<40, 0)
-
 // lossOf returns what is lost with units, beside the victims that are taken already: these have used up their share of
 // the disruption budgets. No unit has pods that terminate: these are taken before all others.
 func (p *preemption) lossOf(units ...*unit) gang.Loss {
@@ -105,7 +100,7 @@ func (p *preemption) lossOf(units ...*unit) gang.Loss {
 	for _, u := range units {
 		for _, info := range u.pods {
 			pod := info.GetPod()
-			loss.Add(corev1helpers.PodPriority(pod), ptr.Deref(pod.Status.StartTime, notStarted).Time)
+			loss.Add(kube.VictimOf(pod))
 			if charges.Add(p.budgets.Of(pod)) {
 				loss.Violations++
 			}

@@ -32,8 +32,7 @@ func (x *fixing) podsOn(f func(c *view.Candidate, pods []*corev1.Pod) (works boo
 			}
 		}
 		slices.SortFunc(pods, func(a, b *corev1.Pod) int {
-			return cmp.Or(cmp.Compare(corev1helpers.PodPriority(a), corev1helpers.PodPriority(b)),
-				cmp.Compare(nameOf(a), nameOf(b)))
+			return cmp.Or(kube.VictimOf(a).Compare(kube.VictimOf(b)), cmp.Compare(nameOf(a), nameOf(b)))
 		})
 		if works, err := f(c, pods); works || err != nil || x.runs.Exhausted {
 			return err
