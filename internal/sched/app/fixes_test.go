@@ -61,6 +61,7 @@ func (a *asked) change(name string, f func(*corev1.Node)) {
 func TestFixesWereTried(t *testing.T) {
 	oneNode := object.Annotation(annotation.GangNetworkTopology,
 		`{"gatherStrategy":[{"layer":"NodeTopologyLayer","strategy":"MustGather"}]}`)
+	together := object.Annotation(annotation.GangGroups, `["default/g","default/h"]`)
 	fullCores := object.Annotation(annotation.ResourceSpecKey, `{"requiredCPUBindPolicy":"FullPCPUs"}`)
 	selects := func(key, value string) object.PodOption {
 		return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{key: value} }
@@ -211,7 +212,38 @@ func TestFixesWereTried(t *testing.T) {
 		"a gang that starts with another one": {
 			pod: exclusive("g-0", "40", object.Gang("g", "1"),
 				object.Annotation(annotation.GangGroups, `["default/g","default/h"]`)),
-			note: "no fix was looked for: gang default/g starts together with 1 other gangs",
+			note: "no fix was looked for: gang default/h, which gang default/g lists, does not exist or lists other gangs",
+		},
+		"two gangs that lack room for one member of the second": {
+			pod: exclusive("g-0", "30", object.Gang("g", "1"), together), before: func(a *asked) {
+				a.know(exclusive("h-0", "30", object.Gang("h", "2"), together),
+					exclusive("h-1", "30", object.Gang("h", "2"), together))
+			},
+			want: []string{
+				"request cpu 15 instead of 30 in container main", "lower the minimum of gang default/h to 1 (from 2)",
+				"add 1 node like a",
+			},
+		},
+		"two gangs that lack room for all of the second": {
+			pod: exclusive("g-0", "30", object.Gang("g", "2"), together), before: func(a *asked) {
+				a.know(exclusive("g-1", "30", object.Gang("g", "2"), together),
+					exclusive("h-0", "20", object.Gang("h", "1"), together))
+			},
+			want: []string{"add 1 node like a"},
+		},
+		"two gangs that lack pods": {
+			pod: exclusive("g-0", "8", object.Gang("g", "2"), together), before: func(a *asked) {
+				a.know(exclusive("h-0", "8", object.Gang("h", "3"), together))
+			},
+			want: []string{"create 1 more pods of gang default/g and 2 more pods of gang default/h"},
+		},
+		"two gangs of which the other must be on one node": {
+			pod: exclusive("g-0", "8", object.Gang("g", "1"), together), before: func(a *asked) {
+				for i := range 2 {
+					a.know(exclusive(fmt.Sprint("h-", i), "20", object.Gang("h", "2"), together, oneNode))
+				}
+			},
+			want: []string{"leave out the network rule of gang default/h (in one domain of layer NodeTopologyLayer)"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package app
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,10 +23,12 @@ import (
 type asking struct {
 	*asked
 	cpus, members int
-	free          []int // CPUs, by node
-	pods          []string
-	running       map[string]*corev1.Pod
-	room          int // CPUs that the quota of the pods still admits
+	// grouped is set where every second member is of gang h, which starts together with gang g.
+	grouped bool
+	free    []int // CPUs, by node
+	pods    []string
+	running map[string]*corev1.Pod
+	room    int // CPUs that the quota of the pods still admits
 }
 
 // drawAsking draws 1 to 3 nodes with pods, which may terminate, be protected or important, and pods that wait.
@@ -81,11 +84,35 @@ func drawAsking(t *testing.T, r *rapid.T) *asking {
 	if a.members > 1 && rapid.IntRange(0, 4).Draw(r, "whole") == 0 {
 		have--
 	}
+	a.grouped = a.members > 1 && rapid.Bool().Draw(r, "two gangs")
 	for i := range have {
-		a.know(exclusive(fmt.Sprint("g-", i), fmt.Sprint(a.cpus), options...))
+		own := slices.Clone(options)
+		if a.grouped {
+			own = append(own, object.Gang(a.gangOf(i), fmt.Sprint(a.least(a.gangOf(i)))),
+				object.Annotation(annotation.GangGroups, `["default/g","default/h"]`))
+		}
+		a.know(exclusive(fmt.Sprint("g-", i), fmt.Sprint(a.cpus), own...))
 		a.pods = append(a.pods, fmt.Sprint("default/g-", i))
 	}
 	return a
+}
+
+// gangOf returns the gang of a member by its number.
+func (a *asking) gangOf(i int) string {
+	if a.grouped && i%2 == 1 {
+		return "h"
+	}
+	return "g"
+}
+
+// least returns the minimum of a gang: all its members.
+func (a *asking) least(gang string) (n int) {
+	for i := range a.members {
+		if a.gangOf(i) == gang {
+			n++
+		}
+	}
+	return n
 }
 
 // fits counts how many pods fit of so many CPUs each: no plugin is asked.
@@ -97,8 +124,8 @@ func (a *asking) fits(cpus, members, room int, free ...int) bool {
 	return min(n, room/cpus) >= members
 }
 
-// TestEachFixIsVerifiedAndTheSmallest makes random clusters. Each fix must make the pods fit by plain arithmetic, and
-// no smaller change of its kind may.
+// TestEachFixIsVerifiedAndTheSmallest makes random clusters with a pod, a gang or two gangs that start together.
+// Each fix must make the pods fit by plain arithmetic, and no smaller change of its kind may.
 func TestEachFixIsVerifiedAndTheSmallest(t *testing.T) {
 	seen := map[string]int{}
 	rapid.Check(t, func(r *rapid.T) {
@@ -116,7 +143,9 @@ func TestEachFixIsVerifiedAndTheSmallest(t *testing.T) {
 			return
 		}
 		for _, f := range fixes {
-			seen[f.Kind]++
+			if seen[f.Kind]++; a.grouped {
+				seen["fixes of two gangs"]++
+			}
 			wrong := func(format string, args ...any) {
 				t.Helper()
 				r.Fatalf("%s of %d×%d CPUs, free %v, quota %d: %s", f.Message, have, a.cpus, a.free, a.room,
@@ -124,8 +153,9 @@ func TestEachFixIsVerifiedAndTheSmallest(t *testing.T) {
 			}
 			if f.Kind != view.FixGang { // what-if has no rules of gangs
 				pods := slices.Clone(a.pods)
-				for i := range a.members - have {
-					pods = append(pods, fmt.Sprintf("default/g-0-whatif-%d", i+1))
+				if a.members > have { // it is like the first one of its gang
+					first := map[string]int{"g": 0, "h": 1}[a.gangOf(have)]
+					pods = append(pods, fmt.Sprintf("default/g-%d-whatif-1", first))
 				}
 				if f.Kind != view.FixMembers {
 					pods = pods[:have]
@@ -145,6 +175,9 @@ func TestEachFixIsVerifiedAndTheSmallest(t *testing.T) {
 		}
 	})
 	t.Logf("outcomes %v", seen)
+	if seen["fixes of two gangs"] == 0 && !testing.Short() {
+		t.Errorf("outcomes %v, want fixes of two gangs", seen)
+	}
 	for _, kind := range []string{
 		"fits", view.FixWait, view.FixRequest, view.FixMembers, view.FixGang, view.FixQuota, view.FixEvict,
 		view.FixAddNode,
@@ -170,12 +203,17 @@ func (a *asking) isSmallest(f view.Fix, plain func(cpus, members, room int, free
 			wrong("the largest request that fits is another one")
 		}
 	case view.FixGang:
-		const format = "lower the minimum of gang default/g to %d (from %d)"
-		if _, err := fmt.Sscanf(f.Message, format, &n, &was); err != nil {
+		var name string
+		const format = "lower the minimum of gang %s to %d (from %d)"
+		if _, err := fmt.Sscanf(f.Message, format, &name, &n, &was); err != nil {
 			wrong("%v", err)
 		}
+		if was != a.least(strings.TrimPrefix(name, "default/")) {
+			wrong("the minimum is another one")
+		}
+		n += a.members - was // of all gangs
 		have := len(a.pods)
-		if was != a.members || n > have || !plain(a.cpus, n, a.room) || n < have && plain(a.cpus, n+1, a.room) {
+		if n > have || !plain(a.cpus, n, a.room) || n < have && plain(a.cpus, n+1, a.room) {
 			wrong("the largest minimum that fits is another one")
 		}
 	case view.FixMembers:

@@ -130,7 +130,10 @@ func (x *fixing) revision() (uint64, error) {
 	said.Queue, said.Data, said.Fixes, said.Search = nil, view.Data{}, nil, nil
 	all := []any{said, x.pod.UID, x.pod.ResourceVersion}
 	if g := x.gang; g != nil {
-		all = append(all, g.Min, g.Started, g.Bound, g.pending, g.rule)
+		all = append(all, g.pending, g.rule, g.ruled)
+		for _, o := range g.group {
+			all = append(all, o.Name, o.Min, o.Started, o.Bound)
+		}
 	}
 	text, err := json.Marshal(all)
 	_, _ = sum.Write(text)
@@ -154,7 +157,7 @@ func (x *fixing) search() error {
 	if x.gang != nil && x.gang.rule != "" {
 		// Without its rule the members may be anywhere, and that is all that was tried.
 		if node != "" {
-			x.keep(view.FixGang, fmt.Sprintf("leave out the network rule of gang %s (%s)", x.gang.Name, x.gang.rule),
+			x.keep(view.FixGang, fmt.Sprintf("leave out the network rule of gang %s (%s)", x.gang.ruled, x.gang.rule),
 				node)
 		}
 		return err
@@ -228,7 +231,9 @@ func (x *fixing) keep(kind, message, node string, changes ...view.Change) {
 	now := time.Now()
 	tried := "schedules on " + node
 	if x.gang != nil {
-		tried += " with its gang"
+		if tried += " with its gang"; len(x.gang.group) > 1 {
+			tried += " and those that start with it"
+		}
 	}
 	x.found = append(x.found, view.Fix{
 		Kind: kind, Message: message + " (tried: " + tried + ")", Changes: changes, Node: node, VerifiedAt: &now,
