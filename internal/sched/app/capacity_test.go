@@ -25,6 +25,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
@@ -90,12 +91,13 @@ func (a *asked) equip(name string, m grid.Machine, labels map[string]string, gpu
 	a.store.PutNode(node)
 	a.store.PutTopology(object.Topology(name, m.Build(a.t), nil))
 	if gpus > 0 {
-		a.putGPUs(name, gpus, m.Sockets*m.Nodes, 0)
+		a.putGPUs(name, gpus, m.Sockets*m.Nodes, 0, "", "")
 	}
 }
 
 // putGPUs reports the GPUs of a node, spread over its NUMA nodes. The first of them are unhealthy.
-func (a *asked) putGPUs(name string, gpus, numaNodes, unhealthy int) {
+// The policy of partitions is the label's, and the table the annotation's.
+func (a *asked) putGPUs(name string, gpus, numaNodes, unhealthy int, policy, table string) {
 	a.t.Helper()
 	var devices []string
 	for i := range gpus {
@@ -104,8 +106,15 @@ func (a *asked) putGPUs(name string, gpus, numaNodes, unhealthy int) {
 			`"koordinator.sh/gpu-memory":"8Gi"},`+
 			`"topology":{"socketID":0,"nodeID":%d}}`, name, i, i, i >= unhealthy, i%numaNodes))
 	}
-	d, err := kube.ReadDevice(fmt.Appendf(nil, `{"metadata":{"name":%q,"annotations":{%q:"Own"}},`+
-		`"spec":{"devices":[%s]}}`, name, annotation.DeviceModeKey, strings.Join(devices, ",")))
+	meta := map[string]any{"name": name, "annotations": map[string]string{annotation.DeviceModeKey: "Own"}}
+	if policy != "" {
+		meta["labels"] = map[string]string{annotation.GPUPartitionPolicyLabel: policy}
+		meta["annotations"].(map[string]string)[annotation.GPUPartitionsKey] = table
+	}
+	metadata, err := json.Marshal(meta)
+	testkit.Check(a.t, err)
+	d, err := kube.ReadDevice(fmt.Appendf(nil, `{"metadata":%s,"spec":{"devices":[%s]}}`, metadata,
+		strings.Join(devices, ",")))
 	if err != nil {
 		a.t.Fatal(err)
 	}

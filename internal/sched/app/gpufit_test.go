@@ -38,8 +38,29 @@ func (a *asked) gpuLoads(nodes int) map[string]view.GPULoad {
 	return loads
 }
 
+// drawPartitions returns a policy for the partitions of a node and a table of them, which may overlap and need not have
+// every size. "" is a node without.
+func drawPartitions(r *rapid.T, gpus int) (policy, table string) {
+	policy = rapid.SampledFrom([]string{"", annotation.PartitionHonor, annotation.PartitionPrefer}).Draw(r, "partitions")
+	minors := make([]int, gpus)
+	for i := range minors {
+		minors[i] = i
+	}
+	all := map[string][]map[string]any{}
+	for size := 1; size <= gpus; size *= 2 {
+		for range rapid.IntRange(0, 4).Draw(r, "rows") {
+			all[fmt.Sprint(size)] = append(all[fmt.Sprint(size)], map[string]any{
+				"minors":          rapid.Permutation(minors).Draw(r, "minors")[:size],
+				"allocationScore": fmt.Sprint(rapid.IntRange(0, 2).Draw(r, "score")),
+			})
+		}
+	}
+	text, _ := json.Marshal(all)
+	return policy, string(text)
+}
+
 // TestWhatTopSaysOfGPUsIsWhatCapacityCounts compares FIT1 to FIT8 of `tenon top gpu` with a count of such pods, on
-// nodes with topology policies, few pods left, GPUs that are shared or unhealthy, and cordons.
+// nodes with topology policies, overlapping partitions, few pods left, GPUs that are shared or unhealthy, and cordons.
 func TestWhatTopSaysOfGPUsIsWhatCapacityCounts(t *testing.T) {
 	t.Parallel()
 	policies := []string{"", "", "BestEffort", "Restricted", "SingleNUMANode"}
@@ -59,7 +80,9 @@ func TestWhatTopSaysOfGPUsIsWhatCapacityCounts(t *testing.T) {
 			}
 			gpus := rapid.SampledFrom([]int{1, 2, 4, 8}).Draw(r, "gpus")
 			a.equip(name, m, labels, gpus, rapid.IntRange(1, 12).Draw(r, "pods"))
-			a.putGPUs(name, gpus, m.Sockets, rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(r, "unhealthy"))
+			unhealthy := rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(r, "unhealthy")
+			policy, table := drawPartitions(r, gpus)
+			a.putGPUs(name, gpus, m.Sockets, unhealthy, policy, table)
 		}
 		for i := range rapid.IntRange(0, 8).Draw(r, "bound") {
 			a.schedule(drawPod(r, fmt.Sprintf("bound-%d", i)))
@@ -103,7 +126,9 @@ func TestWhatTopSaysOfGPUsIsWhatCapacityCounts(t *testing.T) {
 		}
 	})
 	t.Log(outcomes)
-	for _, want := range []string{"fit 1", "fit 2", "fit 4", "fit 8", "unhealthy", "cordon", "cpu", "numa", "pods"} {
+	for _, want := range []string{
+		"fit 1", "fit 2", "fit 4", "fit 8", "unhealthy", "cordon", "cpu", "numa", "pods", "partition",
+	} {
 		if outcomes[want] == 0 {
 			t.Errorf("no case of %q: the test proves little", want)
 		}
