@@ -212,7 +212,8 @@ func TestFixesWereTried(t *testing.T) {
 		"a gang that starts with another one": {
 			pod: exclusive("g-0", "40", object.Gang("g", "1"),
 				object.Annotation(annotation.GangGroups, `["default/g","default/h"]`)),
-			note: "no fix was looked for: gang default/h, which gang default/g lists, does not exist or lists other gangs",
+			note: "no fix was looked for: gang default/h, which gang default/g lists, does not exist or lists " +
+				"other gangs",
 		},
 		"two gangs that lack room for one member of the second": {
 			pod: exclusive("g-0", "30", object.Gang("g", "1"), together), before: func(a *asked) {

@@ -41,7 +41,8 @@ func (a *asked) gpuLoads(nodes int) map[string]view.GPULoad {
 // drawPartitions returns a policy for the partitions of a node and a table of them, which may overlap and need not have
 // every size. "" is a node without.
 func drawPartitions(r *rapid.T, gpus int) (policy, table string) {
-	policy = rapid.SampledFrom([]string{"", annotation.PartitionHonor, annotation.PartitionPrefer}).Draw(r, "partitions")
+	policies := []string{"", annotation.PartitionHonor, annotation.PartitionPrefer}
+	policy = rapid.SampledFrom(policies).Draw(r, "partitions")
 	minors := make([]int, gpus)
 	for i := range minors {
 		minors[i] = i

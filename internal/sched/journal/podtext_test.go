@@ -31,7 +31,9 @@ func randomPod(random *rand.Rand) *corev1.Pod {
 	if random.IntN(2) == 0 {
 		pod.Labels = map[string]string{one("l", "m"): one("", "<x>"), "z": "1"}
 		pod.Annotations = map[string]string{"scheduling.koordinator.sh/a": one(`{"a":1}`, "b")}
-		pod.OwnerReferences = []metav1.OwnerReference{{Name: "r", UID: types.UID(one("r", "s")), Controller: ptr.To(true)}}
+		pod.OwnerReferences = []metav1.OwnerReference{
+			{Name: "r", UID: types.UID(one("r", "s")), Controller: ptr.To(true)},
+		}
 		pod.CreationTimestamp = metav1.NewTime(start.Add(time.Duration(random.IntN(3)) * time.Second))
 	}
 	pod.Generation = int64(random.IntN(2))
