@@ -241,6 +241,9 @@ func (r *statusReader) components(ctx context.Context, namespace string) {
 			seconds := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0))
 			ends := ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Add(seconds * time.Second)
 			c.Leader, c.LeaseEnds = holderOf(lease), &ends
+			if at := lease.Spec.AcquireTime; at != nil {
+				c.LeaderSince = &at.Time
+			}
 		}
 		found[name] = c
 	}
@@ -256,8 +259,14 @@ func (r *statusReader) components(ctx context.Context, namespace string) {
 	for _, p := range pods {
 		name := p.Labels[componentLabel]
 		if c := found[name]; c != nil {
-			c.Versions, c.Stuck = append(c.Versions, versionOf(&p)), cmp.Or(c.Stuck, stuck(&p))
-			c.LeaderGone = c.LeaderGone && c.Leader != p.Name
+			version := versionOf(&p)
+			if c.Pods == nil {
+				c.Pods = map[string]int{}
+			}
+			c.Pods[version]++
+			if c.Stuck = cmp.Or(c.Stuck, stuck(&p)); c.Leader == p.Name {
+				c.LeaderGone, c.LeaderVersion = false, version
+			}
 		}
 		if name == view.AgentName && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
@@ -267,8 +276,8 @@ func (r *statusReader) components(ctx context.Context, namespace string) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		c := found[name]
+		c.Name, c.Versions = name, slices.AppendSeq([]string{}, maps.Keys(c.Pods))
 		slices.Sort(c.Versions)
-		c.Name, c.Versions = name, append([]string{}, slices.Compact(c.Versions)...)
 		r.in.Components = append(r.in.Components, *c)
 	}
 }

@@ -63,7 +63,7 @@ func installed(t *testing.T) []runtime.Object {
 	for name, namespace := range map[string]string{"tenon-scheduler": "kube-system", "tenon-manager": "tenon-system"} {
 		holder, renewed, seconds := name+"-0_uid", metav1.NowMicro(), int32(15)
 		lease := &coordinationv1.Lease{ObjectMeta: meta(name), Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: &holder, RenewTime: &renewed, LeaseDurationSeconds: &seconds,
+			HolderIdentity: &holder, AcquireTime: &renewed, RenewTime: &renewed, LeaseDurationSeconds: &seconds,
 		}}
 		lease.Namespace = namespace
 		objects = append(objects, lease)
@@ -144,6 +144,9 @@ func TestStatusOfAnInstallation(t *testing.T) {
 		}
 		if c.LeaseEnds != nil && c.Leader != c.Name+"-0" || c.LeaseEnds == nil && c.Name != "tenon-agent" {
 			t.Errorf("%s is led by %q until %v", c.Name, c.Leader, c.LeaseEnds)
+		}
+		if c.LeaseEnds != nil && (c.LeaderVersion != "v0.2.0" || c.LeaderSince == nil) || c.Pods["v0.2.0"] != 1 {
+			t.Errorf("%s is led by version %q since %v, its pods are %v", c.Name, c.LeaderVersion, c.LeaderSince, c.Pods)
 		}
 	}
 }

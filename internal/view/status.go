@@ -57,11 +57,15 @@ type Component struct {
 	Ready   int `json:"ready"`
 	// Stuck is why one of its pods does not get ready; "" where none says.
 	Stuck string `json:"stuck,omitempty"`
-	// Versions are those of its pods, sorted.
-	Versions []string `json:"versions"`
-	// Leader is the pod that holds the lease; LeaseEnds, when it does not renew it, is nil for a component without one.
-	Leader    string     `json:"leader,omitempty"`
-	LeaseEnds *time.Time `json:"leaseEnds,omitempty"`
+	// Versions are those of its pods, sorted. Pods counts the pods of each.
+	Versions []string       `json:"versions"`
+	Pods     map[string]int `json:"pods,omitempty"`
+	// Leader is the pod that holds the lease, since LeaderSince, and LeaderVersion its version; LeaseEnds is when the
+	// lease ends unless it is renewed. All are zero for a component without one.
+	Leader        string     `json:"leader,omitempty"`
+	LeaderVersion string     `json:"leaderVersion,omitempty"`
+	LeaderSince   *time.Time `json:"leaderSince,omitempty"`
+	LeaseEnds     *time.Time `json:"leaseEnds,omitempty"`
 	// LeaderGone is true where no such pod exists, as for some seconds after an uninstallation.
 	LeaderGone bool `json:"-"`
 }
@@ -83,13 +87,29 @@ type NodeReport struct {
 // Status is the answer of tenon status.
 type Status struct {
 	Diagnosis
-	Components []Component         `json:"components"`
-	Endpoints  map[string][]string `json:"endpoints,omitempty"`
+	Components []Component `json:"components"`
+	// SchedulerVersion is the version with which those of the other components are compared: that of the scheduler that
+	// leads. It is "" where that is not known.
+	SchedulerVersion string              `json:"schedulerVersion,omitempty"`
+	Reports          []Reports           `json:"reports"`
+	Endpoints        map[string][]string `json:"endpoints,omitempty"`
+}
+
+// Reports are the objects of one kind that agents have written about nodes.
+type Reports struct {
+	// Kind is topology, which is due from every node, or devices.
+	Kind string `json:"kind"`
+	// Nodes is the number of nodes with a report, Of that of the nodes from which one is due or present.
+	Nodes int `json:"nodes"`
+	Of    int `json:"of"`
+	// Oldest is when the oldest report was last written, which is that of OldestNode; nil where there is none.
+	Oldest     *time.Time `json:"oldest,omitempty"`
+	OldestNode string     `json:"oldestNode,omitempty"`
 }
 
 // StatusOf checks an installation. Equal input gives equal findings.
 func StatusOf(in *Installation) Status {
-	c := checks{Installation: in}
+	c := checks{Installation: in, written: []Reports{}}
 	if !in.Local {
 		for _, name := range []string{SchedulerName, ManagerName, DeschedulerName, AgentName} {
 			c.component(name)
@@ -106,12 +126,13 @@ func StatusOf(in *Installation) Status {
 	}
 	d := NewDiagnosis(in.Subject, c.found)
 	d.Kind = "Status"
-	return Status{d, append([]Component{}, in.Components...), in.Endpoints}
+	return Status{d, append([]Component{}, in.Components...), c.schedulerVersion(), c.written, in.Endpoints}
 }
 
 type checks struct {
 	*Installation
-	found []Finding
+	found   []Finding
+	written []Reports
 }
 
 // add adds a finding. The consequence and the remedy are left out where all is well.
@@ -186,17 +207,39 @@ func (c *checks) component(name string) {
 	}
 }
 
+// schedulerVersion is that of the scheduler that leads, or of all its replicas.
+func (c *checks) schedulerVersion() string {
+	i := slices.IndexFunc(c.Components, func(component Component) bool { return component.Name == SchedulerName })
+	switch {
+	case i < 0:
+		return ""
+	case c.Components[i].LeaderVersion == "" && len(c.Components[i].Versions) == 1:
+		return c.Components[i].Versions[0]
+	}
+	return c.Components[i].LeaderVersion
+}
+
 // versions compares those of all pods and of who asks.
 func (c *checks) versions() {
-	var all []string
+	var all, others []string
+	leads := c.schedulerVersion()
 	for _, component := range c.Components {
 		all = append(all, component.Versions...)
+		for _, v := range component.Versions {
+			if n := component.Pods[v]; n > 0 && leads != "" && v != leads {
+				others = append(others, fmt.Sprintf("%s %s on %s", component.Name, v, Count(n, "pod")))
+			}
+		}
 	}
 	slices.Sort(all)
 	all = slices.Compact(all)
 	switch {
 	case len(all) > 1:
-		c.add("versions", "", strings.Join(all, ", ")+" at once", CheckWarn,
+		text := strings.Join(all, ", ") + " at once"
+		if len(others) > 0 {
+			text += "; the scheduler that leads has " + leads + ", " + strings.Join(others, ", ")
+		}
+		c.add("versions", "", text, CheckWarn,
 			"an upgrade is under way or has stopped: only neighbouring minor versions work together",
 			"wait for the rollout: kubectl rollout status")
 	case len(all) == 1:
@@ -284,7 +327,13 @@ func (c *checks) reports(check, resource string, lastReport func(NodeReport) tim
 		}
 	}
 	text, due := "none", check == "topology"
+	report := Reports{Kind: check, Nodes: len(c.Nodes) - len(missing), Of: len(c.Nodes) - len(missing)}
+	if due {
+		report.Of = len(c.Nodes)
+	}
 	if oldest.Name != "" {
+		at := lastReport(oldest)
+		report.Oldest, report.OldestNode = &at, oldest.Name
 		text = fmt.Sprintf("of %s, the oldest written %s ago (%s)", Count(len(c.Nodes)-len(missing), "node"),
 			c.age(lastReport(oldest)), oldest.Name)
 	}
@@ -292,6 +341,7 @@ func (c *checks) reports(check, resource string, lastReport func(NodeReport) tim
 		text += few(missing)
 	}
 	if !c.unread(resource) && (due || oldest.Name != "") {
+		c.written = append(c.written, report)
 		c.add(check, "", text, okUnless(due && (len(missing) > 0 || oldest.Name == ""), CheckWarn),
 			"pods that want CPUs of their own never land there", "tenon doctor --node NAME says what the node lacks")
 	}

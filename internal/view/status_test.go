@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
@@ -90,6 +92,14 @@ func TestStatusFindsWhatIsWrong(t *testing.T) {
 		"two versions": {
 			func(in *Installation) { in.Components[0].Versions = []string{"v0.1.0", "v0.2.0"} },
 			"versions warn: v0.1.0, v0.2.0 at once",
+		},
+		"an agent of another version than the scheduler that leads": {
+			func(in *Installation) {
+				in.Components[0].Versions = []string{"v0.1.0", "v0.2.0"}
+				in.Components[0].Pods = map[string]int{"v0.1.0": 1, "v0.2.0": 1}
+				in.Components[2].LeaderVersion = "v0.2.0"
+			},
+			"versions warn: v0.1.0, v0.2.0 at once; the scheduler that leads has v0.2.0, tenon-agent v0.1.0 on 1 pod",
 		},
 		"a command of another version": {
 			func(in *Installation) { in.Client = "v0.1.0" }, "versions warn: v0.2.0, this command v0.1.0",
@@ -223,5 +233,32 @@ func TestStatusIsNotWellWhenEveryNodeIsLeft(t *testing.T) {
 	}
 	if got["topology"] != "warn: none" || got["left"] != "warn: a, b" {
 		t.Errorf("found %v", got)
+	}
+}
+
+// The reports of topologies are due from all nodes, those of devices from none; each has its oldest one.
+func TestStatusCountsReports(t *testing.T) {
+	t.Parallel()
+	in := sound()
+	in.Nodes = append(in.Nodes, NodeReport{Name: "c", Ready: true})
+	status := StatusOf(in)
+	oldest, only := looked.Add(-48*time.Hour), looked.Add(-time.Minute)
+	want := []Reports{
+		{Kind: "topology", Nodes: 2, Of: 3, Oldest: &oldest, OldestNode: "a"},
+		{Kind: "devices", Nodes: 1, Of: 1, Oldest: &only, OldestNode: "a"},
+	}
+	if diff := cmp.Diff(want, status.Reports); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if status.SchedulerVersion != "v0.2.0" {
+		t.Errorf("the scheduler has version %q", status.SchedulerVersion)
+	}
+	in.Components[2].Versions, in.Components[2].LeaderVersion = []string{"v0.2.0", "v0.3.0"}, "v0.3.0"
+	if status = StatusOf(in); status.SchedulerVersion != "v0.3.0" {
+		t.Errorf("the scheduler that leads has version %q", status.SchedulerVersion)
+	}
+	in.Components[2].LeaderVersion = ""
+	if status = StatusOf(in); status.SchedulerVersion != "" {
+		t.Errorf("of two versions the one of the leader is %q", status.SchedulerVersion)
 	}
 }
