@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/move"
 	"github.com/tenon-project/tenon/internal/help"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -80,7 +81,10 @@ func evictionOf(j *v1alpha1.PodMigrationJob) view.Eviction {
 	e := view.Eviction{
 		Name: j.Name, Phase: cmp.Or(string(j.Status.Phase), string(v1alpha1.PodMigrationJobPending)),
 		To: j.Status.NodeName, CreateTime: &j.CreationTimestamp.Time,
-		Plugin: j.Annotations[annotation.MigrationPlugin],
+		Plugin: j.Annotations[annotation.MigrationPlugin], Wish: j.Annotations[annotation.MigrationReason],
+	}
+	if at := convert.EvictJob(j).Evicted; !at.IsZero() {
+		e.Evicted = &at
 	}
 	if r := j.Spec.PodRef; r != nil {
 		e.Pod = r.Namespace + "/" + r.Name

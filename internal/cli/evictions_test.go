@@ -23,8 +23,10 @@ func evictionServer(t *testing.T) *httptest.Server {
 	const from = `"tenon.sh/migration-start":"{\"time\":\"2026-11-26T12:00:00Z\",\"node\":\"%s\"}"`
 	jobs := job("refused", "db-0", `"tenon.sh/migration-plugin":"default/RemoveDuplicates"`,
 		`"phase":"Failed","reason":"ForbiddenMigratePod","message":"BarePod: the pod has no controller"`, 2*time.Hour) +
-		"," + job("moved", "web-0", fmt.Sprintf(from, "n0"), `"phase":"Succeeded","status":"Complete","nodeName":"n1",`+
-		`"podRef":{"namespace":"default","name":"web-9"}`, 3*time.Hour) +
+		"," + job("moved", "web-0", fmt.Sprintf(from, "n0")+`,"tenon.sh/migration-reason":"node n0 is full"`,
+		`"phase":"Succeeded","status":"Complete","nodeName":"n1","podRef":{"namespace":"default","name":"web-9"},`+
+			`"conditions":[{"type":"Eviction","status":"True","reason":"EvictComplete",`+
+			`"lastProbeTime":"2026-11-26T12:00:05Z"}]`, 3*time.Hour) +
 		"," + job("waits", "web-1", "", `"phase":"Pending","reason":"CapNode","message":"CapNode: node n0 has 2 of 2"`,
 		time.Hour) + "," + job("runs", "web-2", fmt.Sprintf(from, "n2"), `"phase":"Running",`+
 		`"status":"ReservationScheduled",`+
@@ -83,6 +85,16 @@ func TestEvictionsAsGolden(t *testing.T) {
 	if answer.Kind != "Evictions" || len(answer.Jobs) != 5 || answer.Jobs[1].Plugin != "default/RemoveDuplicates" ||
 		len(answer.Limits) != 3 || len(answer.Kept) != 3 {
 		t.Errorf("got %s", out)
+	}
+	evictedAt := time.Date(2026, 11, 26, 12, 0, 5, 0, time.UTC)
+	for _, j := range answer.Jobs {
+		switch moved := j.Evicted != nil; {
+		case moved != (j.Name == "moved"):
+			t.Errorf("job %s: evicted at %v", j.Name, j.Evicted)
+		case !moved:
+		case j.Evicted.Before(evictedAt), j.Evicted.Sub(evictedAt) >= time.Second, j.Wish != "node n0 is full":
+			t.Errorf("job %s: evicted at %v because %q", j.Name, j.Evicted, j.Wish)
+		}
 	}
 }
 

@@ -57,8 +57,11 @@ type Eviction struct {
 	To         string     `json:"to,omitempty"`
 	Phase      string     `json:"phase"`
 	CreateTime *time.Time `json:"createTime,omitempty"`
-	// Plugin proposed the move; "" for a job of a user.
+	// Evicted is when the pod was evicted; nil where it was not.
+	Evicted *time.Time `json:"evicted,omitempty"`
+	// Plugin proposed the move because of Wish; both are "" for a job of a user.
 	Plugin string `json:"plugin,omitempty"`
+	Wish   string `json:"wish,omitempty"`
 	// Reason is why the job waits or has failed, with its code first.
 	Reason string `json:"reason,omitempty"`
 }
