@@ -29,6 +29,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
@@ -205,6 +206,35 @@ func TestTopAsGolden(t *testing.T) {
 		var out strings.Builder
 		testkit.Check(t, printTop(&out, a, c.what, c.format, 0))
 		golden(t, name, out.String())
+	}
+}
+
+// -o wide says which quotas and gangs have a node, and how far its free CPUs are scattered.
+func TestTopSaysWhoHasANode(t *testing.T) {
+	nodes, pods, topologies := example(t)
+	for i, p := range []struct{ quota, gang string }{{"team", "g"}, {"team", "g"}, {"other", ""}, {"", "h"}} {
+		pods[i].Labels = map[string]string{annotation.QuotaName: p.quota, annotation.PodGroup: p.gang}
+	}
+	for i, c := range [][2]string{{"lse", "Succeeded"}, {"web", ""}} {
+		ended := pod(c[0]+"-ended", "LS", "1", []string{"epyc", ""}[i], "")
+		ended.Status.Phase, ended.Labels = corev1.PodPhase(c[1]), pods[0].Labels
+		pods = append(pods, ended)
+	}
+	nodes = append(nodes, node("scattered", "64", nil)) // half of each of its NUMA nodes is free
+	topologies = append(topologies, topology(t, "scattered", shape{2, 2, 8, 2}, nil))
+	pods = append(pods, pod("holes", "LSR", "32", "scattered",
+		`{"cpuset":"0-3,8-11,16-19,24-27,32-35,40-43,48-51,56-59"}`))
+	a := newAccount(nodes, pods, topologies)
+	var without, out strings.Builder
+	testkit.Check(t, printTop(&without, a, "cpu", wide, 0))
+	a.quotas = kube.NewQuotas(time.Now)
+	for _, name := range []string{"team", "other"} {
+		a.quotas.PutQuota(elastic(name, "", "cpu=8", "cpu=16"))
+	}
+	testkit.Check(t, printTop(&out, a, "cpu", wide, 0))
+	golden(t, "top-wide.txt", out.String())
+	if text := without.String(); strings.Contains(text, "team") || !strings.Contains(text, "default/g 2, default/h 1") {
+		t.Errorf("without ElasticQuotas:\n%s", text)
 	}
 }
 

@@ -77,6 +77,8 @@ type account struct {
 	// unreserved is the error then, else nil.
 	reserved   *kube.Reservations
 	unreserved error
+	// quotas has the ElasticQuotas; nil unless readQuotas has found some.
+	quotas *kube.Quotas
 }
 
 func newAccount(nodes []corev1.Node, pods []corev1.Pod, topologies []v1alpha2.NodeResourceTopology) *account {

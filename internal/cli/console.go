@@ -139,10 +139,12 @@ func (s consoleSource) Read(ctx context.Context, topic string) (answer console.A
 		err = s.explain(ctx, streams, name, "")
 	case kind == "pod" && pod != "":
 		err = s.explain(ctx, streams, namespace, pod)
-	case topic == "nodes", topic == "gpus":
-		err = inJSON.show(ctx, s.flags, &out, "", func(w io.Writer, a *account) error {
-			return printTop(w, a, strings.TrimSuffix(topic, "s"), inJSON.format, 0)
-		})
+	case topic == "nodes":
+		err = inJSON.showTop(ctx, s.flags, &out, "cpu")
+	case topic == "gpus":
+		err = inJSON.showTop(ctx, s.flags, &out, "gpu")
+	case topic == "use":
+		err = showUse(ctx, s.flags, &out, &inJSON, "nodes")
 	case kind == "node" && name != "":
 		err = inJSON.show(ctx, s.flags, &out, name, func(w io.Writer, a *account) error {
 			return printTopology(w, a, name, inJSON.format, paint{}, 0)
@@ -170,7 +172,7 @@ func (s consoleSource) Read(ctx context.Context, topic string) (answer console.A
 			return printAnswer(w, inJSON.format, newList("ModeList", a.modes()), nil)
 		})
 	default:
-		text := "topic %q does not exist: use pending, pending/NAMESPACE, pod/NAMESPACE/NAME, nodes, gpus, " +
+		text := "topic %q does not exist: use pending, pending/NAMESPACE, pod/NAMESPACE/NAME, nodes, gpus, use, " +
 			"node/NAME, modes, quotas, gangs, gangs/NAMESPACE, decisions, evictions, reservations, status or " +
 			"configuration"
 		return answer, &console.Refusal{Status: http.StatusBadRequest, Text: fmt.Sprintf(text, topic)}

@@ -200,18 +200,11 @@ func quotasOfObjects(ctx context.Context, flags *genericclioptions.ConfigFlags, 
 	if err != nil {
 		return nil, err
 	}
-	s := kube.NewQuotas(time.Now)
-	served := 0
-	for _, group := range v1alpha1.Groups() {
-		found, err := each(ctx, c, v1alpha1.Resource(group), "", kube.ReadQuota, s.PutQuota)
-		if err != nil {
-			return nil, err
-		}
-		if found {
-			served++
-		}
+	s, served, err := c.readQuotas(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if served == 0 {
+	if !served {
 		return nil, usagef("the cluster serves no ElasticQuota, neither of %s",
 			strings.Join(v1alpha1.Groups(), " nor of "))
 	}
@@ -230,6 +223,19 @@ func quotasOfObjects(ctx context.Context, flags *genericclioptions.ConfigFlags, 
 		s.PutPod(&pods.Items[i])
 	}
 	return quotasOf(s, rounds), nil
+}
+
+// readQuotas reads the ElasticQuotas, and reports whether the cluster serves them.
+func (c cluster) readQuotas(ctx context.Context) (s *kube.Quotas, served bool, err error) {
+	s = kube.NewQuotas(time.Now)
+	for _, group := range v1alpha1.Groups() {
+		found, err := each(ctx, c, v1alpha1.Resource(group), "", kube.ReadQuota, s.PutQuota)
+		if err != nil {
+			return nil, false, err
+		}
+		served = served || found
+	}
+	return s, served, nil
 }
 
 func quotasOf(s *kube.Quotas, rounds bool) (out []view.Quota) {

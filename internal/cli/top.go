@@ -2,16 +2,22 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/help"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -31,9 +37,7 @@ func newTop(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStr
 			if what == "nodes" || what == "pods" {
 				return showUse(c.Context(), flags, streams.Out, &list, what)
 			}
-			return list.show(c.Context(), flags, streams.Out, "", func(w io.Writer, a *account) error {
-				return printTop(w, a, what, list.format, list.width(streams.Out))
-			})
+			return list.showTop(c.Context(), flags, streams.Out, what)
 		},
 	})
 	list.add(c, "nodes")
@@ -62,6 +66,64 @@ func topSubject(args []string) (string, error) {
 	return "", usagef("cannot show %q%s: use cpu, numa, gpu, nodes or pods", args[0], suggest(args[0], topSubjects()))
 }
 
+// showTop prints what nodes have allocated. Who may not read ElasticQuotas sees no quotas.
+func (f *listFlags) showTop(ctx context.Context, flags *genericclioptions.ConfigFlags, out io.Writer, what string,
+) error {
+	cl, err := connect(flags)
+	if err != nil {
+		return err
+	}
+	return f.show(ctx, flags, out, "", func(w io.Writer, a *account) error {
+		if what == "cpu" {
+			quotas, _, err := cl.readQuotas(ctx)
+			if err != nil && !apierrors.IsForbidden(err) {
+				return err
+			}
+			if quotas != nil {
+				if objects, _ := quotas.Objects(); len(objects) > 0 {
+					a.quotas = quotas
+				}
+			}
+		}
+		return printTop(w, a, what, f.format, f.width(out))
+	})
+}
+
+// addOwners adds what quotas and gangs have on nodes.
+func (a *account) addOwners(rows []view.Load) {
+	onNode, milliCPU := map[string]*view.Load{}, map[string]map[string]int64{} // the latter by node and quota
+	for i := range rows {
+		onNode[rows[i].Node], milliCPU[rows[i].Node] = &rows[i], map[string]int64{}
+	}
+	for _, p := range a.all {
+		row := onNode[p.Spec.NodeName]
+		if row == nil || convert.Ended(p) {
+			continue
+		}
+		if g, isMember := convert.GangPod(p); isMember {
+			if row.Gangs == nil {
+				row.Gangs = map[string]int{}
+			}
+			row.Gangs[g.Gang]++
+		}
+		if a.quotas != nil {
+			a.quotas.Read(func(all *quota.Account) {
+				if q, _ := all.QuotaOf(convert.PodsOf(p)); q.Name() != quota.Default {
+					milliCPU[row.Node][q.Name()] += describe.Requests(p).MilliCPU
+				}
+			})
+		}
+	}
+	for node, quotas := range milliCPU {
+		for name, milli := range quotas {
+			if onNode[node].Quotas == nil {
+				onNode[node].Quotas = map[string]string{}
+			}
+			onNode[node].Quotas[name] = view.CPUText(milli)
+		}
+	}
+}
+
 func printTop(out io.Writer, a *account, what, format string, width int) error {
 	switch what {
 	case "gpu":
@@ -87,22 +149,49 @@ func printTop(out io.Writer, a *account, what, format string, width int) error {
 		cpu := n.Status.Allocatable.Cpu().MilliValue()
 		rows = append(rows, view.LoadOf(n.Name, cpu, a.used[n.Name].MilliCPU, a.view(n.Name), a.pods[n.Name]))
 	}
-	return printAnswer(out, format, newList("NodeTopList", rows), func() string { return nodeTable(rows, width) },
+	a.addOwners(rows)
+	return printAnswer(out, format, newList("NodeTopList", rows),
+		func() string { return nodeTable(rows, format == wide, width) },
 		namesOf("node", rows, func(l *view.Load) string { return l.Node })...)
 }
 
-func nodeTable(rows []view.Load, width int) string {
+// nodeTable draws the accounts of nodes; more adds the columns that few ask for.
+func nodeTable(rows []view.Load, more bool, width int) string {
 	t := columns{width: width, right: 11}
-	t.add("NODE", "CPU", "REQ", "PODS", "LSE", "LSR", "PINNED", "LS", "BE", "POOL", "FREE", "FIT", "FIT/NUMA")
+	head := []any{
+		"NODE", "CPU", "REQ", "PODS", "LSE", "LSR", "PINNED", "LS", "BE", "POOL", "FREE", "FIT", "FIT/NUMA",
+	}
+	if more {
+		head = append(head, "FRAGMENTED", "QUOTAS", "GANGS")
+	}
+	t.add(head...)
 	for _, r := range rows {
-		if r.Fault != "" {
-			t.add(r.Node, r.Allocatable, r.Requested, r.Pods, "-", "-", "-", r.LS, r.BE, "-", "-", "-", r.Fault)
-			continue
+		row := []any{
+			r.Node, r.Allocatable, r.Requested, r.Pods, r.LSE, r.LSR, r.Kubelet, r.LS, r.BE, r.SharedPool, r.Free,
+			r.LargestFit, r.LargestOnOneNUMANode,
 		}
-		t.add(r.Node, r.Allocatable, r.Requested, r.Pods, r.LSE, r.LSR, r.Kubelet, r.LS, r.BE, r.SharedPool, r.Free,
-			r.LargestFit, r.LargestOnOneNUMANode)
+		if r.Fault != "" {
+			row = []any{r.Node, r.Allocatable, r.Requested, r.Pods, "-", "-", "-", r.LS, r.BE, "-", "-", "-", r.Fault}
+		}
+		if more {
+			fragmented := "-"
+			if r.FragmentedPercent >= 0 {
+				fragmented = fmt.Sprintf("%d%%", r.FragmentedPercent)
+			}
+			row = append(row, fragmented, ownersText(r.Quotas), ownersText(r.Gangs))
+		}
+		t.add(row...)
 	}
 	return t.String()
+}
+
+// ownersText lists what each name has, by name.
+func ownersText[T any](owners map[string]T) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(owners)) {
+		parts = append(parts, fmt.Sprintf("%s %v", name, owners[name]))
+	}
+	return cmp.Or(strings.Join(parts, ", "), "-")
 }
 
 func numaTable(rows []view.NUMALoad, width int) string {

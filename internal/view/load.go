@@ -26,15 +26,22 @@ type Load struct {
 	Free       int `json:"free"`
 	// LargestFit is the most exclusive CPUs that one more pod would get, LargestOnOneNUMANode when they must be on one
 	// NUMA node.
-	LargestFit           int    `json:"largestFit"`
-	LargestOnOneNUMANode int    `json:"largestOnOneNUMANode"`
-	Fault                string `json:"fault,omitempty"`
+	LargestFit           int `json:"largestFit"`
+	LargestOnOneNUMANode int `json:"largestOnOneNUMANode"`
+	// FragmentedPercent is how much smaller LargestOnOneNUMANode is than it would be if the CPUs of LargestFit were on
+	// as few NUMA nodes as possible; -1 where nothing fits.
+	FragmentedPercent int64 `json:"fragmentedPercent"`
+	// Quotas are the CPU requests of the pods of each quota, without those that count with the default one; Gangs are the
+	// numbers of the members of each gang.
+	Quotas map[string]string `json:"quotas,omitempty"`
+	Gangs  map[string]int    `json:"gangs,omitempty"`
+	Fault  string            `json:"fault,omitempty"`
 }
 
 // LoadOf returns the CPU account of a node with so much allocatable and requested CPU, in 1/1000, whose pods are given
 // by their UIDs.
 func LoadOf(name string, allocatable, requested int64, v *ledger.View, pods map[string]qos.Pod) Load {
-	out := Load{Node: name, Pods: len(pods)}
+	out := Load{Node: name, Pods: len(pods), FragmentedPercent: -1}
 	var ls, be int64
 	for uid, class := range pods {
 		switch roleOf(v, uid, class) {
@@ -55,6 +62,13 @@ func LoadOf(name string, allocatable, requested int64, v *ledger.View, pods map[
 	room := min(int64(out.Free), (allocatable-requested)/1000)
 	out.LargestFit = largestFit(v, int(room), hint.None)
 	out.LargestOnOneNUMANode = largestFit(v, int(room), hint.SingleNUMANode)
+	most := 0
+	for _, n := range v.Machine().CPUNodes() {
+		most = max(most, setLen(v.Machine().NUMACPUs(n)))
+	}
+	if most = min(most, out.LargestFit); most > 0 {
+		out.FragmentedPercent = 100 - PercentOf(int64(out.LargestOnOneNUMANode), int64(most))
+	}
 	return out
 }
 
