@@ -146,7 +146,7 @@ func TestStatusOfAnInstallation(t *testing.T) {
 			t.Errorf("%s is led by %q until %v", c.Name, c.Leader, c.LeaseEnds)
 		}
 		if c.LeaseEnds != nil && (c.LeaderVersion != "v0.2.0" || c.LeaderSince == nil) || c.Pods["v0.2.0"] != 1 {
-			t.Errorf("%s is led by version %q since %v, its pods are %v", c.Name, c.LeaderVersion, c.LeaderSince, c.Pods)
+			t.Errorf("%s is led by %q since %v, its pods are %v", c.Name, c.LeaderVersion, c.LeaderSince, c.Pods)
 		}
 	}
 }

@@ -31,8 +31,8 @@ type Load struct {
 	// FragmentedPercent is how much smaller LargestOnOneNUMANode is than it would be if the CPUs of LargestFit were on
 	// as few NUMA nodes as possible; -1 where nothing fits.
 	FragmentedPercent int64 `json:"fragmentedPercent"`
-	// Quotas are the CPU requests of the pods of each quota, without those that count with the default one; Gangs are the
-	// numbers of the members of each gang.
+	// Quotas are the CPU requests of the pods of each quota, without those that count with the default one. Gangs are
+	// the numbers of the members of each gang.
 	Quotas map[string]string `json:"quotas,omitempty"`
 	Gangs  map[string]int    `json:"gangs,omitempty"`
 	Fault  string            `json:"fault,omitempty"`

@@ -285,7 +285,10 @@ type view struct {
 }
 
 var views = []view{
-	{"overview", "/", []string{"pods wait", "CPUs by class", "of 8 GPUs without a pod"}},
+	{"overview", "/", []string{
+		"pods wait", "CPUs by class", "of 8 GPUs without a pod", "Tenon of tenon up: all", "nodes with a topology",
+		"0 evictions by PodMigrationJobs",
+	}},
 	{"pending", "/pending?cause=InsufficientDevices&pod=default/pretrain", []string{
 		"Verified fixes", "add 1 node like hgx-h100-0",
 		"SMTAlignment", "InsufficientDevices", "lacks 5 more gpus", "default/finetune",
@@ -293,6 +296,11 @@ var views = []view{
 	}},
 	{"pod", "/pod/default/finetune", []string{"hgx-h100-0", "56-63,168-175"}},
 	{"fleet", "/fleet", []string{"hgx-h100-0", "5 of 5 nodes"}},
+	{"fleet-quota", "/fleet?by=quota", []string{"team-c", "team-d", "tenon top -o wide"}},
+	{"fleet-gang", "/fleet?by=gang", []string{"default/train", "tenon top -o wide"}},
+	{"fleet-fragmentation", "/fleet?by=fragmentation", []string{"How much smaller", "epyc-256-0", "0%"}},
+	{"fleet-load", "/fleet?by=load", []string{"Load: CPU that is used", "arm64-1s-0", "%", "tenon top nodes"}},
+	{"fleet-qos", "/fleet?by=qos", []string{"LSR", "QoS class with most CPUs"}},
 	{"node", "/node/hgx-h100-0", []string{"NUMA 1", "default/finetune", "NVLink", "gpu 7"}},
 	{"node-epyc", "/node/epyc-2s-0", []string{"NUMA 3", "default/packet-filter", "lsr"}},
 	{"node-table", "/node/epyc-2s-0?table=threads", []string{"CPU", "default/packet-filter"}},
@@ -358,6 +366,8 @@ func TestEveryPageShowsTheDemo(t *testing.T) {
 	if at := b.at(); !strings.Contains(at, "table=causes") {
 		t.Errorf("the address %s does not say that a table is shown", at)
 	}
+
+	b.checkDownload()
 
 	// A question from a pod that waits, to its answer; a link to the question restores it.
 	b.open("/pending?pod=default/pretrain")

@@ -26,10 +26,17 @@ func fleet(turn int) map[string]any {
 			"lse": used / 4, "lsr": used / 4, "kubelet": 0, "ls": fmt.Sprint(used / 2), "be": "0",
 			"sharedPool": 256 - used/2,
 			"free":       256 - used, "largestFit": 256 - used, "largestOnOneNUMANode": min(32, 256-used),
+			"fragmentedPercent": 25 * (i % 4), "gangs": map[string]int{fmt.Sprintf("ml/train-%d", i%3): 2},
+			"quotas": map[string]string{
+				fmt.Sprintf("team-%d", i%9): fmt.Sprint(i % 5), fmt.Sprintf("team-%d", (i+turn)%7): "2500m",
+			},
 		})
 	}
 	return map[string]any{"items": items}
 }
+
+// noAnswer is why a topic has no answer.
+type noAnswer string
 
 // serve serves the pages with a stream that changes twice a second, as far as a cluster is not needed for it.
 func serve(t *testing.T, answers func(turn int) map[string]any) string {
@@ -46,7 +53,12 @@ func serve(t *testing.T, answers func(turn int) map[string]any) string {
 		}
 		for turn := 0; r.Context().Err() == nil; turn++ {
 			for topic, answer := range answers(turn) {
-				text, err := json.Marshal(map[string]any{"topic": topic, "read": time.Now(), "answer": answer})
+				message := map[string]any{"topic": topic, "read": time.Now(), "answer": answer}
+				if why, isError := answer.(noAnswer); isError {
+					delete(message, "answer")
+					message["error"] = why
+				}
+				text, err := json.Marshal(message)
 				if err != nil {
 					t.Error(err)
 				}
@@ -81,6 +93,9 @@ func TestFramesOfAThousandNodes(t *testing.T) {
 			i.dispatchEvent(new Event("input", {bubbles: true})) }`},
 		{"coloured anew, each 10th frame", `if (n % 10 == 0) {
 			const s = document.querySelector("select"); s.value = n / 10 % 2 ? "exclusive" : "requested";
+			s.dispatchEvent(new Event("change", {bubbles: true})) }`},
+		{"coloured by quota or gang, each 10th frame", `if (n % 10 == 0) {
+			const s = document.querySelector("select"); s.value = n / 10 % 2 ? "quota" : "gang";
 			s.dispatchEvent(new Event("change", {bubbles: true})) }`},
 	} {
 		times := run(b, step.name, chromedp.Evaluate[[]float64](`new Promise((done) => {

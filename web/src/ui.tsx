@@ -149,8 +149,10 @@ export function Table({ head, rows, label }: { head: string[]; rows: ComponentCh
   );
 }
 
-// Figure is a picture with its table; the address says which of them is shown.
-export function Figure(props: { id: string; title: string; picture: ComponentChildren; head: string[]; rows: ComponentChildren[][] }) {
+type Rows = ComponentChildren[][];
+
+// Figure is a picture with its table; the address says which of them is shown. Many rows are made only for the table.
+export function Figure(props: { id: string; title: string; picture: ComponentChildren; head: string[]; rows: Rows | (() => Rows) }) {
   const asTable = query("table").split(" ").includes(props.id);
   const others = query("table").split(" ").filter((id) => id && id !== props.id);
   const to = withQuery({ table: (asTable ? others : [...others, props.id]).join(" ") });
@@ -160,7 +162,9 @@ export function Figure(props: { id: string; title: string; picture: ComponentChi
         {props.title}{" "}
         <A to={to} replace class="switch">{asTable ? t("picture") : t("table")}</A>
       </h2>
-      {asTable ? <Table head={props.head} rows={props.rows} label={props.title} /> : props.picture}
+      {asTable
+        ? <Table head={props.head} rows={typeof props.rows === "function" ? props.rows() : props.rows} label={props.title} />
+        : props.picture}
     </section>
   );
 }

@@ -125,6 +125,16 @@ export interface Load {
   free: number;
   largestFit: number;
   largestOnOneNUMANode: number;
+  fragmentedPercent: number;
+  quotas?: Amounts;
+  gangs?: Record<string, number>;
+}
+
+export interface NodeUse {
+  node: string;
+  cpu: { usedPercent: number; used?: string; p95?: string };
+  memory: { usedPercent: number; used?: string };
+  suppressed?: string;
 }
 
 export interface GPULoad {
@@ -279,7 +289,9 @@ export interface Evictions {
     to?: string;
     phase: string;
     createTime?: string;
+    evicted?: string;
     plugin?: string;
+    wish?: string;
     reason?: string;
   }[];
   limits: { code: string; subject: string; have: number; limit: number; window?: string }[];
@@ -320,8 +332,21 @@ export interface ModeOfNode {
 export interface Status {
   subject: string;
   findings: { check: string; status: string; found: string; where?: string; why?: string; remedy?: string }[];
-  components: { name: string; desired: number; ready: number; versions: string[]; leader?: string; stuck?: string }[];
+  components: Component[];
+  schedulerVersion?: string;
+  reports: { kind: string; nodes: number; of: number; oldest?: string; oldestNode?: string }[];
   endpoints?: Record<string, string[]>;
+}
+
+export interface Component {
+  name: string;
+  desired: number;
+  ready: number;
+  versions: string[];
+  pods?: Record<string, number>;
+  leader?: string;
+  leaderSince?: string;
+  stuck?: string;
 }
 
 export interface Configuration {

@@ -2,7 +2,7 @@ import type { ComponentChildren } from "preact";
 import type { Configuration, Status } from "../view";
 import { updates } from "../store";
 import { t } from "../text";
-import { Bar, Command, Figure, Topic } from "../ui";
+import { A, age, Bar, Command, Figure, NodeLink, sum, Topic } from "../ui";
 
 export const systemTopics = () => ["status", "configuration"];
 
@@ -21,32 +21,103 @@ export function System() {
   );
 }
 
-function Installation({ status: s }: { status: Status }) {
+// Health is which components are ready, who leads and since when, and of how many nodes agents have reported.
+export function Health({ status: s, link }: { status: Status; link?: boolean }) {
+  const bad = s.findings.filter((f) => f.status !== "ok");
+  return (
+    <Figure
+      id="components"
+      title={t("components")}
+      picture={
+        <>
+          {link && <p><A to="/system">{s.subject}: {verdict(s)}</A></p>}
+          {link && bad.length > 0 && (
+            <ul class="checks">
+              {bad.map((f) => <li class={"check-" + f.status}><span><span class="badge">{f.status}</span> {f.check}</span><span>{f.found}</span></li>)}
+            </ul>
+          )}
+          <ul class="causes small">
+            {s.components.map((c) => (
+              <li>
+                <span>{c.name}</span>
+                <Bar part={c.ready} whole={c.desired} label={`${c.name}: ${c.ready} / ${c.desired}`} />
+                <span class="count">{c.ready}/{c.desired}</span>
+                {c.leader && <span class="message wide">{t("leads", c.leader, age(c.leaderSince))}</span>}
+                {c.stuck && <span class="message wide">{c.stuck}</span>}
+              </li>
+            ))}
+            {s.reports.map((r) => (
+              <li>
+                <span>{reportsOf(r.kind)}</span>
+                <Bar part={r.nodes} whole={r.of} label={`${reportsOf(r.kind)}: ${r.nodes} / ${r.of}`} />
+                <span class="count">{r.nodes}/{r.of}</span>
+                {r.oldestNode && <span class="message wide">{t("oldestReport", age(r.oldest), r.oldestNode)}</span>}
+              </li>
+            ))}
+          </ul>
+        </>
+      }
+      head={[t("component"), t("ready"), t("wanted"), t("versions"), t("leader"), t("since"), t("says")]}
+      rows={[
+        ...s.components.map((c) => [c.name, c.ready, c.desired, c.versions.join(", "), c.leader ?? "–", age(c.leaderSince), c.stuck ?? ""]),
+        ...s.reports.map((r) => [
+          reportsOf(r.kind), r.nodes, r.of, "–", "–", age(r.oldest), r.oldestNode ? <NodeLink node={r.oldestNode} /> : "",
+        ]),
+      ]}
+    />
+  );
+}
+
+const reportsOf = (kind: string) => t(kind === "topology" ? "topologyReports" : "deviceReports");
+
+function verdict(s: Status): string {
   const bad = s.findings.filter((f) => f.status !== "ok").length;
+  return bad ? t("checksFail", bad, s.findings.length) : t("checksPass", s.findings.length);
+}
+
+// Versions are those of the pods of components, against that of the scheduler that leads.
+export function Versions({ status: s }: { status: Status }) {
+  const rows = s.components.flatMap((c) => Object.entries(c.pods ?? {}).map(([version, pods]) => (
+    { name: c.name, version, pods, differs: !!s.schedulerVersion && version !== s.schedulerVersion }
+  )));
+  if (!rows.length) {
+    return null;
+  }
+  const all = sum(rows, (r) => r.pods);
+  const title = s.schedulerVersion
+    ? t("skew", sum(rows.filter((r) => r.differs), (r) => r.pods), all, s.schedulerVersion)
+    : t("skewUnknown");
+  return (
+    <Figure
+      id="versions"
+      title={title}
+      picture={
+        <ul class="causes small">
+          {rows.map((r) => (
+            <li>
+              <span>{r.name} <span class="code">{r.version}</span></span>
+              <Bar part={r.pods} whole={sum(rows.filter((o) => o.name === r.name), (o) => o.pods)}
+                label={`${r.name} ${r.version}: ${r.pods}`} kind={r.differs ? "differs" : ""} />
+              <span class="count">{r.pods}</span>
+              {r.differs && <span class="problem wide">{t("differs")}</span>}
+            </li>
+          ))}
+        </ul>
+      }
+      head={[t("component"), t("version"), t("pods"), t("differs")]}
+      rows={rows.map((r) => [r.name, r.version, r.pods, s.schedulerVersion ? t(r.differs ? "yes" : "no") : "–"])}
+    />
+  );
+}
+
+function Installation({ status: s }: { status: Status }) {
   return (
     <>
-      {s.components.length > 0 && (
-        <Figure
-          id="components"
-          title={t("components")}
-          picture={
-            <ul class="causes small">
-              {s.components.map((c) => (
-                <li>
-                  <span>{c.name}</span>
-                  <Bar part={c.ready} whole={c.desired} label={`${c.name}: ${c.ready} / ${c.desired}`} />
-                  <span class="count">{c.ready}/{c.desired}</span>
-                </li>
-              ))}
-            </ul>
-          }
-          head={[t("component"), t("ready"), t("wanted"), t("versions"), t("leader"), t("says")]}
-          rows={s.components.map((c) => [c.name, c.ready, c.desired, c.versions.join(", "), c.leader ?? "–", c.stuck ?? ""])}
-        />
-      )}
+      <Health status={s} />
+      <Versions status={s} />
       <Figure
         id="checks"
-        title={`${s.subject}: ${bad ? t("checksFail", bad, s.findings.length) : t("checksPass", s.findings.length)}`}
+        title={`${s.subject}: ${verdict(s)}`}
         picture={
           <ul class="checks">
             {s.findings.map((f) => (
