@@ -123,8 +123,8 @@ func TestHoldersAreRanked(t *testing.T) {
 	s := gang.New(gang.Settings{Mode: gang.NonStrict})
 	put := func(gangName, name string, priority int32, created int64, settings gang.Settings) {
 		s.Put(gang.Pod{
-			UID: gangName + name, Namespace: "ns", Name: name, Gang: "ns/" + gangName, Settings: settings, Priority: priority,
-			Created: time.Unix(created, 0),
+			UID: gangName + name, Namespace: "ns", Name: name, Gang: "ns/" + gangName, Settings: settings,
+			Priority: priority, Created: time.Unix(created, 0),
 		})
 	}
 	two := gang.Settings{Min: 2}
@@ -156,8 +156,8 @@ func TestHoldersAreRanked(t *testing.T) {
 			failed, _ := h.Plan.Try(members, func(string) bool { return true })
 			return failed != ""
 		}
-		if !slices.Equal(h.Reserved, []string{gangName + "1"}) || !slices.Equal(h.Plan.Members, []string{gangName + "0"}) ||
-			!lacks() || lacks(gangName+"0") {
+		if !slices.Equal(h.Reserved, []string{gangName + "1"}) ||
+			!slices.Equal(h.Plan.Members, []string{gangName + "0"}) || !lacks() || lacks(gangName+"0") {
 			t.Errorf("got %+v, want the first member reserved, and a plan of the other one", h)
 		}
 	}

@@ -55,9 +55,9 @@ func (s *State) RankOf(uid string, priority int32, created time.Time, name strin
 	return m.gang.group.rank()
 }
 
-// rank returns the rank of a group: by the lowest priority of the members, and the gang that was created first. A group
-// with a degraded gang goes first, as its members do in the queue: else nodes that are kept for an older group would not
-// yield to the rest of a gang whose start was interrupted, and each of the two would wait for the other.
+// rank returns the rank of a group: by the lowest priority of the members, and the gang that was created first. A
+// group with a degraded gang goes first, as its members do in the queue: else nodes that are kept for an older group
+// would not yield to the rest of a gang whose start was interrupted, and each of the two would wait for the other.
 func (g *group) rank() Rank {
 	r := Rank{Priority: math.MaxInt32, Name: g.key}
 	for _, o := range g.gangs {

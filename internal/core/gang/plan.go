@@ -171,13 +171,14 @@ func (p *Plan) Chooses() bool {
 // Lacks reports whether the gang of a member needs more members than were placed.
 func (p *Plan) Lacks(uid string) bool { return p.gang[uid].placed < p.gang[uid].least }
 
-// note counts a member as tried, and reports whether its group can still start.
+// note counts a member as tried, and reports whether its group can start as far as the member decides it: one that fits
+// takes no room for the minimum from others.
 func (p *Plan) note(uid string, fits bool) (possible bool) {
 	t := p.gang[uid]
 	if t.left--; fits {
 		t.placed++
 	}
-	return !slices.ContainsFunc(p.tallies, func(t *tally) bool { return t.placed+t.left < t.least })
+	return fits || !slices.ContainsFunc(p.tallies, func(t *tally) bool { return t.placed+t.left < t.least })
 }
 
 // Try looks for room for members in this order, those beyond the minimum of their gang after all others: they must not

@@ -186,7 +186,8 @@ func (r *Rounds) describe(id string) string {
 	needs := []any{settings, len(report.Settings.Group), len(report.Members), len(report.In(gang.Pending))}
 	if o := r.Gangs.Object(id); o != nil {
 		rest := *o
-		rest.ObjectMeta, rest.Spec, rest.Status = metav1.ObjectMeta{}, v1alpha1.PodGroupSpec{}, v1alpha1.PodGroupStatus{}
+		rest.ObjectMeta, rest.Spec = metav1.ObjectMeta{}, v1alpha1.PodGroupSpec{}
+		rest.Status = v1alpha1.PodGroupStatus{}
 		rest.Priority = nil
 		needs = append(needs, o.Spec, o.Priority, said(o.Annotations), fmt.Sprintf("%+v", rest))
 	}

@@ -32,8 +32,8 @@ import (
 // queued is the number of records that wait to be written.
 const queued = 1 << 14
 
-// flushAfter is how long a record may wait in memory, and drainAfter how long until it is encoded: to wake the writer
-// for each record costs as much as to encode it.
+// flushAfter is how long a record may wait in memory, and drainAfter how long until it is encoded. The writer wakes once
+// for all records of that time, not for each of them.
 const (
 	flushAfter = time.Second
 	drainAfter = 50 * time.Millisecond

@@ -280,7 +280,7 @@ func TestSharedPoolsOfAnLSPodTravelInTheBinding(t *testing.T) {
 	testkit.Check(t, err)
 	if status.CPUSet != "" || len(status.CPUSharedPools) != 1 || status.CPUSharedPools[0].CPUSet != "" ||
 		len(status.NUMANodeResources) != 1 {
-		t.Errorf("got %s, want one shared pool without CPUs, with its amounts", status)
+		t.Errorf("got %+v, want one shared pool without CPUs, with its amounts", status)
 	}
 }
 

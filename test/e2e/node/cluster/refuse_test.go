@@ -145,7 +145,7 @@ func (d *localNode) decide(t *testing.T, p *corev1.Pod, f fault) (*ledger.View, 
 func (d *localNode) bind(t *testing.T, p *corev1.Pod, v *ledger.View, r *place.Request, o ledger.Offer) {
 	t.Helper()
 	if o.Entry.CPUList != "" || len(o.Entry.NUMAIDs) > 0 {
-		p.Annotations[annotation.ResourceStatusKey] = convert.Status(d.parts, v, r, o).String()
+		p.Annotations[annotation.ResourceStatusKey] = annotation.Encode(convert.Status(d.parts, v, r, o))
 	}
 	if predicted, ok := convert.Predicted(o); ok {
 		p.Annotations[annotation.PredictedPlacementKey] = predicted.String()

@@ -129,12 +129,12 @@ func allocated(cpus string) podOption { return object.CPUs(cpus) }
 // onNode also allocates memory on a NUMA node.
 func onNode(cpus string, node int32) podOption {
 	return func(p *corev1.Pod) {
-		p.Annotations[annotation.ResourceStatusKey] = annotation.ResourceStatus{
+		p.Annotations[annotation.ResourceStatusKey] = annotation.Encode(annotation.ResourceStatus{
 			CPUSet: cpus,
 			NUMANodeResources: []annotation.NUMANodeResource{{
 				Node: node, Resources: object.List("cpu", "1", "memory", "64Mi"),
 			}},
-		}.String()
+		})
 	}
 }
 
