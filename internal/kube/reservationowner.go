@@ -39,7 +39,7 @@ func (s *Reservations) Announce(ctx context.Context, p *corev1.Pod) error {
 	if s.reservingPod(p) != nil {
 		err = s.nameUser(ctx, r, &owners[0])
 	} else {
-		err = s.patch(ctx, r, "status", map[string]any{"status": map[string]any{"currentOwners": owners}})
+		_, err = s.patch(ctx, r, "status", map[string]any{"status": map[string]any{"currentOwners": owners}})
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("announce the owner of reservation %s: %w", r.Name, err)

@@ -23,6 +23,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/reservation"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit"
 	podtest "github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -180,15 +181,130 @@ func TestTheNodeOfAReservationIsWrittenAfterItsCPUs(t *testing.T) {
 	const set = `"lastProbeTime":"2026-01-02T03:04:05Z","lastTransitionTime":"2026-01-02T03:04:05Z",`
 	want := written{
 		`PATCH r {"metadata":{"annotations":{"scheduling.koordinator.sh/resource-status":"{\"cpuset\":\"0-3\"}"},` +
-			`"uid":"u"}}`,
-		`PATCH r/status {"metadata":{"uid":"u"},"status":{"allocatable":{"cpu":"4"},"allocated":null,` +
-			`"conditions":[{` + set +
+			`"resourceVersion":"1","uid":"u"}}`,
+		`PATCH r/status {"metadata":{"resourceVersion":"1","uid":"u"},"status":{"allocatable":{"cpu":"4"},` +
+			`"allocated":null,"conditions":[{` + set +
 			`"reason":"Scheduled","status":"True","type":"Scheduled"},{` + set +
 			`"reason":"Available","status":"True","type":"Ready"}],"currentOwners":null,"nodeName":"n",` +
 			`"phase":"Available"}}`,
 	}
 	if diff := cmp.Diff(want, *requests); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+// stored is the Reservation of an API server, which refuses changes of older versions.
+type stored struct {
+	t      *testing.T
+	object *v1alpha1.Reservation
+	// before runs before the request with its number is carried out, and may send others; requests counts them.
+	before   map[int]func()
+	requests int
+}
+
+func (s *stored) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.requests++
+	if f := s.before[s.requests]; f != nil {
+		f()
+	}
+	text, err := json.Marshal(s.object)
+	testkit.Check(s.t, err)
+	if r.Method == http.MethodGet {
+		return answer(r, http.StatusOK, string(text)), nil
+	}
+	object, change := map[string]any{}, map[string]any{}
+	testkit.Check(s.t, json.Unmarshal(text, &object))
+	testkit.Check(s.t, json.NewDecoder(r.Body).Decode(&change))
+	merge(object, change)
+	text, err = json.Marshal(object)
+	testkit.Check(s.t, err)
+	next, err := kube.ReadReservation(text)
+	testkit.Check(s.t, err)
+	if next.ResourceVersion != s.object.ResourceVersion {
+		conflict := `{"kind":"Status","status":"Failure","reason":"Conflict","code":409}`
+		return answer(r, http.StatusConflict, conflict), nil
+	}
+	s.change(func(r *v1alpha1.Reservation) { *r = *next })
+	text, err = json.Marshal(s.object)
+	return answer(r, http.StatusOK, string(text)), err
+}
+
+// merge changes a JSON object by a merge patch (RFC 7386).
+func merge(object, change map[string]any) {
+	for key, value := range change {
+		part, nested := value.(map[string]any)
+		was, is := object[key].(map[string]any)
+		switch {
+		case value == nil:
+			delete(object, key)
+		case nested && is:
+			merge(was, part)
+		default:
+			object[key] = value
+		}
+	}
+}
+
+// change makes another version.
+func (s *stored) change(f func(*v1alpha1.Reservation)) {
+	next := s.object.DeepCopy()
+	f(next)
+	next.ResourceVersion += "1"
+	s.object = next
+}
+
+// A process that has led may still write when the next one decides. The node of a Reservation has the CPUs of the same
+// decision, whenever the second process writes, and one of the two learns that the other one was first.
+func TestANodeOfAReservationHasTheCPUsOfTheSameDecision(t *testing.T) {
+	t.Parallel()
+	cpus := map[string]string{"first": `{"cpuset":"0-3"}`, "second": `{"cpuset":"4-7"}`} // by node
+	for at := 1; at <= 3; at++ {
+		server := &stored{t: t, object: newReservation("")}
+		bind := func(node string) error {
+			s := kube.NewReservations(clientOf(t, server), func() time.Time { return early })
+			s.Put(newReservation("")) // no event has come since
+			return s.Bind(t.Context(), "u", node, map[string]string{annotation.ResourceStatusKey: cpus[node]})
+		}
+		var second error
+		if at < 3 {
+			server.before = map[int]func(){at: func() { second = bind("second") }}
+		}
+		first := bind("first")
+		if at == 3 {
+			second = bind("second")
+		}
+		node, got := server.object.Status.NodeName, server.object.Annotations[annotation.ResourceStatusKey]
+		if got != cpus[node] || (first == nil) != (node == "first") || (first == nil) == (second == nil) {
+			t.Errorf("a second process before request %d: node %q has CPUs %s; the processes were told %v and %v", at,
+				node, got, first, second)
+		}
+	}
+}
+
+func TestAReservationIsBoundThoughOthersChangeIt(t *testing.T) {
+	t.Parallel()
+	server := &stored{t: t, object: newReservation("")}
+	label := func() {
+		server.change(func(r *v1alpha1.Reservation) {
+			r.Labels = map[string]string{"a": fmt.Sprint(server.requests)}
+		})
+	}
+	server.before = map[int]func(){1: label, 4: label}
+	s := kube.NewReservations(clientOf(t, server), func() time.Time { return early })
+	s.Put(server.object)
+	record := map[string]string{annotation.ResourceStatusKey: `{"cpuset":"0-3"}`}
+	testkit.Check(t, s.Bind(t.Context(), "u", "n", record))
+	if got := server.object; got.Status.NodeName != "n" || got.Labels["a"] != "4" {
+		t.Errorf("got node %q and labels %v", got.Status.NodeName, got.Labels)
+	}
+	for at := range 20 { // somebody changes it all the time
+		server.before[at] = label
+	}
+	server.requests, server.object = 0, newReservation("")
+	s = kube.NewReservations(clientOf(t, server), func() time.Time { return early })
+	s.Put(server.object)
+	if err := s.Bind(t.Context(), "u", "n", nil); err == nil || !strings.Contains(err.Error(), "5 times") {
+		t.Errorf("got %v, want that others have changed it", err)
 	}
 }
 

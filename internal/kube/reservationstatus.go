@@ -20,13 +20,44 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
+// bindTries is how often Bind writes where other writers change the Reservation meanwhile.
+const bindTries = 5
+
 // Bind writes on which node a Reservation has room, and which CPUs and devices: these first, so that who reads the node
-// reads all.
+// reads all. No other writer comes between the two writes, and a Reservation that has a node keeps it: a process that
+// led before may still write.
 func (s *Reservations) Bind(ctx context.Context, uid types.UID, node string, record map[string]string) error {
 	r, _ := s.Find(uid)
 	if r == nil {
 		return fmt.Errorf("bind reservation %s: it is gone", uid)
 	}
+	for range bindTries {
+		if r.UID != uid || r.Status.NodeName != "" {
+			return fmt.Errorf("bind reservation %s: it has room on node %q already, or is another one", r.Name,
+				r.Status.NodeName)
+		}
+		err := s.bind(ctx, r, node, record)
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		if r, err = s.read(ctx, r.Name); err != nil {
+			return fmt.Errorf("bind reservation %s: %w", uid, err)
+		}
+	}
+	return fmt.Errorf("bind reservation %s: others have changed it %d times meanwhile", r.Name, bindTries)
+}
+
+// read returns a Reservation as the API server has it.
+func (s *Reservations) read(ctx context.Context, name string) (*v1alpha1.Reservation, error) {
+	text, err := s.client.Get().AbsPath(reservationPath(name)...).Do(ctx).Raw()
+	if err != nil {
+		return nil, err
+	}
+	return ReadReservation(text)
+}
+
+// bind is Bind for a version of the Reservation. It returns a conflict if there is a newer one.
+func (s *Reservations) bind(ctx context.Context, r *v1alpha1.Reservation, node string, record map[string]string) error {
 	annotations := map[string]any{annotation.ResourceStatusKey: nil, annotation.DeviceAllocatedKey: nil}
 	for key := range annotations {
 		if value, ok := record[key]; ok {
@@ -37,14 +68,16 @@ func (s *Reservations) Bind(ctx context.Context, uid types.UID, node string, rec
 	}
 	if len(annotations) > 0 {
 		metadata := map[string]any{"annotations": annotations}
-		if err := s.patch(ctx, r, "", map[string]any{"metadata": metadata}); err != nil {
+		written, err := s.patch(ctx, r, "", map[string]any{"metadata": metadata})
+		if err != nil {
 			return fmt.Errorf("record the allocation of reservation %s: %w", r.Name, err)
 		}
+		r = written
 	}
 	bound := r.DeepCopy()
-	bound.Status.NodeName, bound.ResourceVersion = node, "" // the annotations changed the version
+	bound.Status.NodeName = node
 	s.mu.RLock()
-	phase, cause, occupants := reservation.Available, "", s.occupants[uid]
+	phase, cause, occupants := reservation.Available, "", s.occupants[r.UID]
 	s.mu.RUnlock()
 	if len(occupants) > 0 {
 		phase, cause = reservation.Waiting, waitsFor(references(occupants))
@@ -272,48 +305,57 @@ func (s *Reservations) writeStatus(ctx context.Context, r *v1alpha1.Reservation,
 			}
 		}
 	}
-	return s.patch(ctx, r, "status", map[string]any{"status": patch})
+	_, err = s.patch(ctx, r, "status", map[string]any{"status": patch})
+	return err
 }
 
-// patch changes this very Reservation, not a later one of its name.
-func (s *Reservations) patch(ctx context.Context, r *v1alpha1.Reservation, part string, change map[string]any) error {
+// reservationPath returns the path of a Reservation in the API.
+func reservationPath(name string) []string {
+	at := v1alpha1.Resource()
+	return []string{"/apis", at.Group, at.Version, at.Resource, name}
+}
+
+// patch changes this very version of a Reservation, and returns the one that it becomes. It returns a conflict if there
+// is a newer version: no allocation and no announcement is overwritten.
+func (s *Reservations) patch(ctx context.Context, r *v1alpha1.Reservation, part string, change map[string]any,
+) (*v1alpha1.Reservation, error) {
 	metadata, _ := change["metadata"].(map[string]any)
 	if metadata == nil {
 		metadata = map[string]any{}
 		change["metadata"] = metadata
 	}
 	metadata["uid"] = r.UID
-	if part != "" && r.ResourceVersion != "" {
-		metadata["resourceVersion"] = r.ResourceVersion // so that no announcement is overwritten
+	if r.ResourceVersion != "" {
+		metadata["resourceVersion"] = r.ResourceVersion
 	}
 	text, err := json.Marshal(change)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	at := v1alpha1.Resource()
-	path := []string{"/apis", at.Group, at.Version, at.Resource, r.Name}
+	path := reservationPath(r.Name)
 	if part != "" {
 		path = append(path, part)
 	}
 	text, err = s.client.Patch(types.MergePatchType).AbsPath(path...).Body(text).Do(ctx).Raw()
 	if err != nil {
-		return err
+		return nil, err
+	}
+	written, err := ReadReservation(text)
+	if err != nil || written.UID != r.UID {
+		return r, nil // the answer says nothing of it
 	}
 	// A pod that was created because of this write may come before the write's own event.
-	if written, err := ReadReservation(text); err == nil && written.UID == r.UID {
-		s.Apply(Written, written)
-	}
-	return nil
+	s.Apply(Written, written)
+	return written, nil
 }
 
 func (s *Reservations) delete(ctx context.Context, r *v1alpha1.Reservation) error {
-	at := v1alpha1.Resource()
 	text, err := json.Marshal(metav1.DeleteOptions{
 		TypeMeta:      metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
 		Preconditions: &metav1.Preconditions{UID: &r.UID},
 	})
 	if err == nil {
-		err = s.client.Delete().AbsPath("/apis", at.Group, at.Version, at.Resource, r.Name).Body(text).Do(ctx).Error()
+		err = s.client.Delete().AbsPath(reservationPath(r.Name)...).Body(text).Do(ctx).Error()
 	}
 	if apierrors.IsNotFound(err) {
 		return nil
