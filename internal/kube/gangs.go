@@ -281,6 +281,11 @@ func (s *Gangs) Compare(a, b *corev1.Pod) int {
 	return x.Compare(s.state.Turn(string(b.UID), b.CreationTimestamp.Time))
 }
 
+// IsMember reports whether a pod is of a gang: its rank may change by what becomes of others.
+func (s *Gangs) IsMember(p *corev1.Pod) bool {
+	return Ask(s, func(s *gang.State) string { return s.GangOf(string(p.UID)) }) != ""
+}
+
 // RankOf returns the rank of a pod, with the priority of its PodGroup.
 func (s *Gangs) RankOf(p *corev1.Pod) gang.Rank {
 	s.mu.Lock()

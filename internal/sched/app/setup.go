@@ -365,7 +365,7 @@ func (s *Scheduler) wire(ctx context.Context) error {
 		now = s.journal.Now
 	}
 	s.rounds = Rounds(s.core, s.gangs, s.quotas, s.store, changes, now)
-	s.core.SchedulingQueue = hooks.Hold(s.core.SchedulingQueue)
+	s.core.SchedulingQueue = hooks.Hold(s.core.SchedulingQueue, s.gangs.IsMember)
 	s.core.FailureHandler = reserving.Fail(s.core, s.reserved, s.rounds.Fail(s.reporter.Wrap(s.core.FailureHandler)))
 	// From the inside out: the core's cycle with remembered scores, rejections for the ranking, gangs, the record.
 	refused := ranking.NewRejections()

@@ -178,16 +178,71 @@ func (q *eventQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk
 // Hold returns a queue that looks at its pods for no event before it runs. Nothing has been tried until then, and to
 // ask for each of the nodes and pods that exist at start about each pod that a plugin holds back costs their product:
 // seconds of a scheduler's start with a thousand members of gangs. These pods are asked about once, when it runs.
-func Hold(q queue.SchedulingQueue) queue.SchedulingQueue { return &heldQueue{SchedulingQueue: q} }
+//
+// Pods whose place in the order may change come into the queue when it runs: a queue does not move a pod that is in it.
+// The scheduler that leads may end while it binds a gang; the rest then goes first in a process that knew it before.
+func Hold(q queue.SchedulingQueue, moves func(*corev1.Pod) bool) queue.SchedulingQueue {
+	return &heldQueue{SchedulingQueue: q, moves: moves, held: map[types.UID]*corev1.Pod{}}
+}
 
 // heldQueue is the queue of Hold. runs is set when the queue runs.
 type heldQueue struct {
 	queue.SchedulingQueue
-	runs atomic.Bool
+	moves func(*corev1.Pod) bool
+	runs  atomic.Bool
+
+	// mu guards what follows, and is held while runs is set. held has the pods that are not in the queue yet, came the
+	// order in which they came, with those that have gone.
+	mu   sync.Mutex
+	held map[types.UID]*corev1.Pod
+	came []types.UID
 }
 
-// Run asks about each pod that waits once, and then runs the queue.
+// hold changes the pods that are held, if the queue does not run, and reports whether one of them is meant.
+func (q *heldQueue) hold(change func() bool) bool {
+	if q.runs.Load() {
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return !q.runs.Load() && change()
+}
+
+// Add holds a pod whose place may change.
+func (q *heldQueue) Add(ctx context.Context, pod *corev1.Pod) {
+	if !q.hold(func() bool {
+		if !q.moves(pod) {
+			return false
+		}
+		q.held[pod.UID], q.came = pod, append(q.came, pod.UID)
+		return true
+	}) {
+		q.SchedulingQueue.Add(ctx, pod)
+	}
+}
+
+// Update replaces a pod that is held.
+func (q *heldQueue) Update(ctx context.Context, old, pod *corev1.Pod) {
+	if !q.hold(func() bool {
+		_, is := q.held[pod.UID]
+		if is {
+			q.held[pod.UID] = pod
+		}
+		return is
+	}) {
+		q.SchedulingQueue.Update(ctx, old, pod)
+	}
+}
+
+// Delete forgets a pod that is held.
+func (q *heldQueue) Delete(pod *corev1.Pod) {
+	q.hold(func() bool { delete(q.held, pod.UID); return true })
+	q.SchedulingQueue.Delete(pod)
+}
+
+// Run asks about each pod that waits once, adds those that are held, and then runs the queue.
 func (q *heldQueue) Run(logger klog.Logger) {
+	q.mu.Lock()
 	q.runs.Store(true) // from here on events count; what they follow from is known to who is asked now
 	pending, _ := q.PendingPods()
 	pods := make(map[string]*corev1.Pod, len(pending))
@@ -195,6 +250,14 @@ func (q *heldQueue) Run(logger klog.Logger) {
 		pods[p.Namespace+"/"+p.Name] = p
 	}
 	q.Activate(logger, pods)
+	for _, uid := range q.came {
+		if pod := q.held[uid]; pod != nil {
+			q.SchedulingQueue.Add(klog.NewContext(context.Background(), logger), pod)
+			delete(q.held, uid)
+		}
+	}
+	q.came = nil
+	q.mu.Unlock()
 	q.SchedulingQueue.Run(logger)
 }
 

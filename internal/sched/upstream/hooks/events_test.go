@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -159,7 +160,7 @@ func TestPodsThatAreHeldBackAreAskedAboutOnceAtStart(t *testing.T) {
 		queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{"": {
 			{Resource: fwk.Node, ActionType: fwk.Add}: {{PluginName: gate.Name(), QueueingHintFn: alwaysQueue}},
 		}}))
-	q := Hold(inner)
+	q := Hold(inner, func(*corev1.Pod) bool { return false })
 	comes := func() {
 		node := fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}
 		q.MoveAllToActiveOrBackoffQueue(logger, node, nil, &corev1.Node{}, nil)
@@ -195,13 +196,57 @@ func TestPodsThatAreHeldBackNoLongerStart(t *testing.T) {
 	defer cancel()
 	inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedPodInfo) bool { return false },
 		queue.WithPreEnqueuePluginMap(map[string]map[string]fwk.PreEnqueuePlugin{"": {gate.Name(): gate}}))
-	q := Hold(inner)
+	q := Hold(inner, func(*corev1.Pod) bool { return false })
 	q.Add(ctx, object.Pod("p"))
 	gate.open = true
 	q.Run(logger)
 	defer q.Close()
 	if got := len(inner.PodsInActiveQ()); got != 1 {
 		t.Fatalf("%d pods in the queue, want 1", got)
+	}
+}
+
+// TestAPodIsWhereItsOrderIsWhenTheQueueRuns: a queue does not move a pod whose order changes while it is in the queue.
+func TestAPodIsWhereItsOrderIsWhenTheQueueRuns(t *testing.T) {
+	t.Parallel()
+	logger := klog.New(logr.Discard().GetSink())
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
+	defer cancel()
+	rank := map[string]int{}
+	inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedPodInfo) bool {
+		return rank[a.GetPodInfo().GetPod().Name] < rank[b.GetPodInfo().GetPod().Name]
+	})
+	q := Hold(inner, func(p *corev1.Pod) bool { return strings.HasPrefix(p.Name, "member") })
+	for i := range 8 {
+		for _, name := range []string{fmt.Sprint("plain", i), fmt.Sprint("member", i)} {
+			rank[name] = 10 * (1 + len(rank))
+			q.Add(ctx, object.Pod(name))
+		}
+	}
+	rank["member7"], rank["member5"] = 1, 2 // the first of all now
+	changed := object.Pod("member4", object.Label("changed", "yes"))
+	q.Update(ctx, object.Pod("member4"), changed)
+	q.Update(ctx, object.Pod("plain4"), object.Pod("plain4"))
+	q.Delete(object.Pod("member6"))
+	q.Delete(object.Pod("plain6"))
+	q.Delete(object.Pod("member2"))
+	q.Add(ctx, object.Pod("member2"))
+	q.Run(logger)
+	defer q.Close()
+	rank["member8"] = 1000
+	q.Add(ctx, object.Pod("member8"))
+	var got []string
+	for len(inner.PodsInActiveQ()) > 0 {
+		pod, err := q.Pop(logger)
+		testkit.Check(t, err)
+		if got = append(got, pod.Pod.Name); pod.Pod.Name == "member4" && pod.Pod.Labels["changed"] == "" {
+			t.Error("member4 is the pod before its update")
+		}
+	}
+	want := "member7 member5 plain0 member0 plain1 member1 plain2 member2 plain3 member3 plain4 member4 plain5 plain7 " +
+		"member8"
+	if diff := cmp.Diff(strings.Fields(want), got); diff != "" {
+		t.Errorf("the order (-want +got):\n%s", diff)
 	}
 }
 
