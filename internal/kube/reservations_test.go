@@ -233,11 +233,11 @@ func (s *stored) RoundTrip(r *http.Request) (*http.Response, error) {
 func merge(object, change map[string]any) {
 	for key, value := range change {
 		part, nested := value.(map[string]any)
-		was, is := object[key].(map[string]any)
+		was, merges := object[key].(map[string]any)
 		switch {
 		case value == nil:
 			delete(object, key)
-		case nested && is:
+		case nested && merges:
 			merge(was, part)
 		default:
 			object[key] = value
@@ -275,8 +275,8 @@ func TestANodeOfAReservationHasTheCPUsOfTheSameDecision(t *testing.T) {
 		}
 		node, got := server.object.Status.NodeName, server.object.Annotations[annotation.ResourceStatusKey]
 		if got != cpus[node] || (first == nil) != (node == "first") || (first == nil) == (second == nil) {
-			t.Errorf("a second process before request %d: node %q has CPUs %s; the processes were told %v and %v", at,
-				node, got, first, second)
+			t.Errorf("a second process before request %d: node %q has CPUs %s; the errors are %v and %v", at, node, got,
+				first, second)
 		}
 	}
 }
@@ -297,7 +297,7 @@ func TestAReservationIsBoundThoughOthersChangeIt(t *testing.T) {
 	if got := server.object; got.Status.NodeName != "n" || got.Labels["a"] != "4" {
 		t.Errorf("got node %q and labels %v", got.Status.NodeName, got.Labels)
 	}
-	for at := range 20 { // somebody changes it all the time
+	for at := range 20 { // another writer changes it before each request
 		server.before[at] = label
 	}
 	server.requests, server.object = 0, newReservation("")

@@ -340,13 +340,12 @@ func (s *Reservations) patch(ctx context.Context, r *v1alpha1.Reservation, part 
 	if err != nil {
 		return nil, err
 	}
-	written, err := ReadReservation(text)
-	if err != nil || written.UID != r.UID {
-		return r, nil // the answer says nothing of it
+	if written, err := ReadReservation(text); err == nil && written.UID == r.UID {
+		// A pod that was created because of this write may come before the write's own event.
+		s.Apply(Written, written)
+		r = written
 	}
-	// A pod that was created because of this write may come before the write's own event.
-	s.Apply(Written, written)
-	return written, nil
+	return r, nil
 }
 
 func (s *Reservations) delete(ctx context.Context, r *v1alpha1.Reservation) error {

@@ -224,11 +224,11 @@ func (q *heldQueue) Add(ctx context.Context, pod *corev1.Pod) {
 // Update replaces a pod that is held.
 func (q *heldQueue) Update(ctx context.Context, old, pod *corev1.Pod) {
 	if !q.hold(func() bool {
-		_, is := q.held[pod.UID]
-		if is {
+		_, held := q.held[pod.UID]
+		if held {
 			q.held[pod.UID] = pod
 		}
-		return is
+		return held
 	}) {
 		q.SchedulingQueue.Update(ctx, old, pod)
 	}

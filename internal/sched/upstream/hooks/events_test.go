@@ -243,8 +243,8 @@ func TestAPodIsWhereItsOrderIsWhenTheQueueRuns(t *testing.T) {
 			t.Error("member4 is the pod before its update")
 		}
 	}
-	want := "member7 member5 plain0 member0 plain1 member1 plain2 member2 plain3 member3 plain4 member4 plain5 plain7 " +
-		"member8"
+	want := "member7 member5 plain0 member0 plain1 member1 plain2 member2 plain3 member3 plain4 member4 plain5 " +
+		"plain7 member8"
 	if diff := cmp.Diff(strings.Fields(want), got); diff != "" {
 		t.Errorf("the order (-want +got):\n%s", diff)
 	}
