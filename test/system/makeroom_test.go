@@ -520,6 +520,12 @@ func defragmentByPolicy(t *testing.T, l *local, config string) {
 func relieveByPolicy(t *testing.T, l *local, config string) {
 	r := newRooms(t, l, "load")
 	defer r.end(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			out, err := l.tenon("kubectl", "get", "nodemetrics", "-o", "yaml")
+			t.Log("what the nodes reported:", out, err)
+		}
+	})
 	_, err := l.client.CoreV1().ConfigMaps("tenon-system").Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "slo-controller-config"},
 		Data: map[string]string{

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -223,6 +224,7 @@ const (
 // pace decides when the next write may happen. It is plain state: the caller gives the time.
 type pace struct {
 	writes   []time.Time // of the last minute, ascending
+	most     int         // writes in a minute; 0 for perMinute
 	failures int         // attempts that failed since the last write
 	failedAt time.Time   // when the last of them failed
 }
@@ -230,8 +232,9 @@ type pace struct {
 // earliest returns when a change that was noticed at changed may be written.
 func (p *pace) earliest(changed time.Time) time.Time {
 	at := changed.Add(coalesce)
-	if n := len(p.writes); n >= perMinute {
-		at = later(at, p.writes[n-perMinute].Add(time.Minute))
+	most := cmp.Or(p.most, perMinute)
+	if n := len(p.writes); n >= most {
+		at = later(at, p.writes[n-most].Add(time.Minute))
 	}
 	if p.failures > 0 {
 		at = later(at, p.failedAt.Add(p.backoff()))

@@ -46,7 +46,7 @@ type MetricReporter struct {
 	// next is when to report again; zero for at once. last is the use of the last report, now that of the last Tick.
 	next      time.Time
 	last, now Use
-	// due: a Tick has found that it is time to report, and no report was made since.
+	// due: it became time to report, or the policy changed, and no report was made since.
 	due bool
 	// policy is that of the last report.
 	policy *slo.NodeMetricCollectPolicy
@@ -84,7 +84,9 @@ func (r *MetricReporter) publish(ctx context.Context, object *unstructured.Unstr
 			interval = time.Duration(min(seconds, 86400)) * time.Second
 		}
 	}
-	if !r.isDue(policy) {
+	r.pace.most = max(perMinute, int(time.Minute/interval))
+	use, due := r.dueUse(policy)
+	if !due {
 		return nil
 	}
 	status := r.source(policy)
@@ -96,15 +98,17 @@ func (r *MetricReporter) publish(ctx context.Context, object *unstructured.Unstr
 	}
 	r.use.Lock()
 	defer r.use.Unlock()
-	r.next, r.last, r.due, r.policy = r.Clock.Now().Add(interval), r.now, false, policy
+	r.next, r.last, r.due, r.policy = r.Clock.Now().Add(interval), use, false, policy
 	return nil
 }
 
-// isDue reports whether to report now: a changed object is reported on only if its policy changed.
-func (r *MetricReporter) isDue(policy *slo.NodeMetricCollectPolicy) bool {
+// dueUse returns the use of the last Tick, and whether to report now: a changed object is reported on only if its
+// policy changed. A report stays due until it is made.
+func (r *MetricReporter) dueUse(policy *slo.NodeMetricCollectPolicy) (Use, bool) {
 	r.use.Lock()
 	defer r.use.Unlock()
-	return r.due || !apiequality.Semantic.DeepEqual(policy, r.policy)
+	r.due = r.due || !apiequality.Semantic.DeepEqual(policy, r.policy)
+	return r.now, r.due
 }
 
 // report writes the status, if there is an object, and no other program writes it.

@@ -169,6 +169,32 @@ func TestTheNodesUseIsReported(t *testing.T) {
 		r.Observe(nil)
 		pass(70)
 		want("it is gone", "no object", n+2)
+		every := func(seconds int64) {
+			r.Observe(api.change("tenon-manager", func(u *unstructured.Unstructured) {
+				policy := map[string]any{"reportIntervalSeconds": seconds}
+				u.Object["spec"] = map[string]any{"metricCollectPolicy": policy}
+			}))
+		}
+		every(600)
+		pass(5)
+		want("there is one again", "9", n+3)
+		mu.Lock()
+		known = false
+		mu.Unlock()
+		every(1)
+		pass(3)
+		mu.Lock()
+		known = true
+		mu.Unlock()
+		pass(3)
+		_, before := api.state()
+		if before == n+3 {
+			t.Error("a report that was due while the use was not known was not made later")
+		}
+		pass(60)
+		if _, after := api.state(); after < before+20 {
+			t.Errorf("%d reports in a minute at an interval of 1 s, want 20 or more", after-before)
+		}
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
