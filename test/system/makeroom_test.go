@@ -529,7 +529,7 @@ func relieveByPolicy(t *testing.T, l *local, config string) {
 	_, err := l.client.CoreV1().ConfigMaps("tenon-system").Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "slo-controller-config"},
 		Data: map[string]string{
-			"colocation-config": `{"metricAggregateDurationSeconds":2,"metricReportIntervalSeconds":1}`,
+			"colocation-config": `{"metricAggregateDurationSeconds":5,"metricReportIntervalSeconds":1}`,
 		},
 	}, metav1.CreateOptions{})
 	testkit.Check(t, err)
