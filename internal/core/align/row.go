@@ -61,11 +61,14 @@ func Rows(m *topo.Machine, amounts []Amount) []Row {
 			r.Apart = min(r.Apart+min(max(a.N, 0), most), most)
 		}
 	}
+	capacities := make([]int64, 0, len(rows)*m.NumNUMA()) // in one piece: who reads one reads them all
 	for i := range rows {
 		r := &rows[i]
 		r.wholePages()
-		r.Capacity = slices.Clone(r.Free)
-		LargestFirst(r.Capacity)
+		first := len(capacities)
+		capacities = append(capacities, r.Free...)
+		r.Capacity = capacities[first:]
+		topo.LargestFirst(r.Capacity)
 		r.Capacity = r.Capacity[:m.NodesWithCPUs().Len()]
 	}
 	return rows
@@ -77,15 +80,6 @@ func (r *Row) wholePages() {
 		for node := range r.Free {
 			r.Free[node] -= r.Free[node] % r.Page
 		}
-	}
-}
-
-// LargestFirst replaces counts by the sums of the k largest, k = 1….
-func LargestFirst[T int | int64](counts []T) {
-	slices.Sort(counts)
-	slices.Reverse(counts)
-	for i := 1; i < len(counts); i++ {
-		counts[i] += counts[i-1]
 	}
 }
 

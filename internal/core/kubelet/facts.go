@@ -11,14 +11,14 @@ import (
 // Facts is what is known of a node's kubelet besides the pods, as far as its answers can be predicted. The zero value
 // predicts nothing, and costs nothing.
 type Facts struct {
+	// Config is that of Node, also while there is a Fault. Where CPUs alone are counted it is CPU alone, with all
+	// options; CPU is set wherever a static CPU manager is reported, also while the machine is not known.
+	Config Config
 	// Node is the kubelet before it has allocated anything; nil while all its managers are off, or the machine is not
 	// known. One of a Counting configuration predicts nothing. Equal facts share one.
 	Node *Node
 	// Fault says, while Node is nil, why the kubelet can run no pod that takes part.
 	Fault why.Reason
-	// Config is that of Node, also while there is a Fault. Where CPUs alone are counted it is CPU alone, with all
-	// options; CPU is set wherever a static CPU manager is reported, also while the machine is not known.
-	Config Config
 	// Devices are the resources that the device manager knows, sorted.
 	Devices []string
 	// Assumed is what predictions of this kubelet take for granted, a phrase each: a release, an option or a feature

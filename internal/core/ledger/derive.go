@@ -133,7 +133,6 @@ func (v *View) summarize() {
 	m, s := v.facts.Machine, &v.summary
 	shared := v.SharedPool()
 	free := shared.Minus(v.kubeletReserved)
-	s.Capacity, s.CoreCapacity = v.capacity, v.coreCapacity
 	s.Nodes = make([]NodeSummary, m.NumNUMA())
 	s.Usable = cpualloc.CountNodes(make([]cpualloc.NodeCount, 0, len(s.Nodes)), m, &free)
 	for n := range s.Nodes {

@@ -41,40 +41,43 @@ const (
 // String returns the annotation's spelling.
 func (m Mode) String() string { return [...]string{"Own", "Follow", "Blind"}[m] }
 
-// Facts is all that is known of a node besides its pods. The zero value is a node without topology.
+// Facts is all that is known of a node besides its pods. The zero value is a node without topology. Filter reads the
+// fields up to Model, which come first for the CPU's caches.
 type Facts struct {
-	// Machine is nil while no valid topology is known; Fault then says why (TopologyMissing or InvalidTopology).
+	// Machine is nil while no valid topology is known; Fault then says why.
 	Machine *topo.Machine
-	Fault   why.Reason
+	// Mode says whose CPU assignments hold.
+	Mode Mode
 	// ARM64: only FullPCPUs and NUMANodeLevel exist there (seed 000).
 	ARM64 bool
-	// Mode says whose CPU assignments hold; Model is the kubelet as far as its answers can be predicted, and what its
-	// CPU manager is set to in any case.
-	Mode  Mode
-	Model kubelet.Facts
-	// Given is what the node reports that its kubelet has given away. A pod with CPUs counts as KSTATIC unless its own
-	// entry says that Tenon decides about it.
-	Given []tenancy.Grant
 	// Imported: the object of another exporter replaces the report of our agent. Its age is unknown, and only the
 	// kubelet gives pods CPUs there.
 	Imported bool
-	// NodeReserved is RESERVED_N, System the system CPUs when they are exclusive.
-	NodeReserved, System cpuset.Set
-	Bind                 NodeBind
+	Bind     NodeBind
 	// Strategy and Topology are effective: node label, else kubelet, else plugin argument.
 	Strategy cpualloc.Strategy
+	Topology hint.Policy
 	// StrategyByLabel: the node's own label says the strategy. Then it ranks the node among others too.
 	StrategyByLabel bool
-	Topology        hint.Policy
+	// OwnDevices: Tenon decides who gets Devices, and not the node's kubelet.
+	OwnDevices bool
+	// Devices are those that the node's Device object lists; nil without a usable one.
+	Devices *device.Inventory
+	// GPUIsolation is what keeps containers on the node to their shares of a GPU; "" for nothing.
+	GPUIsolation string
+	// Model is the kubelet as far as its answers can be predicted, and what its CPU manager is set to in any case.
+	Model kubelet.Facts
+
+	// Fault is TopologyMissing or InvalidTopology while Machine is nil.
+	Fault why.Reason
+	// Given is what the node reports that its kubelet has given away. A pod with CPUs counts as KSTATIC unless its own
+	// entry says that Tenon decides about it.
+	Given []tenancy.Grant
+	// NodeReserved is RESERVED_N, System the system CPUs when they are exclusive.
+	NodeReserved, System cpuset.Set
 	// Amounts are what each NUMA node has for pods (allocatable), of memory and hugepages. Those that they do not
 	// name take no part in any decision.
 	Amounts []align.Amount
-	// Devices are those that the node's Device object lists; nil without a usable one. OwnDevices: Tenon decides who
-	// gets them, and not the node's kubelet.
-	Devices    *device.Inventory
-	OwnDevices bool
-	// GPUIsolation is what keeps containers on the node to their shares of a GPU; "" for nothing.
-	GPUIsolation string
 	// MinSharedCPUs is the floor of the LS pool; negative = the default (|RESERVED_K|, else threads per core).
 	MinSharedCPUs int
 }
@@ -93,16 +96,14 @@ func (f *Facts) Equal(o *Facts) bool {
 
 // frame is what follows from the facts alone. Views of the same facts share one.
 type frame struct {
+	floor int
 	facts Facts // Invariant: Given is sorted by UID.
 
 	// base is ONLINE without what no pod ever gets: the LS pool of an empty node before KSTATIC.
 	base cpuset.Set
 	// kubeletReserved is RESERVED_K, empty unless the kubelet is static.
 	kubeletReserved cpuset.Set
-	floor           int
 
-	// capacity and coreCapacity hold, at k-1, the most online CPUs and cores that k NUMA nodes can have.
-	capacity, coreCapacity []int
 	// rows are those of resources while no pod holds any.
 	rows []align.Row
 }
@@ -154,13 +155,6 @@ func newFrame(f Facts) *frame {
 			fr.floor = m.ThreadsPerCore()
 		}
 	}
-	for _, n := range m.CPUNodes() {
-		count := cpualloc.CountNode(m, n, &online)
-		fr.capacity = append(fr.capacity, count.Free)
-		fr.coreCapacity = append(fr.coreCapacity, count.FreeCores)
-	}
-	align.LargestFirst(fr.capacity)
-	align.LargestFirst(fr.coreCapacity)
 	fr.rows = align.Rows(m, f.Amounts)
 	return fr
 }

@@ -18,19 +18,20 @@ import (
 
 // View is an immutable state of the account. Everything but facts and entries is derived, once, in derive.
 type View struct {
+	// Filter reads the fields up to summary, which come first for the CPU's caches.
 	*frame
+	devices *device.View // nil without devices
+	unknown int          // see UnknownHolders
+	summary Summary
+
 	accounts []*account // Invariant: ascending UID, each once.
 	version  uint64
-
 	// given is that of the facts, each with the UID of its pod as far as the pod is known. Invariant: sorted by UID.
 	given []tenancy.Grant
 
 	lse, lsr, kubeletStatic cpuset.Set
 	// tenancy is nil while the kubelet is not predicted.
 	tenancy *tenancy.State
-	devices *device.View // nil without devices
-	unknown int          // see UnknownHolders
-	summary Summary
 }
 
 // hypothetical is the version of views that no ledger had: offers computed on them cannot be committed.
@@ -256,25 +257,23 @@ func (v *View) Equal(o *View) bool {
 
 // Summary is what Filter reads: per NUMA node, those without CPUs too, and in total.
 type Summary struct {
-	Nodes []NodeSummary
 	// Usable is what exclusive pods may take of each NUMA node: what is free there, within what is left of its shared
 	// pool beside the LS pods that are confined to NUMA nodes. Committed reports that the latter is less on some node
 	// or on several together (Limits). UsableTotal is their sum.
-	Usable             []cpualloc.NodeCount
-	UsableTotal        cpualloc.NodeCount
-	Committed          bool
-	cpualloc.NodeCount // of all ALLOCATABLE CPUs
-	// PoolCPUs is |LS pool|, PoolMilli 1000·PoolCPUs − Σ constrained requests.
-	PoolCPUs  int
-	PoolMilli int64
-	// Capacity and CoreCapacity hold, at k-1, the most online CPUs and cores that k NUMA nodes of the machine have.
-	Capacity, CoreCapacity []int
+	Usable      []cpualloc.NodeCount
+	UsableTotal cpualloc.NodeCount
 	// Rows are the resources that are known of the machine's NUMA nodes, ordinary memory first.
 	Rows []align.Row
 	// Limits bound what may still be taken of the pools of several NUMA nodes, by Group and Nodes; see Room.
-	Limits []Limit
+	Limits    []Limit
+	Committed bool
+	// PoolCPUs is |LS pool|, PoolMilli 1000·PoolCPUs − Σ constrained requests.
+	PoolCPUs  int
+	PoolMilli int64
+	Nodes     []NodeSummary
 	// Confined are the NUMA nodes that pods use which use no other, Spanned those of pods that use several.
-	Confined, Spanned topo.NodeSet
+	Confined, Spanned  topo.NodeSet
+	cpualloc.NodeCount // of all ALLOCATABLE CPUs
 }
 
 // Mixed returns the NUMA nodes on which a pod that uses span of them would meet a pod of the other kind: one that uses
@@ -303,7 +302,6 @@ func (s *Summary) equal(o *Summary) bool {
 	return slices.Equal(s.Nodes, o.Nodes) && slices.Equal(s.Usable, o.Usable) && s.UsableTotal == o.UsableTotal &&
 		s.Committed == o.Committed && s.NodeCount == o.NodeCount && s.PoolCPUs == o.PoolCPUs &&
 		s.PoolMilli == o.PoolMilli &&
-		slices.Equal(s.Capacity, o.Capacity) && slices.Equal(s.CoreCapacity, o.CoreCapacity) &&
 		slices.Equal(s.Limits, o.Limits) && s.Confined == o.Confined && s.Spanned == o.Spanned &&
 		slices.EqualFunc(s.Rows, o.Rows, func(a, b align.Row) bool { return a.Equal(&b) })
 }

@@ -43,12 +43,13 @@ func Align(v *ledger.View, r *Request) (Alignment, bool) {
 	var j joint
 	a := Alignment{Policy: max(f.Topology, r.Topology)}
 	if r.CPUs > 0 {
-		o, reason := checkCPUs(v, r)
+		var o order
+		reason := o.checkCPUs(v, r)
 		if o.req.Count == 0 {
 			return Alignment{Reason: reason}, false // its policies contradict the node's
 		}
 		j.askExclusive(v, r, &o)
-		a.Spread, a.Rows = o.spread, append(a.Rows, j.describeRow("cpu", j.needs[0], j.cpus[:], o.fewest(v.Summary())))
+		a.Spread, a.Rows = o.spread, append(a.Rows, j.describeRow("cpu", j.needs[0], j.cpus[:], o.fewest(f.Machine)))
 	} else {
 		if !j.askPool(v, r) {
 			return Alignment{}, false

@@ -37,7 +37,7 @@ func DeviceSets(v *ledger.View, r *Request) iter.Seq[device.Choice] {
 	}
 	var o order
 	if r.CPUs > 0 && !r.followed(v.Facts()) {
-		o, _ = checkCPUs(v, r)
+		o.checkCPUs(v, r)
 	}
 	options := r.Options
 	options.Accept = accept(v, r, &o)

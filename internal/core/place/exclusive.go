@@ -17,41 +17,41 @@ type order struct {
 	spread int
 }
 
-// checkCPUs decides from the summary whether r's exclusive CPUs can be had: O(NUMA nodes), no allocation.
-func checkCPUs(v *ledger.View, r *Request) (order, why.Reason) {
+// checkCPUs decides from the summary whether r's exclusive CPUs can be had, and how: O(NUMA nodes), no allocation. It
+// leaves o as it is where the node has no topology or its policies contradict those of r.
+func (o *order) checkCPUs(v *ledger.View, r *Request) why.Reason {
 	f, s := v.Facts(), v.Summary()
 	if f.Machine == nil {
 		if f.Fault.OK() {
-			return order{}, why.Reason{Code: why.TopologyMissing, Resource: why.CPU}
+			return why.Reason{Code: why.TopologyMissing, Resource: why.CPU}
 		}
-		return order{}, f.Fault
+		return f.Fault
 	}
 	effect, reason := EffectOn(v, r)
 	if !reason.OK() {
-		return order{}, reason
+		return reason
 	}
-	o := order{Effect: effect, req: effect.request(r.CPUs, f)}
-	o.spread = max(len(s.Capacity), 1)
+	o.Effect, o.req, o.spread = effect, effect.request(r.CPUs, f), max(len(f.Machine.MostCPUs()), 1)
 	if !o.clearlyFits(s, f.Machine) {
 		plain := o.req
 		plain.SingleNUMANode = false // align checks it, with a reason of its own
 		if reason = cpualloc.Feasible(s.Usable, f.Machine, plain); !reason.OK() {
-			return o, o.shortage(v, r, reason)
+			return o.shortage(v, r, reason)
 		}
 	}
 	if len(s.Limits) > 0 && o.most(v, r) < o.req.Count {
-		return o, o.shortage(v, r, why.Reason{
+		return o.shortage(v, r, why.Reason{
 			Code: why.InsufficientExclusiveCPU, Resource: why.CPU, Unit: o.unit(), Asked: int64(o.req.Count),
 		})
 	}
 	if left := s.PoolCPUs - v.Floor(); r.CPUs > left {
-		return o, why.Reason{
+		return why.Reason{
 			Code: why.SharedPoolFloor, Resource: why.CPU, Unit: why.CPUs, Asked: int64(r.CPUs),
 			Free:  int64(max(left, 0)),
 			Extra: int64(v.Floor()),
 		}
 	}
-	return o, o.align(v, r)
+	return o.align(v, r)
 }
 
 // askExclusive fills j with the rows of an order for exclusive CPUs.
@@ -109,7 +109,7 @@ func (o *order) align(v *ledger.View, r *Request) why.Reason {
 	case hint.SingleNUMANode:
 		o.spread = 1
 	case hint.Restricted:
-		o.spread = o.fewest(s)
+		o.spread = o.fewest(v.Machine())
 	default:
 		return why.Reason{}
 	}
@@ -148,11 +148,11 @@ func (o *order) unit() why.Unit {
 }
 
 // fewest is the number of NUMA nodes that the request needs on an empty machine.
-func (o *order) fewest(s *ledger.Summary) int {
+func (o *order) fewest(m *topo.Machine) int {
 	if o.req.Required && o.req.Bind == cpualloc.SpreadByPCPUs {
-		return leastOf(s.CoreCapacity, o.req.Count)
+		return leastOf(m.MostCores(), o.req.Count)
 	}
-	return leastOf(s.Capacity, o.req.Count)
+	return leastOf(m.MostCPUs(), o.req.Count)
 }
 
 // most is how much of the request the machine holds, as the bind policy counts.

@@ -1,7 +1,6 @@
 package place
 
 import (
-	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
@@ -161,11 +160,11 @@ func aligned(v *ledger.View, p kubelet.Placement, policy hint.Policy) why.Reason
 	if policy < hint.Restricted || policy <= v.Facts().Model.Config.Topology.Policy {
 		return why.Reason{}
 	}
-	m, s := v.Machine(), v.Summary()
+	m := v.Machine()
 	cpus := p.CPUs()
 	spread := 1
 	if policy == hint.Restricted {
-		spread = leastOf(s.Capacity, cpus.Len())
+		spread = leastOf(m.MostCPUs(), cpus.Len())
 	}
 	mask := touched(m, p)
 	if mask.Len() <= spread {
@@ -176,7 +175,7 @@ func aligned(v *ledger.View, p kubelet.Placement, policy hint.Policy) why.Reason
 		on := m.NUMACPUs(n)
 		most = append(most, on.CountIn(&cpus))
 	}
-	align.LargestFirst(most)
+	topo.LargestFirst(most)
 	return why.Reason{
 		Code: why.TopologyPolicy, Resource: why.CPU, Unit: why.CPUs, Asked: int64(cpus.Len()),
 		Free: int64(min(most[min(spread, len(most))-1], cpus.Len()-1)), Extra: int64(spread),

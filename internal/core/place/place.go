@@ -77,8 +77,7 @@ func fits(v *ledger.View, r *Request) why.Reason {
 	}
 	var cpus order
 	if r.CPUs > 0 {
-		var reason why.Reason
-		if cpus, reason = checkCPUs(v, r); !reason.OK() {
+		if reason := cpus.checkCPUs(v, r); !reason.OK() {
 			return reason
 		}
 	} else if r.wantsPool() {
@@ -119,7 +118,7 @@ func Try(v *ledger.View, r *Request) (ledger.Offer, why.Reason) {
 	}
 	var o order
 	if r.CPUs > 0 && !r.followed(v.Facts()) {
-		o, _ = checkCPUs(v, r)
+		o.checkCPUs(v, r)
 	}
 	devices := chooseDevices(v, r, &o)
 	offer.Entry.Devices = devices.Grants

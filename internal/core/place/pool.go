@@ -33,11 +33,11 @@ func (j *joint) askPool(v *ledger.View, r *Request) bool {
 	j.begin(v, r)
 	j.poolNeed = r.poolNeed()
 	j.leading, j.needs = 2, [2]int64{(j.poolNeed + 999) / 1000, r.RequestMilli}
-	switch j.spread = len(s.Capacity); j.policy {
+	switch j.spread = len(f.Machine.MostCPUs()); j.policy {
 	case hint.SingleNUMANode:
 		j.spread = 1
 	case hint.Restricted:
-		j.spread = leastOf(s.Capacity, int(j.needs[0]))
+		j.spread = leastOf(f.Machine.MostCPUs(), int(j.needs[0]))
 	}
 	nodes := s.Nodes
 	for i := range nodes {

@@ -68,8 +68,8 @@ func (j *joint) targetNodes(v *ledger.View, r *Request) (nodes topo.NodeSet, ok 
 		return max(touched(v.Machine(), placement)&v.Machine().NodesWithCPUs(), 1), true
 	}
 	if r.CPUs > 0 {
-		o, reason := checkCPUs(v, r)
-		if o.Broken || !reason.OK() {
+		var o order
+		if reason := o.checkCPUs(v, r); o.Broken || !reason.OK() {
 			return 0, false
 		}
 		j.askExclusive(v, r, &o)

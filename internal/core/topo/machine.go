@@ -112,8 +112,10 @@ type Machine struct {
 	all, online cpuset.Set
 	cpuNodes    []NUMA // NUMA nodes that have CPUs, ascending
 	withCPUs    NodeSet
-	byID        map[int]CPU
-	numaByID    map[int]NUMA
+	// mostCPUs and mostCores hold, at k-1, the most online CPUs and cores that k NUMA nodes have.
+	mostCPUs, mostCores []int
+	byID                map[int]CPU
+	numaByID            map[int]NUMA
 }
 
 // New validates a Spec. It refuses, naming the CPU or node: no CPU at all, more than MaxCPUs CPUs or MaxNUMANodes
@@ -304,6 +306,16 @@ func (m *Machine) seal() {
 			m.withCPUs |= 1 << i
 		}
 	}
+	for _, n := range m.cpuNodes {
+		cores := 0
+		for _, c := range m.numa[n].cores {
+			cores += min(m.CoreOnline(c), 1)
+		}
+		m.mostCPUs = append(m.mostCPUs, m.numa[n].cpus.CountIn(&m.online))
+		m.mostCores = append(m.mostCores, cores)
+	}
+	LargestFirst(m.mostCPUs)
+	LargestFirst(m.mostCores)
 	for i := range m.numa {
 		n := &m.numa[i]
 		n.siblings = 1 << i
@@ -312,5 +324,14 @@ func (m *Machine) seal() {
 				n.siblings |= 1 << o
 			}
 		}
+	}
+}
+
+// LargestFirst replaces counts by the sums of the k largest, k = 1….
+func LargestFirst[T int | int64](counts []T) {
+	slices.Sort(counts)
+	slices.Reverse(counts)
+	for i := 1; i < len(counts); i++ {
+		counts[i] += counts[i-1]
 	}
 }

@@ -86,6 +86,12 @@ func (m *Machine) Distance(a, b NUMA) int { return m.numa[a].dist[b] }
 // CPUNodes returns the NUMA nodes that have CPUs, ascending.
 func (m *Machine) CPUNodes() []NUMA { return m.cpuNodes }
 
+// MostCPUs returns, at k-1, the most online CPUs that k NUMA nodes have.
+func (m *Machine) MostCPUs() []int { return m.mostCPUs }
+
+// MostCores returns, at k-1, the most cores with an online CPU that k NUMA nodes have.
+func (m *Machine) MostCores() []int { return m.mostCores }
+
 // CPUID returns the kernel's id of a CPU.
 func (m *Machine) CPUID(c CPU) int { return m.cpus[c].id }
 
