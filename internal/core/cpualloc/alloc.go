@@ -7,7 +7,8 @@ import (
 )
 
 // Allocate answers req from s, or says why not. It never gives a part. Equal input gives equal output; the reasons are
-// those of Feasible. It costs O(CPUs) plus the choice of NUMA nodes, and allocates no memory.
+// those of Feasible. It costs O(CPUs) plus the choice of NUMA nodes. It allocates memory for that choice alone, on
+// machines with more than 7 sockets and more NUMA nodes than all sets are tried of.
 func Allocate(s State, req Request) (Result, why.Reason) {
 	if req.Count <= 0 {
 		return Result{Stage: 1}, why.Reason{}

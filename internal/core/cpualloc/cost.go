@@ -137,8 +137,8 @@ type sum struct {
 // sumOf returns what a set of nodes has together.
 func (v *solver) sumOf(nodes topo.NodeSet) sum {
 	var s sum
-	for i := range nodes.All() {
-		s.add(v, i)
+	for ; nodes != 0; nodes &= nodes - 1 {
+		s.add(v, nodes.First())
 	}
 	return s
 }

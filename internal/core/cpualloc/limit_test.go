@@ -72,3 +72,14 @@ func mostWhole(m *topo.Machine, n topo.NUMA, free cpuset.Set, limit int) int {
 		}
 	}
 }
+
+// TestFewestSocketsOfMany asks for CPUs that a machine of 32 sockets has on 19 of them and no fewer.
+func TestFewestSocketsOfMany(t *testing.T) {
+	t.Parallel()
+	m := shape{sockets: 32, nodes: 2, cores: 8, threads: 2}.machine(t)
+	got, reason := cpualloc.Allocate(cpualloc.State{Machine: m, Free: m.Online()}, cpualloc.Request{Count: 600})
+	nodes := m.NodesOf(&got.CPUs)
+	if sockets := m.SocketsOf(nodes); !reason.OK() || got.CPUs.Len() != 600 || sockets != 19 {
+		t.Errorf("%d CPUs on %d sockets, NUMA nodes %s: %+v", got.CPUs.Len(), sockets, nodes, reason)
+	}
+}

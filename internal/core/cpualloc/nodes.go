@@ -81,8 +81,8 @@ func (v *solver) evaluateAll(q *quest) choice {
 // worthOf returns what nodes are worth together.
 func (q *quest) worthOf(nodes topo.NodeSet) int {
 	sum := 0
-	for i := range nodes.All() {
-		sum += q.worth[i]
+	for ; nodes != 0; nodes &= nodes - 1 {
+		sum += q.worth[nodes.First()]
 	}
 	return sum
 }
@@ -90,29 +90,35 @@ func (q *quest) worthOf(nodes topo.NodeSet) int {
 // noSet is a broken invariant: Feasible and the search for nodes disagree.
 const noSet = "cpualloc: no set of NUMA nodes holds a feasible request"
 
-// reach is the most that some count of sockets and nodes hold together, and one set that does.
+// reach is the most that some count of sockets and nodes hold together, and one set that does; no set if there is none.
 type reach struct {
 	sum   int
-	found bool
 	nodes topo.NodeSet
 }
 
-// reaches is a knapsack over sockets: at [j][c] is what c nodes of exactly j sockets hold.
-type reaches [maxNodes + 1][maxNodes + 1]reach
+// reaches is a knapsack over sockets: cells[j*width+c] is what c nodes of exactly j sockets hold.
+type reaches struct {
+	width int
+	cells []reach
+}
 
 // fewestSockets returns a set of q.k nodes that holds the request on as few sockets as possible.
 func (v *solver) fewestSockets(q *quest) topo.NodeSet {
-	var best reaches
-	best[0][0].found = true
-	sockets := 0
-	for left := q.open; left != 0; {
+	sockets := v.m.SocketsOf(q.open)
+	best := reaches{width: q.k + 1}
+	var few [512]reach // enough for 7 sockets with 63 nodes
+	if n := (sockets + 1) * best.width; n <= len(few) {
+		best.cells = few[:n]
+	} else {
+		best.cells = make([]reach, n)
+	}
+	for left, j := q.open, 1; left != 0; j++ {
 		siblings := v.m.Siblings(left.First())
-		sockets++
-		best.addSocket(q, left&siblings, sockets)
+		best.addSocket(q, left&siblings, j)
 		left &^= siblings
 	}
-	for j := range best {
-		if r := &best[j][q.k]; r.found && r.sum >= q.need {
+	for at := q.k; at < len(best.cells); at += best.width {
+		if r := &best.cells[at]; r.nodes != 0 && r.sum >= q.need {
 			return r.nodes
 		}
 	}
@@ -130,16 +136,16 @@ func (b *reaches) addSocket(q *quest, nodes topo.NodeSet, sockets int) {
 	// Downwards, so that what is read has not taken this socket yet.
 	for j := sockets; j > 0; j-- {
 		for c := q.k; c > 0; c-- {
-			here, more := b[j][c], reach{}
+			here, more := &b.cells[j*b.width+c], reach{}
 			for took := 1; took <= min(c, len(group)); took++ {
 				more.sum += q.worth[group[took-1]]
 				more.nodes |= 1 << group[took-1]
-				from := &b[j-1][c-took]
-				if sum := from.sum + more.sum; from.found && (!here.found || sum > here.sum) {
-					here = reach{sum: sum, found: true, nodes: from.nodes | more.nodes}
+				from := &b.cells[(j-1)*b.width+c-took]
+				none := from.nodes == 0 && (j > 1 || took < c) // but no node on no socket is a set
+				if sum := from.sum + more.sum; !none && (here.nodes == 0 || sum > here.sum) {
+					*here = reach{sum, from.nodes | more.nodes}
 				}
 			}
-			b[j][c] = here
 		}
 	}
 }
@@ -152,9 +158,10 @@ const maxSweeps = 16
 func (v *solver) climb(q *quest, nodes topo.NodeSet) choice {
 	best, _ := v.evaluate(nodes, &choice{})
 	var distances [maxNodes]int64 // distance of each node to the set, its own left out
-	for i := range (nodes | q.open).All() {
-		for j := range (nodes &^ (1 << i)).All() {
-			distances[i] += v.between(i, j)
+	for all := nodes | q.open; all != 0; all &= all - 1 {
+		i := all.First()
+		for others := nodes &^ (1 << i); others != 0; others &= others - 1 {
+			distances[i] += v.between(i, others.First())
 		}
 	}
 	for range maxSweeps {
@@ -164,7 +171,8 @@ func (v *solver) climb(q *quest, nodes topo.NodeSet) choice {
 			if !ok {
 				continue
 			}
-			for i := range (before | q.open).All() {
+			for nodes := before | q.open; nodes != 0; nodes &= nodes - 1 {
+				i := nodes.First()
 				if i != in {
 					distances[i] += v.between(i, in)
 				}
@@ -188,7 +196,8 @@ func (v *solver) exchange(
 	others := from.nodes &^ (1 << out)
 	rest := v.sumOf(others)
 	worth := q.worthOf(others)
-	for in := range (q.open &^ from.nodes).All() {
+	for open := q.open &^ from.nodes; open != 0; open &= open - 1 {
+		in := open.First()
 		if worth+q.worth[in] < q.need {
 			continue
 		}

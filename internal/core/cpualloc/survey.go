@@ -73,7 +73,8 @@ type nodeTally struct {
 // request alone.
 func (v *solver) survey(counts []NodeCount) {
 	avoid := v.avoid()
-	for i := range v.mask.All() {
+	for nodes := v.mask; nodes != 0; nodes &= nodes - 1 {
+		i := nodes.First()
 		if v.req.SingleNUMANode && counts[i].Offers(&v.req) < v.req.Count {
 			v.mask &^= 1 << i
 			continue
@@ -89,17 +90,15 @@ func (v *solver) survey(counts []NodeCount) {
 // surveyCore fills in what a core has to give, and counts it on its node. A required bind policy leaves whole cores, or
 // one CPU of each.
 func (v *solver) surveyCore(n *nodeTally, id topo.Core, avoid *cpuset.Set) {
-	c := &v.core[id]
-	for _, cpu := range v.m.CoreCPUs(id) {
-		if v.state.Free.Has(int(cpu)) {
-			c.free++
-		}
-		c.held = c.held || v.held && avoid.Has(int(cpu))
-	}
-	if c.free == 0 {
+	free, held := uint8(freeOf(v.m, id, &v.state.Free)), false
+	if free == 0 {
 		return
 	}
-	c.whole = uint8(wholeSize(v.m, id))
+	for _, cpu := range v.m.CoreCPUs(id) {
+		held = held || v.held && avoid.Has(int(cpu))
+	}
+	c := &v.core[id]
+	c.free, c.whole, c.held = free, uint8(wholeSize(v.m, id)), held
 	switch {
 	case !v.req.Required, v.req.Bind == FullPCPUs && c.free == c.whole:
 		c.open = c.free
