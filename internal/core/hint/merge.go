@@ -40,19 +40,21 @@ func indifferent(l List) bool {
 // machine does not have, so masks are compared as they come.
 func (r *Rule) preferred(lists []List) (topo.NodeSet, bool) {
 	all := topo.FirstNodes(r.Nodes)
-	var common []topo.NodeSet // nil: no list imposes anything yet
+	var common, own []topo.NodeSet // common is nil while no list imposes anything
 	for _, l := range lists {
 		if indifferent(l) {
 			continue
 		}
-		own := make([]topo.NodeSet, 0, len(l))
+		if own = own[:0]; own == nil {
+			own = make([]topo.NodeSet, 0, len(l))
+		}
 		for _, h := range l {
 			if h.Preferred && r.takes(h) {
 				own = append(own, h.Mask)
 			}
 		}
 		if common == nil {
-			common = own
+			common, own = own, nil
 			continue
 		}
 		slices.Sort(own)

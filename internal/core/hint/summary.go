@@ -112,6 +112,7 @@ type Summary struct {
 // Summary returns the counters of the machine before anything is allocated.
 func (c *Capacity) Summary() *Summary {
 	s := &Summary{c: c, group: make([]topo.NodeSet, c.rule.Nodes)}
+	s.free = make([][]int64, 0, len(c.resources))
 	for i := range c.resources {
 		s.free = append(s.free, slices.Clone(c.resources[i].byNode))
 	}

@@ -156,11 +156,9 @@ func (a *admission) allocateDevices(c *Container, g *Given) why.Reason {
 			g.Devices = append(g.Devices, kept...)
 			continue
 		}
-		devices, reason := a.devices.allocate(k, ask.N, g.Hint.Mask)
-		if !reason.OK() {
+		if reason := a.devices.allocate(k, ask.N, g); !reason.OK() {
 			return reason
 		}
-		g.Devices = append(g.Devices, devices...)
 	}
 	a.devices.keepReusable(c.Role, g.Devices)
 	return why.Reason{}

@@ -98,6 +98,9 @@ func (a *cpuAdmission) allocate(c *Container, m topo.NodeSet) (cpuset.Set, cpuFa
 		return cpuset.Set{}, fault
 	}
 	a.available = a.available.Minus(cpus)
+	if !a.changed {
+		a.own.grants = slices.Grow(a.own.grants, len(a.pod.Containers))
+	}
 	a.own.grants = append(a.own.grants, cpuGrant{c.Name, cpus})
 	a.changed = true
 	a.keepReusable(c, &cpus)

@@ -75,6 +75,16 @@ type ranked struct {
 // byFree orders units with fewer free CPUs first: the kubelet fills those that are in use already.
 func byFree(a, b ranked) int { return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(a.unit, b.unit)) }
 
+// mayTake reports whether the need is as large as one of the units.
+func (t *cpuTaking) mayTake(units []cpuUnit) bool {
+	for i := range units {
+		if units[i].size <= t.need {
+			return true
+		}
+	}
+	return false
+}
+
 // order lists those units that have a free CPU, by (free CPUs, id).
 func (t *cpuTaking) order(units []cpuUnit) []ranked {
 	order := make([]ranked, 0, len(units))
@@ -139,10 +149,12 @@ func (t *cpuTaking) wholeUnits() {
 	if !t.policy.socketFirst {
 		t.wholeNodes()
 	}
-	for _, s := range t.sockets() {
-		if int(s.free) == t.policy.perSocket {
-			socket := &t.policy.sockets[s.unit]
-			t.grab(&socket.cpus, socket.size)
+	if t.mayTake(t.policy.sockets) {
+		for _, s := range t.sockets() {
+			if int(s.free) == t.policy.perSocket {
+				socket := &t.policy.sockets[s.unit]
+				t.grab(&socket.cpus, socket.size)
+			}
 		}
 	}
 	if t.policy.socketFirst {
@@ -152,6 +164,9 @@ func (t *cpuTaking) wholeUnits() {
 
 // wholeNodes takes NUMA nodes of which all CPUs are free, while the pod needs that many.
 func (t *cpuTaking) wholeNodes() {
+	if !t.mayTake(t.policy.nodes) {
+		return
+	}
 	for _, n := range t.nodes() {
 		if node := &t.policy.nodes[n.unit]; int(n.free) == node.size {
 			t.grab(&node.cpus, node.size)

@@ -65,7 +65,9 @@ type deviceAdmission struct {
 	// given is what all pods have, with what the containers before have got. It is a copy, and changed in place.
 	given deviceState
 	// reuse is what finished init containers of the pod leave to later ones, by set.
-	reuse  []int
+	reuse []int
+	// free is working memory: available returns it.
+	free   []int
 	enough breadth // of the hints
 	// open are the resources of which the pod was given devices that may be others.
 	open []string
@@ -80,18 +82,18 @@ func (a *deviceAdmission) hints(k *kind, available, reuse []int, n int64) hint.L
 	sets := a.node.sets[k.first:k.last]
 	list, _ := hintsOf(k.walked, a.enough, func(m topo.NodeSet) bool {
 		capacity := 0
-		for _, d := range sets {
-			if d.Nodes&m != 0 {
-				capacity += d.Registered
+		for i := range sets {
+			if sets[i].Nodes&m != 0 {
+				capacity += sets[i].Registered
 			}
 		}
 		return int64(capacity) >= n
 	}, func(m topo.NodeSet) bool {
 		matching := 0
-		for i, d := range sets {
-			if d.Nodes&m != 0 {
+		for i := range sets {
+			if sets[i].Nodes&m != 0 {
 				matching += available[i] + reuse[i]
-			} else if d.Nodes != 0 && reuse[i] > 0 {
+			} else if sets[i].Nodes != 0 && reuse[i] > 0 {
 				return false
 			}
 		}
@@ -112,18 +114,18 @@ func (a *deviceAdmission) keep(k *kind, has []int, n int64) hint.List {
 	return a.hints(k, has, make([]int, len(has)), n)
 }
 
-// available counts the devices of a kind that can be given, by set.
+// available counts the devices of a kind that can be given, by set, until it is called again.
 func (a *deviceAdmission) available(k *kind) []int {
-	available := make([]int, 0, k.last-k.first)
+	a.free = a.free[:0]
 	for set := k.first; set < k.last; set++ {
-		available = append(available, a.given.free(a.node, set))
+		a.free = append(a.free, a.given.free(a.node, set))
 	}
-	return available
+	return a.free
 }
 
-// allocate gives a container n devices of a kind: reusable ones, then those on m, then others, at last those without
-// topology.
-func (a *deviceAdmission) allocate(k *kind, n int64, m topo.NodeSet) ([]Devices, why.Reason) {
+// allocate gives a container, as g says, n devices of a kind: reusable ones, then those on the nodes of its hint, then
+// others, at last those without topology.
+func (a *deviceAdmission) allocate(k *kind, n int64, g *Given) why.Reason {
 	available := a.available(k)
 	free := int64(0)
 	for _, count := range available {
@@ -133,17 +135,17 @@ func (a *deviceAdmission) allocate(k *kind, n int64, m topo.NodeSet) ([]Devices,
 	counts := make([]int, 4*sets)
 	need := deviceTaking{node: a.node, kind: k, left: n, taken: counts[:sets], fit: counts[sets : 2*sets]}
 	if k.healthy == 0 {
-		return nil, devicesRefused(why.DevicesUnhealthy, n, 0)
+		return devicesRefused(why.DevicesUnhealthy, n, 0)
 	}
 	anywhere := func(topo.NodeSet) bool { return true }
 	reusable, reused := counts[2*sets:3*sets], counts[3*sets:]
 	copy(reusable, a.reuse[k.first:k.last])
 	need.from(reusable, anywhere)
 	if free < need.left {
-		return nil, devicesRefused(why.DevicesShort, need.left, free)
+		return devicesRefused(why.DevicesShort, need.left, free)
 	}
 	copy(reused, need.taken)
-	if m == 0 || k.hosts == 0 {
+	if m := g.Hint.Mask; m == 0 || k.hosts == 0 {
 		need.from(available, anywhere)
 	} else {
 		need.from(available, func(nodes topo.NodeSet) bool { return nodes&m != 0 })
@@ -158,7 +160,12 @@ func (a *deviceAdmission) allocate(k *kind, n int64, m topo.NodeSet) ([]Devices,
 	for i, count := range need.taken {
 		a.given[k.first+i] += count - reused[i]
 	}
-	return need.devices(), why.Reason{}
+	for i, count := range need.taken {
+		if count > 0 {
+			g.Devices = append(g.Devices, Devices{k.resource, a.node.sets[k.first+i].Nodes, count, need.open})
+		}
+	}
+	return why.Reason{}
 }
 
 // devicesRefused returns the refusal of a number of devices.
@@ -217,15 +224,4 @@ func (d *deviceTaking) from(stock []int, suits func(topo.NodeSet) bool) {
 		d.taken[i] += n
 		d.left -= int64(n)
 	}
-}
-
-// devices returns what was taken of each set.
-func (d *deviceTaking) devices() []Devices {
-	var list []Devices
-	for i, count := range d.taken {
-		if count > 0 {
-			list = append(list, Devices{d.kind.resource, d.node.sets[d.kind.first+i].Nodes, count, d.open})
-		}
-	}
-	return list
 }

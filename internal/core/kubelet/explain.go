@@ -3,7 +3,6 @@ package kubelet
 import (
 	"math"
 	"math/bits"
-	"slices"
 	"time"
 
 	"github.com/tenon-project/tenon/internal/core/hint"
@@ -92,8 +91,10 @@ func times(a, b uint64) uint64 {
 // cost is the Cost of a merge: of the product of all lists, each of which counts one candidate at least.
 // lists are those of q; nil makes them.
 func (a *admission) cost(q *question, lists []hint.Named) time.Duration {
-	if slices.ContainsFunc(a.node.walks(q), tooWide) {
-		return slowest
+	for nodes := range a.node.walks(q) {
+		if tooWide(nodes) {
+			return slowest
+		}
 	}
 	candidates, single := uint64(1), a.node.rule.Policy == hint.SingleNUMANode
 	if lists == nil {

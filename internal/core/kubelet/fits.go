@@ -31,6 +31,7 @@ type scratch struct {
 	// left has buffers of its own for what containers leave over, one after the other.
 	left  counters
 	merge hint.Scratch
+	lists []hint.List // of a merge by lists
 }
 
 // scratch returns buffers for one question. They come from the node's pool if it has one.

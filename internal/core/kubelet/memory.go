@@ -147,7 +147,7 @@ func (a *memoryAdmission) hints(ask []Amount) hint.List {
 	}
 	capable := func(m topo.NodeSet) bool { return a.holds(a.node.allocatable, ask, m, false) }
 	list, _ := hintsOf(a.node.all, a.enough, capable, func(m topo.NodeSet) bool {
-		return capable(m) && a.allowed(m) && a.holds(a.free, ask, m, true)
+		return a.allowed(m) && a.holds(a.free, ask, m, true) && capable(m)
 	})
 	if len(list) == 0 {
 		return nil

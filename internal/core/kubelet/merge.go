@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -44,11 +45,11 @@ func (a *admission) merge(c *Container, w watch) (hint.Answer, why.Reason) {
 func (a *admission) answer(lists []hint.Named) hint.Answer {
 	w := a.node.scratch()
 	defer a.node.release(w)
-	all := make([]hint.List, len(lists))
+	w.lists = w.lists[:0]
 	for i := range lists {
-		all[i] = lists[i].List
+		w.lists = append(w.lists, lists[i].List)
 	}
-	return a.node.rule.Answer(all, &w.merge)
+	return a.node.rule.Answer(w.lists, &w.merge)
 }
 
 // anyAbove0 reports whether one of the counts is positive.
@@ -63,7 +64,7 @@ func tooWide(nodes int) bool { return nodes > hint.WalkNodes }
 // would take that long.
 func (a *admission) neverEnds(q *question) ([]hint.Named, why.Reason) {
 	candidates, wide := uint64(1), false
-	for _, nodes := range a.node.walks(q) {
+	for nodes := range a.node.walks(q) {
 		candidates, wide = times(candidates, a.node.masks(nodes)), wide || tooWide(nodes)
 	}
 	if !wide && took(candidates) <= hangs {
@@ -106,26 +107,28 @@ func (n *Node) question(p *Pod, c *Container) question {
 	return q
 }
 
-// walks returns, for each list of hints for q, the number of NUMA nodes whose masks the manager walks.
-func (n *Node) walks(q *question) []int {
-	var nodes []int
-	if q.cpus > 0 {
-		nodes = append(nodes, len(n.cpus.nodes))
-	}
-	for range q.memory {
-		nodes = append(nodes, n.nodes)
-	}
-	for _, ask := range q.devices {
-		if i, known := n.kindOf(ask.Name); known && n.kinds[i].hosts != 0 {
-			nodes = append(nodes, n.kinds[i].walked.Len())
+// walks yields, for each list of hints for q, the number of NUMA nodes whose masks the manager walks.
+func (n *Node) walks(q *question) iter.Seq[int] {
+	return func(yield func(nodes int) bool) {
+		if q.cpus > 0 && !yield(len(n.cpus.nodes)) {
+			return
+		}
+		for range q.memory {
+			if !yield(n.nodes) {
+				return
+			}
+		}
+		for _, ask := range q.devices {
+			if i, known := n.kindOf(ask.Name); known && n.kinds[i].hosts != 0 && !yield(n.kinds[i].walked.Len()) {
+				return
+			}
 		}
 	}
-	return nodes
 }
 
 // lists returns the hints of all managers for q, in the kubelet's order.
 func (a *admission) lists(q *question) []hint.Named {
-	var named []hint.Named
+	named := make([]hint.Named, 0, len(q.devices)+1+max(len(q.memory), 1))
 	for _, ask := range q.devices {
 		if i, known := a.node.kindOf(ask.Name); known {
 			named = append(named, hint.Named{Resource: ask.Name, List: a.deviceList(q, i, ask)})

@@ -276,8 +276,11 @@ func (n *Node) kindOf(resource string) (int, bool) {
 		func(k kind, name string) int { return cmp.Compare(k.resource, name) })
 }
 
-// typeOf returns the position of a type of memory.
-func (n *Node) typeOf(name string) (int, bool) { return slices.BinarySearch(n.types, name) }
+// typeOf returns the position of a type of memory, of which there are few.
+func (n *Node) typeOf(name string) (int, bool) {
+	i := slices.Index(n.types, name)
+	return i, i >= 0
+}
 
 // Equal reports whether both would answer alike: equal machines, settings and inventories. nil equals nil alone.
 func (n *Node) Equal(o *Node) bool {
