@@ -779,9 +779,7 @@ func BenchmarkFits(b *testing.B) {
 func BenchmarkFilter5000Nodes(b *testing.B) {
 	const nodes = 5000
 	m := machine(b, 2, 4, 16, 2)
-	var frames ledger.Frames
-	shared, views := make([]*ledger.View, nodes), make([]*ledger.View, nodes)
-	for i := range views {
+	account := func(i int) (ledger.Facts, []ledger.Entry) {
 		f := ledger.Facts{Machine: m, Topology: hint.Restricted, Amounts: memoryOn(8, 64, 4, 0, 1, 2, 3)}
 		if i%2 == 0 {
 			f.Amounts = memoryOn(8, 64, 4, 4, 5, 6, 7)
@@ -791,7 +789,16 @@ func BenchmarkFilter5000Nodes(b *testing.B) {
 			cpus := 4*c + i%3
 			entries = append(entries, held(fmt.Sprintf("%d-%d,%d-%d", cpus, cpus+1, cpus+128, cpus+129)))
 		}
-		views[i] = ledger.New(f, entries...).View()
+		return f, entries
+	}
+	own, shared := make([]*ledger.View, nodes), make([]*ledger.View, nodes)
+	for i := range own {
+		f, entries := account(i)
+		own[i] = ledger.New(f, entries...).View()
+	}
+	var frames ledger.Frames
+	for i := range shared {
+		f, entries := account(i)
 		l := ledger.New(ledger.Facts{Machine: m}, entries...)
 		frames.SetFacts(l, f)
 		shared[i] = l.View()
@@ -814,7 +821,7 @@ func BenchmarkFilter5000Nodes(b *testing.B) {
 		}
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/nodes, "ns/node")
 	}
-	for name, views := range map[string][]*ledger.View{"shared": shared, "own": views} {
+	for name, views := range map[string][]*ledger.View{"shared": shared, "own": own} {
 		b.Run("numa=8/memo=none/facts="+name, func(b *testing.B) {
 			run(b, views, func(v *ledger.View) why.Reason { return place.Fits(v, r) })
 		})
