@@ -53,6 +53,7 @@ func BenchmarkVerdict(b *testing.B) {
 				b.Run(fmt.Sprintf("policy=%s/numa=%d/providers=3/shape=%s", p, n, shape), func(b *testing.B) {
 					s, q := benchNode(p, n, shape)
 					var w hint.Scratch
+					s.Verdict(q, &w) // allocates the scratch
 					b.ReportAllocs()
 					for b.Loop() {
 						s.Verdict(q, &w)
