@@ -57,7 +57,14 @@ func newCapacity(flags *genericclioptions.ConfigFlags, streams genericiooptions.
 			if err != nil {
 				return err
 			}
-			answer, err := askCapacity(c.Context(), flags, o.address, q)
+			to, err := findDiagnostics(flags, o.address)
+			if err != nil {
+				return err
+			}
+			answer, err := askWhatIf(c.Context(), to, q)
+			if err == nil && answer.Capacity == nil {
+				err = errors.New("the scheduler does not count pods: it is of an older release")
+			}
 			if err != nil {
 				return err
 			}
@@ -125,7 +132,11 @@ func (o *capacityOptions) question(ctx context.Context, flags *genericclioptions
 	if pod.Namespace == "" {
 		pod.Namespace = namespace
 	}
-	if pod, err = admitted(ctx, flags, o.file, pod); err != nil {
+	cl, err := connect(flags)
+	if err != nil {
+		return nil, err
+	}
+	if pod, err = admitted(ctx, cl, "capacity-", o.file, pod); err != nil {
 		return nil, err
 	}
 	text, err := json.Marshal(pod)
@@ -192,15 +203,10 @@ func readFile(file string, in io.Reader) ([]byte, error) {
 	return text, nil
 }
 
-// admitted returns the pod as the cluster's admission would let it in.
-func admitted(ctx context.Context, flags *genericclioptions.ConfigFlags, file string, pod *corev1.Pod,
-) (*corev1.Pod, error) {
-	cl, err := connect(flags)
-	if err != nil {
-		return nil, err
-	}
+// admitted returns the pod as the cluster's admission would let it in, with a new name that begins with prefix.
+func admitted(ctx context.Context, cl cluster, prefix, file string, pod *corev1.Pod) (*corev1.Pod, error) {
 	next := convert.Successor(pod)
-	next.GenerateName, next.Name, next.UID = "capacity-", "", ""
+	next.GenerateName, next.Name, next.UID = prefix, "", ""
 	out, err := cl.core.CoreV1().Pods(next.Namespace).Create(ctx, next,
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	switch {
@@ -269,12 +275,9 @@ func addedNodes(text string, machines Machines) (*view.AddNode, error) {
 	return out, nil
 }
 
-func askCapacity(ctx context.Context, flags *genericclioptions.ConfigFlags, address string, q *view.WhatIf,
-) (*view.WhatIfAnswer, error) {
-	to, err := findDiagnostics(flags, address)
-	if err != nil {
-		return nil, err
-	}
+// askWhatIf asks the scheduler. A question that it refuses is a usage error.
+func askWhatIf(ctx context.Context, to diagnostics, q *view.WhatIf) (*view.WhatIfAnswer, error) {
+	var err error
 	if to.question, err = json.Marshal(q); err != nil {
 		return nil, fmt.Errorf("encode the question: %w", err)
 	}
@@ -284,10 +287,8 @@ func askCapacity(ctx context.Context, flags *genericclioptions.ConfigFlags, addr
 	switch {
 	case errors.As(err, &refused) && refused.code == http.StatusBadRequest:
 		err = failure{ExitUsage, err}
-	case errors.As(err, &refused) && refused.code == http.StatusForbidden:
+	case errors.As(err, &refused) && refused.code == http.StatusForbidden, errors.Is(err, errNoScheduler):
 		err = failure{ExitUnreachable, err}
-	case err == nil && answer.Capacity == nil:
-		err = errors.New("the scheduler does not count pods: it is of an older release")
 	}
 	return answer, err
 }

@@ -102,13 +102,14 @@ func testMachines(names []string) ([]runtime.Object, error) {
 	return []runtime.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "hgx-h100-0"}}}, nil
 }
 
-func capacityOf(t *testing.T, server, in string, args ...string) (out, errOut string, code int) {
+// runWithMachines runs a verb that may add machines, with in as standard input.
+func runWithMachines(t *testing.T, verb, server, in string, args ...string) (out, errOut string, code int) {
 	t.Helper()
 	streams, stdin, stdout, stderr := genericiooptions.NewTestIOStreams()
 	_, _ = stdin.WriteString(in)
 	root := NewRoot("tenon", streams, Doctor{Machines: Machines{Objects: testMachines}})
 	code = Run(t.Context(), root, append([]string{
-		"capacity", "--server", server, "--diagnostics", server, "-n", "ml",
+		verb, "--server", server, "--diagnostics", server, "-n", "ml",
 	}, args...), stderr)
 	return stdout.String(), stderr.String(), code
 }
@@ -144,7 +145,7 @@ func TestCapacityAsksTheScheduler(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w.asked = view.WhatIf{}
-			out, errOut, code := capacityOf(t, server.URL, c.in, append(c.args, "-o", "json")...)
+			out, errOut, code := runWithMachines(t, "capacity", server.URL, c.in, append(c.args, "-o", "json")...)
 			if code != 0 || !strings.Contains(out, `"pods": 37`) || !strings.Contains(out, `"kind": "Capacity"`) {
 				t.Fatalf("exit code %d, %s\n%s", code, errOut, out)
 			}
@@ -227,7 +228,7 @@ func TestCapacityRefusesBadInput(t *testing.T) {
 		"a file that is too large": {strings.Repeat("a", maxFile+1), file, "-f -: is larger than 1 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, errOut, code := capacityOf(t, server.URL, c.in, c.args...)
+			_, errOut, code := runWithMachines(t, "capacity", server.URL, c.in, c.args...)
 			if code != ExitUsage || !strings.Contains(errOut, c.want) {
 				t.Errorf("exit code %d, %q; want 2 with %q", code, errOut, c.want)
 			}

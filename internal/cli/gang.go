@@ -43,7 +43,7 @@ func newGang(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOSt
 				if err != nil {
 					return err
 				}
-				name = gangName(namespace, args[0])
+				name = qualified(namespace, args[0])
 			}
 			return repeat(c.Context(), o.watch, watchInterval, streams.Out, func(w io.Writer) error {
 				to := streams
@@ -92,8 +92,8 @@ func showGangs(ctx context.Context, o *gangOptions, name string, flags *genericc
 		"gang/"+g.Name)
 }
 
-// gangName returns the full name of a gang that is named as NAME or NAMESPACE/NAME.
-func gangName(namespace, name string) string {
+// qualified returns the full name of a gang or pod that is named as NAME or NAMESPACE/NAME.
+func qualified(namespace, name string) string {
 	if strings.Contains(name, "/") {
 		return name
 	}

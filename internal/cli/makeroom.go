@@ -54,7 +54,7 @@ func newMakeRoom(flags *genericclioptions.ConfigFlags, streams genericiooptions.
 			}
 			request := view.RoomRequest{MaxMoves: o.moves, Pods: []string{namespace + "/" + name}}
 			if kind == "gang" {
-				request.Pods, request.Gang = nil, gangName(namespace, name)
+				request.Pods, request.Gang = nil, qualified(namespace, name)
 			}
 			answer, err := askForRoom(c.Context(), flags, o.address, &request)
 			if err != nil {

@@ -48,7 +48,7 @@ func NewRoot(name string, streams genericiooptions.IOStreams, doctor Doctor, oth
 		newExplain(flags, streams), newTopology(flags, streams),
 		newTop(flags, streams), newQuota(flags, streams), newGang(flags, streams),
 		newReservation(flags, streams), newMakeRoom(flags, streams), newEvictions(flags, streams),
-		newCapacity(flags, streams, doctor),
+		newCapacity(flags, streams, doctor), newWhatIf(flags, streams, doctor),
 		newDoctor(flags, streams, doctor),
 		newStatus(flags, streams), newSysdump(flags, streams), newLeave(flags, streams), newConsole(flags, streams),
 	} {

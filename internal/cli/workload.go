@@ -114,7 +114,7 @@ func (e *explanation) explainGang(ctx context.Context, kind, name string) (out w
 	if err != nil {
 		return out, err
 	}
-	g, err := gangOf(gangs, gangName(e.namespace, name))
+	g, err := gangOf(gangs, qualified(e.namespace, name))
 	if err != nil {
 		return out, err
 	}

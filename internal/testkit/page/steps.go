@@ -210,6 +210,7 @@ func Steps() []Step {
 		{Blocks: "docs/guide/devices.md $ tenon topology", Scene: Demo},
 		{Blocks: "docs/guide/devices.md $ tenon top gpu", Scene: Demo},
 		{Blocks: "docs/guide/devices.md $ tenon explain", Scene: Demo},
+		{Blocks: "docs/guide/what-if.md ", Scene: Demo},
 		{Blocks: "docs/reference/agent.md PORT=", Scene: Demo, Replace: []string{"NAME", "arm64-1s-0"}},
 		{Blocks: "docs/guide/simulate.md tenon simulate --cluster", Scene: Demo, Before: "cp pods.yaml new.yaml"},
 		{
