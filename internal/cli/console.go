@@ -165,16 +165,16 @@ func (s consoleSource) Read(ctx context.Context, topic string) (answer console.A
 		if err == nil {
 			err = printAnswer(&out, inJSON.format, found, nil)
 		}
-	case topic == "evictions", topic == "reservations", topic == "status":
-		err = s.operations(ctx, topic, &out)
+	case topic == "evictions", topic == "evicted", topic == "reservations", topic == "status":
+		err = s.operations(ctx, topic, &out, &notes)
 	case topic == "modes":
 		err = inJSON.show(ctx, s.flags, &out, "", func(w io.Writer, a *account) error {
 			return printAnswer(w, inJSON.format, newList("ModeList", a.modes()), nil)
 		})
 	default:
 		text := "topic %q does not exist: use pending, pending/NAMESPACE, pod/NAMESPACE/NAME, nodes, gpus, use, " +
-			"node/NAME, modes, quotas, gangs, gangs/NAMESPACE, decisions, evictions, reservations, status or " +
-			"configuration"
+			"node/NAME, modes, quotas, gangs, gangs/NAMESPACE, decisions, evictions, evicted, reservations, status " +
+			"or configuration"
 		return answer, &console.Refusal{Status: http.StatusBadRequest, Text: fmt.Sprintf(text, topic)}
 	}
 	answer = console.Answer{JSON: out.Bytes(), Content: out.content}
@@ -195,9 +195,9 @@ func (s consoleSource) explain(ctx context.Context, streams genericiooptions.IOS
 	return e.explain(ctx, "pod", name)
 }
 
-// operations answers with what an operator looks at: moved pods, Reservations, or the installation, whose webhooks are
-// not asked.
-func (s consoleSource) operations(ctx context.Context, topic string, out *watched) error {
+// operations answers with what an operator looks at: moved and evicted pods, Reservations, or the installation, whose
+// webhooks are not asked.
+func (s consoleSource) operations(ctx context.Context, topic string, out *watched, notes io.Writer) error {
 	if topic == "status" {
 		status, err := readStatus(ctx, s.flags, "")
 		if err != nil {
@@ -209,7 +209,10 @@ func (s consoleSource) operations(ctx context.Context, topic string, out *watche
 	if err != nil {
 		return err
 	}
-	if topic == "reservations" {
+	switch topic {
+	case "evicted":
+		return c.showPast(ctx, out, notes, "json", 0)
+	case "reservations":
 		return c.showReservations(ctx, out, "json", "", paint{}, 0)
 	}
 	to, err := findDescheduler(s.flags, "", struct{}{})

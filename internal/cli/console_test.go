@@ -77,7 +77,9 @@ func TestTopicsOfTheConsoleAreAnswersOfVerbs(t *testing.T) {
 // What an operator looks at is the JSON of a verb too.
 func TestTopicsOfOperationsAreAnswersOfVerbs(t *testing.T) {
 	for topic, c := range map[string]struct{ api, verb string }{
-		"evictions": {evictionServer(t).URL, "evictions"}, "reservations": {reservationServer(t).URL, "reservation"},
+		"evictions":    {evictionServer(t).URL, "evictions"},
+		"evicted":      {evictionServer(t).URL, "evictions --past"},
+		"reservations": {reservationServer(t).URL, "reservation"},
 	} {
 		path := kubeconfig(t, c.api, c.api)
 		flags := genericclioptions.NewConfigFlags(true)

@@ -91,7 +91,7 @@ func TestVisitorsOfTheConsoleReadWithTheirTokensAlone(t *testing.T) {
 	}
 	for _, topic := range []string{
 		"pending", "nodes", "gpus", "node/epyc", "pod/default/lse", "decisions", "quotas",
-		"modes", "evictions", "reservations",
+		"modes", "evictions", "evicted", "reservations",
 	} {
 		if answer, err := guest.Read(t.Context(), topic); err == nil || len(answer.JSON) > 0 ||
 			!strings.Contains(err.Error(), "user guest is refused") {

@@ -25,7 +25,7 @@ import (
 
 func newEvictions(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	var format, address string
-	var watch bool
+	var watch, past bool
 	c := help.Command(texts, "evictions", &cobra.Command{
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -37,13 +37,20 @@ func newEvictions(flags *genericclioptions.ConfigFlags, streams genericiooptions
 			if err != nil {
 				return err
 			}
+			if past && address != "" {
+				return usagef("--past and --descheduler exclude each other: Events and PodMigrationJobs tell the past")
+			}
 			return repeat(c.Context(), watch, watchInterval, streams.Out, func(w io.Writer) error {
+				if past {
+					return cl.showPast(c.Context(), w, streams.ErrOut, format, widthFor(format, streams.Out))
+				}
 				return cl.showEvictions(c.Context(), w, format, to, widthFor(format, streams.Out))
 			})
 		},
 	})
 	outputFlag(c, &format)
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "print the answer again when something other than an age changes")
+	c.Flags().BoolVar(&past, "past", false, "show who was evicted within the last hour, by whom and why")
 	deschedulerFlag(c, &address)
 	return c
 }

@@ -66,6 +66,33 @@ type Eviction struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// Evicted is a pod that left its node because a program evicted it, by what a PodMigrationJob or an Event says.
+type Evicted struct {
+	// Pod is namespace/name.
+	Pod  string    `json:"pod"`
+	Time time.Time `json:"time"`
+	// By is PROFILE/PLUGIN of the descheduler, or one of EvictedByUser to EvictedByTaint.
+	By string `json:"by"`
+	// Why is the wish of the plugin, or the message of the Event; absent for a job of a user.
+	Why string `json:"why,omitempty"`
+}
+
+// Values of Evicted.By besides plugins.
+const (
+	// EvictedByUser is a PodMigrationJob that a user created.
+	EvictedByUser = "user"
+	// EvictedByPreemption made room for a pod or a gang of higher priority; EvictedByGang ended a part of a gang.
+	EvictedByPreemption = "preemption"
+	EvictedByGang       = "gang"
+	// EvictedByQuota gave a quota back what it lent.
+	EvictedByQuota = "quota"
+	// EvictedByAgent protected other pods of the node from a best-effort pod.
+	EvictedByAgent = "agent"
+	// EvictedByKubelet relieved a node, EvictedByTaint obeyed a taint.
+	EvictedByKubelet = "kubelet"
+	EvictedByTaint   = "taint"
+)
+
 // RoomRequest asks the descheduler which pods to move so that others fit.
 type RoomRequest struct {
 	// Pods need room, namespace/name each; or all members without a node of Gang do, which is namespace/name.

@@ -287,7 +287,7 @@ type view struct {
 var views = []view{
 	{"overview", "/", []string{
 		"pods wait", "CPUs by class", "of 8 GPUs without a pod", "Tenon of tenon up: all", "nodes with a topology",
-		"0 evictions by PodMigrationJobs",
+		"0 evictions within the last hour",
 	}},
 	{"pending", "/pending?cause=InsufficientDevices&pod=default/pretrain", []string{
 		"Verified fixes", "add 1 node like hgx-h100-0",
@@ -373,7 +373,8 @@ func TestEveryPageShowsTheDemo(t *testing.T) {
 	b.open("/pending?pod=default/pretrain")
 	b.click("one more node like hgx-h100-0")
 	b.click("Ask the scheduler")
-	b.shows("would be placed", "hgx-h100-0-whatif-1", "0,1,2,3,4,5,6,7")
+	b.shows("would be placed", "hgx-h100-0-whatif-1", "0,1,2,3,4,5,6,7",
+		"tenon whatif pod/default/pretrain --add '1 x like node/hgx-h100-0'")
 	b.picture("whatif")
 	b.checkAccess()
 	b.size(360, 800)

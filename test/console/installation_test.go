@@ -27,15 +27,9 @@ func installation() map[string]any {
 		}
 		return c
 	}
-	job := func(name, plugin, wish string, old time.Duration) map[string]any {
-		return map[string]any{
-			"name": name, "pod": "shop/" + name, "phase": "Succeeded", "createTime": ago(old), "evicted": ago(old),
-			"plugin": plugin, "wish": wish,
-		}
+	evicted := func(name, evictor, why string, old time.Duration) map[string]any {
+		return map[string]any{"pod": "shop/" + name, "by": evictor, "why": why, "time": ago(old)}
 	}
-	byUser := job("by-a-user", "", "", 50*time.Minute)
-	delete(byUser, "plugin")
-	waits := map[string]any{"name": "waits", "pod": "shop/waits", "phase": "Pending", "createTime": ago(time.Minute)}
 	none := map[string]any{"items": []any{}}
 	return map[string]any{
 		"pending": none, "gangs": none, "gpus": none, "quotas": none, "nodes": fleet(0),
@@ -53,13 +47,13 @@ func installation() map[string]any {
 				"kind": "topology", "nodes": 2, "of": 3, "oldest": ago(4 * time.Hour), "oldestNode": "node-0001",
 			}},
 		},
-		"evictions": map[string]any{
-			"movable": 0, "kept": []any{}, "limits": []any{}, "jobs": []any{
-				job("long-ago", "default/PodLifeTime", "it is too old", 61*time.Minute), byUser,
-				job("moved-a", "default/LowNodeUtilization", "node n0 is used too much", 40*time.Minute),
-				job("moved-b", "default/LowNodeUtilization", "node n0 is used too much", 30*time.Minute), waits,
-			},
-		},
+		"evicted": map[string]any{"items": []any{
+			evicted("moved-b", "default/LowNodeUtilization", "node n0 is used too much", 30*time.Minute),
+			evicted("moved-a", "default/LowNodeUtilization", "node n0 is used too much", 40*time.Minute),
+			evicted("preempted", "preemption", "Preempted by pod shop/high on node n1", 45*time.Minute),
+			evicted("by-a-user", "user", "", 50*time.Minute),
+			evicted("long-ago", "default/PodLifeTime", "it is too old", 61*time.Minute),
+		}},
 	}
 }
 
@@ -70,13 +64,13 @@ func TestOverviewOfAnInstallation(t *testing.T) {
 	b.do("open the overview", chromedp.Navigate(address+"/"))
 	b.shows("1 of 2 checks are not ok", "2 of 3 ready", "tenon-scheduler-a leads since 3h",
 		"oldest report 4h ago, of node-0001", "1 of 6 pods run another version than the scheduler that leads (v0.2.0)",
-		"differs from the scheduler", "3 evictions by PodMigrationJobs within the last hour", "a job of a user",
-		"node n0 is used too much")
+		"differs from the scheduler", "4 evictions within the last hour, by PodMigrationJobs and Events",
+		"a job of a user", "node n0 is used too much", "preemption", "Preempted by pod shop/high")
 	b.picture("overview-installed")
 	b.checkAccess()
 	b.checkKeyboard()
 	b.checkTables()
-	b.shows("shop/moved-b", "shop/by-a-user", "v0.1.0")
+	b.shows("shop/moved-b", "shop/by-a-user", "shop/preempted", "v0.1.0")
 	if shown := run(b, "read", chromedp.Evaluate[bool]("document.body.innerText.includes('long-ago')")); shown {
 		t.Error("an eviction before the last hour is shown")
 	}
@@ -84,16 +78,16 @@ func TestOverviewOfAnInstallation(t *testing.T) {
 	b.checkFaults()
 }
 
-// Without a descheduler, which is optional, the overview says so and goes on.
-func TestOverviewWithoutADescheduler(t *testing.T) {
+// Who may not list evictions sees the rest of the overview, and why that is missing.
+func TestOverviewWithoutEvictions(t *testing.T) {
 	address := serve(t, func(int) map[string]any {
 		answers := installation()
-		answers["evictions"] = noAnswer("no tenon-descheduler leads: its lease has no holder")
+		answers["evicted"] = noAnswer("list on podmigrationjobs is missing")
 		return answers
 	})
 	b := newBrowser(t, address)
 	b.do("open the overview", chromedp.Navigate(address+"/"))
-	b.shows("Evictions within the last hour: not known", "its lease has no holder", "tenon-scheduler-a leads since 3h")
+	b.shows("list on podmigrationjobs is missing", "tenon-scheduler-a leads since 3h")
 	b.checkAccess()
 	b.checkFaults()
 }

@@ -248,9 +248,17 @@ const texts = {
   skewUnknown: ["Versions; that of the scheduler that leads is not known", "版本；领导调度器的版本未知"],
   differs: ["differs from the scheduler", "与调度器不同"],
   version: ["Version", "版本"],
-  evicted: ["{0} evictions by PodMigrationJobs within the last hour", "最近一小时 PodMigrationJob 驱逐 {0} 次"],
-  evictionsUnknown: ["Evictions within the last hour: not known", "最近一小时的驱逐：未知"],
-  byUser: ["a job of a user", "用户创建的任务"],
+  evicted: [
+    "{0} evictions within the last hour, by PodMigrationJobs and Events", "最近一小时驱逐 {0} 次（依据 PodMigrationJob 与事件）",
+  ],
+  evictedBy: ["By", "驱逐者"],
+  by_user: ["a job of a user", "用户创建的任务"],
+  by_preemption: ["preemption", "抢占"],
+  by_gang: ["an interrupted gang", "中断的组"],
+  by_quota: ["quota revocation", "配额回收"],
+  by_agent: ["the agent of the node", "节点代理"],
+  by_kubelet: ["the kubelet of the node", "节点 kubelet"],
+  by_taint: ["a taint of the node", "节点污点"],
   ready: ["Ready", "就绪"],
   wanted: ["Wanted", "期望"],
   versions: ["Versions", "版本"],
@@ -305,6 +313,8 @@ const texts = {
 } satisfies Record<string, [string, string]>;
 
 export type Key = keyof typeof texts;
+
+export const isKey = (word: string): word is Key => word in texts;
 
 export function t(key: Key, ...values: (string | number)[]): string {
   return texts[key][language.value === "zh" ? 1 : 0].replace(/\{(\d)\}/g, (_, i) => String(values[i]));

@@ -300,6 +300,13 @@ export interface Evictions {
   round?: { time: string; accepted: number; refused: (Kept & { plugin: string; wish: string })[] };
 }
 
+export interface Evicted {
+  pod: string;
+  time: string;
+  by: string;
+  why?: string;
+}
+
 export interface Reservation {
   name: string;
   phase: string;

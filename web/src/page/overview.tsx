@@ -1,6 +1,6 @@
-import type { Evictions, Gang, GPULoad, List, Load, PendingGroup, Quota, Status } from "../view";
-import { namespace, now, pendingTopic, updates } from "../store";
-import { t } from "../text";
+import type { Evicted, Gang, GPULoad, List, Load, PendingGroup, Quota, Status } from "../view";
+import { namespace, now, pendingTopic } from "../store";
+import { isKey, t } from "../text";
 import { A, age, Bar, Command, Figure, Namespace, number, PodLink, sum, Topic } from "../ui";
 import { gangPath } from "./gangs";
 import { Bars, fits } from "./gpus";
@@ -8,7 +8,7 @@ import { quotaPath } from "./quota";
 import { Health, Versions } from "./system";
 
 const gangsTopic = () => (namespace() ? "gangs/" + namespace() : "gangs");
-export const overviewTopics = () => [pendingTopic(), gangsTopic(), ...(namespace() ? [] : ["nodes", "gpus", "quotas", "status", "evictions"])];
+export const overviewTopics = () => [pendingTopic(), gangsTopic(), ...(namespace() ? [] : ["nodes", "gpus", "quotas", "status", "evicted"])];
 
 // The cluster at a glance. Each part leads to its page.
 export function Overview() {
@@ -25,14 +25,14 @@ export function Overview() {
             <Topic<List<GPULoad>> of="gpus">{(list) => <GPUs nodes={list.items} />}</Topic>
             <Topic<List<Quota>> of="quotas">{(list) => <Quotas quotas={list.items} />}</Topic>
             <Topic<Status> of="status">{(status) => <><Health status={status} link /><Versions status={status} /></>}</Topic>
-            <Moved />
+            <Topic<List<Evicted>> of="evicted">{(list) => <LastHour evicted={list.items} />}</Topic>
           </>
         )}
         <Topic<List<Gang>> of={gangsTopic()}>{(list) => <Gangs gangs={list.items} />}</Topic>
       </div>
       <Command words={namespace() ? ["tenon", "explain", "-n", namespace()] : ["tenon", "top"]} />
       {!namespace() && <Command words={["tenon", "status"]} />}
-      {!namespace() && <Command words={["tenon", "evictions"]} />}
+      {!namespace() && <Command words={["tenon", "evictions", "--past"]} />}
     </>
   );
 }
@@ -104,30 +104,19 @@ function GPUs({ nodes }: { nodes: GPULoad[] }) {
   ) : null;
 }
 
-// Moved is what was evicted within an hour, and why. A cluster need not have a descheduler: that it does not answer is
-// no alarm here.
-function Moved() {
-  const { error, answer } = updates.value.evictions ?? {};
-  if (error && !answer) {
-    return (
-      <section class="figure">
-        <h2>{t("evictionsUnknown")}</h2>
-        <p class="note">{error}</p>
-      </section>
-    );
-  }
-  return <Topic<Evictions> of="evictions">{({ jobs }) => <Evicted jobs={jobs} />}</Topic>;
-}
-
-function Evicted({ jobs }: { jobs: Evictions["jobs"] }) {
+// LastHour is who was evicted within an hour, by whom and why.
+function LastHour({ evicted }: { evicted: Evicted[] }) {
   const since = now.value - 3_600_000;
-  const moved = jobs.filter((j) => j.evicted && Date.parse(j.evicted) > since).reverse();
-  const why = (j: Evictions["jobs"][0]) => j.plugin ?? t("byUser");
-  const causes = [...Map.groupBy(moved, why)].sort(([a, x], [b, y]) => y.length - x.length || (a < b ? -1 : 1));
+  const recent = evicted.filter((e) => Date.parse(e.time) > since);
+  const by = (e: Evicted) => {
+    const key = "by_" + e.by;
+    return isKey(key) ? t(key) : e.by;
+  };
+  const causes = [...Map.groupBy(recent, by)].sort(([a, x], [b, y]) => y.length - x.length || (a < b ? -1 : 1));
   return (
     <Figure
       id="evicted"
-      title={t("evicted", moved.length)}
+      title={t("evicted", recent.length)}
       picture={
         <>
           <p><A to="/evictions">{t("descheduling")}</A></p>
@@ -135,16 +124,16 @@ function Evicted({ jobs }: { jobs: Evictions["jobs"] }) {
             {causes.map(([cause, of]) => (
               <li>
                 <span class="code">{cause}</span>
-                <Bar part={of.length} whole={moved.length} label={`${cause}: ${of.length}`} />
+                <Bar part={of.length} whole={recent.length} label={`${cause}: ${of.length}`} />
                 <span class="count">{of.length}</span>
-                {of[0].wish && <span class="message wide">{of[0].wish}</span>}
+                {of[0].why && <span class="message wide">{of[0].why}</span>}
               </li>
             ))}
           </ul>
         </>
       }
-      head={[t("age"), t("pod"), t("plugin"), t("why"), t("phase")]}
-      rows={moved.map((j) => [age(j.evicted), <PodLink pod={j.pod} />, why(j), j.wish ?? "–", j.phase])}
+      head={[t("age"), t("pod"), t("evictedBy"), t("why")]}
+      rows={recent.map((e) => [age(e.time), <PodLink pod={e.pod} />, by(e), e.why ?? "–"])}
     />
   );
 }

@@ -78,7 +78,7 @@ export function WhatIf() {
       </form>
       {found?.error && <p class="problem" role="alert">{found.error}</p>}
       {found?.answer && <Answer q={q} answer={found.answer} />}
-      <Command words={["curl", "-d", text, "http://SCHEDULER/apis/v1/whatif"]} />
+      <Command words={command(q)} />
     </>
   );
 }
@@ -104,6 +104,33 @@ function Asked({ q }: { q: Question }) {
       </p>
     </>
   );
+}
+
+// command asks the same question on the command line.
+function command({ changes, ask }: Question): string[] {
+  const words = ["tenon", "whatif", ...ask.pods.map((p) => "pod/" + p), ...changes.flatMap(flag)];
+  return ask.mode === "preempt" ? [...words, "--preempt"] : words;
+}
+
+function flag(c: Change): string[] {
+  if (c.addNode) {
+    return ["--add", `${c.addNode.count || 1} x like node/${c.addNode.like}`];
+  }
+  if (c.cordon) {
+    return ["--cordon", "node/" + c.cordon];
+  }
+  if (c.removePod) {
+    return ["--remove", "pod/" + c.removePod];
+  }
+  if (c.scaleGang) {
+    return ["--scale-gang", `${c.scaleGang.gang}=${c.scaleGang.to}`];
+  }
+  if (c.setQuota) {
+    const { name, min = {}, max = {} } = c.setQuota;
+    const amounts = (bound: string, of: Record<string, string>) => Object.entries(of).map(([r, n]) => `${bound}.${r}=${n}`);
+    return ["--set-quota", `${name}:${[...amounts("max", max), ...amounts("min", min)]}`];
+  }
+  return ["--change", JSON.stringify(c)];
 }
 
 const kinds: Record<keyof Change, Key> = {
