@@ -76,7 +76,7 @@ func start(t *testing.T) *cluster {
 	testkit.Check(t, os.Symlink(filepath.Dir(c.NRISocket()), "/run/nri"))
 	t.Cleanup(func() { testkit.Check(t, os.Remove("/run/nri")) })
 	c.runtime = c.Containerd(stage.ContainerdOptions{})
-	for _, program := range programs() {
+	for _, program := range append(programs(), consoleProgram) {
 		c.runtime.Import(filepath.Join(os.Getenv(imagesVariable), program+".tar"))
 	}
 

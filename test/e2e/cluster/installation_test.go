@@ -57,6 +57,7 @@ func TestInstallation(t *testing.T) {
 		{"leaders are killed under bound pods", c.outliveLeaders},
 		{"certificates rotate", c.rotateCertificates},
 		{"commands of the pages work on an installation", c.plays(page.Installed)},
+		{"a console serves who signs in", c.serveConsole},
 	}
 	if l := (&leaving{cluster: c}); !testing.Short() {
 		cases = append([]testCase{{"the node before the installation", l.record}}, cases...)
@@ -183,28 +184,34 @@ func (c *cluster) describe(t *testing.T) {
 	}
 }
 
+// isConfined reads what the kernel says of the processes of a component's pod, and returns one of them.
+func (c *cluster) isConfined(t *testing.T, p *corev1.Pod, user string) (pid int) {
+	_, pids, err := c.processes(p)
+	testkit.Check(t, err)
+	for _, pid = range pids {
+		const none = "0000000000000000"
+		for key, want := range map[string]string{
+			"CapInh": none, "CapPrm": none, "CapEff": none, "CapBnd": none, "CapAmb": none,
+			"NoNewPrivs": "1", "Seccomp": "2", "Uid": strings.Join([]string{user, user, user, user}, "\t"),
+		} {
+			if got, err := status(pid, key); err != nil || got != want {
+				t.Errorf("%s: %s is %q, want %q: %v", p.Name, key, got, want, err)
+			}
+		}
+	}
+	return pid
+}
+
 // areRestricted reads what the kernel says of the components' processes, and asks the API server whether it would take
 // their pods under each pod security level.
 func (c *cluster) areRestricted(t *testing.T) {
 	for _, component := range []string{scheduler, manager, agent} {
 		for _, p := range c.pods(t, component) {
-			_, pids, err := c.processes(&p)
-			testkit.Check(t, err)
-			for _, pid := range pids {
-				user := "65532"
-				if component == agent {
-					user = "0"
-				}
-				const none = "0000000000000000"
-				for key, want := range map[string]string{
-					"CapInh": none, "CapPrm": none, "CapEff": none, "CapBnd": none, "CapAmb": none,
-					"NoNewPrivs": "1", "Seccomp": "2", "Uid": strings.Join([]string{user, user, user, user}, "\t"),
-				} {
-					if got, err := status(pid, key); err != nil || got != want {
-						t.Errorf("%s: %s is %q, want %q: %v", p.Name, key, got, want, err)
-					}
-				}
+			user := "65532"
+			if component == agent {
+				user = "0"
 			}
+			c.isConfined(t, &p, user)
 		}
 	}
 	for level, takes := range map[string]map[string]bool{

@@ -58,19 +58,27 @@ func prepare(root string) error {
 	if err := os.Setenv(imagesVariable, images); err != nil {
 		return err
 	}
-	return buildImages(root, images, version)
+	if err := buildImages(root, images, version, programs()...); err != nil {
+		return err
+	}
+	// By itself: a release compares its size with that of the scheduler.
+	apart := images + ".console"
+	if err := buildImages(root, apart, version, consoleProgram); err != nil {
+		return err
+	}
+	return os.Rename(filepath.Join(apart, consoleProgram+".tar"), filepath.Join(images, consoleProgram+".tar"))
 }
 
-// programs are those whose images the chart names, and the proxy's.
+// programs are those whose images the chart names by default, and the proxy's.
 func programs() []string {
 	return []string{"tenon-scheduler", "tenon-manager", "tenon-descheduler", "tenon-agent", "tenon-runtime-proxy"}
 }
 
-// buildImages builds the images of a tree of sources as a release does.
-func buildImages(root, out, tag string) error {
+// buildImages builds the images of programs of a tree of sources as a release does.
+func buildImages(root, out, tag string, programs ...string) error {
 	return command(root, []string{
 		"OUT=" + out, "TAG=" + tag, "VERSION=" + version, "SOURCE_DATE_EPOCH=0",
-		"PLATFORMS=linux/" + runtime.GOARCH, "PROGRAMS=" + strings.Join(programs(), " "),
+		"PLATFORMS=linux/" + runtime.GOARCH, "PROGRAMS=" + strings.Join(programs, " "),
 	}, "bash", "hack/release.sh", "images")
 }
 

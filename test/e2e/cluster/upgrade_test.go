@@ -67,7 +67,7 @@ func preparePrevious(root string) error {
 	if err := command(sources, nil, "sed", "-i", older, oldFile); err != nil {
 		return err
 	}
-	if err := buildImages(sources, images+".new", previousTag); err != nil {
+	if err := buildImages(sources, images+".new", previousTag, programs()...); err != nil {
 		return err
 	}
 	return os.Rename(images+".new", images)
