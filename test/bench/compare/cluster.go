@@ -46,8 +46,10 @@ type cluster struct {
 	dynamic dynamic.Interface
 	pid     int // of the control plane's process
 	config  string
-	leaves  int // of the tree of ElasticQuotas
-	gpus    bool
+	leaves  int  // of the tree of ElasticQuotas
+	gpus    int  // kinds of server with Devices; 0 is none
+	kinds   int  // of server by their topologies
+	volumes bool // there are claims, volumes and CSINodes
 
 	reservations int
 	reports      bool // the nodes have NodeMetrics
@@ -118,10 +120,11 @@ func (c *cluster) addNodes(ctx context.Context, n, owners int) error {
 	}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	topology, err := benchTopology()
+	topology, err := benchTopology(0)
 	if err != nil {
 		return err
 	}
+	c.kinds = 1
 	return each(ctx, n, func(ctx context.Context, i int) error {
 		name := nodeName(i)
 		res := corev1.ResourceList{
@@ -162,17 +165,48 @@ func (c *cluster) addNodes(ctx context.Context, n, owners int) error {
 
 func nodeName(i int) string { return fmt.Sprintf("node-%05d", i) }
 
-func benchTopology() (string, error) {
+// setKinds makes the nodes servers of so many kinds.
+func (c *cluster) setKinds(ctx context.Context, nodes, kinds int) error {
+	if kinds == c.kinds {
+		return nil
+	}
+	c.kinds = kinds
+	return each(ctx, nodes, func(ctx context.Context, i int) error {
+		topology, err := benchTopology(i % kinds)
+		if err != nil {
+			return err
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"annotations": map[string]any{annotation.CPUTopology: topology},
+		}})
+		if err != nil {
+			return err
+		}
+		_, err = c.dynamic.Resource(nrtResource).Patch(ctx, nodeName(i), types.MergePatchType, patch,
+			metav1.PatchOptions{})
+		return err
+	})
+}
+
+// benchTopology returns the CPU topology of a kind of server. Kinds differ by the numbers of their CPUs and, from 16
+// on, by the cores that share a cache.
+func benchTopology(kind int) (string, error) {
 	type cpu struct {
-		ID     int `json:"id"`
-		Core   int `json:"core"`
-		Socket int `json:"socket"`
-		Node   int `json:"node"`
+		ID     int  `json:"id"`
+		Core   int  `json:"core"`
+		Socket int  `json:"socket"`
+		Node   int  `json:"node"`
+		L3     *int `json:"l3,omitempty"`
 	}
 	var detail []cpu
 	for id := range 32 {
-		core := id % 16
-		detail = append(detail, cpu{ID: id, Core: core, Socket: core / 8, Node: core / 8})
+		core := (id + kind) % 16
+		one := cpu{ID: id, Core: core, Socket: core / 8, Node: core / 8}
+		if shared := kind / 16; shared > 0 {
+			l3 := core * shared / 8
+			one.L3 = &l3
+		}
+		detail = append(detail, one)
 	}
 	text, err := json.Marshal(map[string]any{"detail": detail})
 	return string(text), err
@@ -195,6 +229,7 @@ type workload struct {
 	priority    string // class
 	even        bool   // pods are spread over zones by a constraint that must hold
 	apart       bool   // a node may have one pod
+	volumes     bool   // each pod has a claim
 }
 
 // alternating is the number of workloads in the cases that have several.
@@ -256,6 +291,11 @@ func (w workload) pod(run string, i int) *corev1.Pod {
 				TopologyKey: corev1.LabelHostname, LabelSelector: same,
 			}},
 		}}
+	}
+	if w.volumes {
+		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claimName(i)},
+		}}}
 	}
 	if w.percent > 0 {
 		amount := *resource.NewQuantity(w.percent, resource.DecimalSI)

@@ -28,7 +28,8 @@ type benchCase struct {
 	early       bool     // gangs beside an open loop may start before it
 	perNode     bool     // one pod fills a node: as many pods as nodes, at most
 	leaves      int      // of the tree of ElasticQuotas in the cluster; 0 is none
-	gpus        bool     // the nodes have GPUs
+	kinds       int      // of server, which differ by their CPU topology; 0 is one
+	gpus        int      // kinds of server with GPUs, which all nodes have; 0 is none
 	ratioOf     string   // the contender that ratios are formed against, in place of the suite's
 	among       []string // contenders; all if empty
 	gangs       func(nodes int) gangs
@@ -123,6 +124,9 @@ func workloadSuite(stock, tenon string) suite {
 	}, benchCase{
 		name: "x", title: "(x) pods of which each node may have one", ratioTo: "x", perNode: true,
 		load: workload{cpu: "100m", memory: "128Mi", apart: true},
+	}, benchCase{
+		name: "v", title: "(v) pods with a bound claim each, volumes of one zone, limits of a CSI driver", ratioTo: "v",
+		load: workload{cpu: "100m", memory: "128Mi", volumes: true},
 	})
 	return s
 }
@@ -331,6 +335,12 @@ func series(ctx context.Context, b *bench, rounds, pods, paced int, s suite) (re
 		for _, kase := range s.cases {
 			if err := c.setTree(ctx, kase.leaves); err != nil {
 				return results, fmt.Errorf("create quotas: %w", err)
+			}
+			if err := c.setKinds(ctx, b.nodes, max(kase.kinds, 1)); err != nil {
+				return results, fmt.Errorf("update topologies: %w", err)
+			}
+			if err := c.setVolumes(ctx, b.nodes, pods, kase.load.volumes); err != nil {
+				return results, fmt.Errorf("create volumes: %w", err)
 			}
 			if err := c.setDevices(ctx, b.nodes, kase.gpus); err != nil {
 				return results, fmt.Errorf("create Devices: %w", err)

@@ -19,10 +19,10 @@ import (
 	"github.com/tenon-project/tenon/internal/local/plane"
 )
 
-// unthrottled makes the API server neither queue nor refuse requests, and accept pods and nodes although no controllers
-// run beside it.
+// unthrottled makes the API server neither queue nor refuse requests, accept pods and nodes although no controllers run
+// beside it, and delete claims and volumes at once.
 var unthrottled = []string{
-	"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+	"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,StorageObjectInUseProtection",
 	"--enable-priority-and-fairness=false",
 	"--max-requests-inflight=0",
 	"--max-mutating-requests-inflight=0",

@@ -7,7 +7,11 @@ import (
 	"time"
 )
 
-// startSuite is the start of kube-scheduler and of tenon-scheduler with few pods to bind, without and with Devices.
+// manyKinds is the number of kinds of server in the cases that have several.
+const manyKinds = 50
+
+// startSuite is the start of kube-scheduler and of tenon-scheduler with few pods to bind, on equal servers and on
+// many kinds, without and with Devices.
 func startSuite(stock, tenon string) suite {
 	plain := workload{cpu: "100m", memory: "128Mi"}
 	return suite{
@@ -16,8 +20,15 @@ func startSuite(stock, tenon string) suite {
 		cases: []benchCase{
 			{name: "s", title: "(s) nodes with topologies", ratioTo: "s", load: plain, starts: true},
 			{
-				name: "d", title: "(d) the same, each with a Device of 8 GPUs", ratioTo: "d", load: plain, gpus: true,
-				starts: true,
+				name: "k", title: "(k) servers of 50 kinds", ratioTo: "k", load: plain, starts: true, kinds: manyKinds,
+			},
+			{
+				name: "d", title: "(d) as (s), each with a Device of 8 GPUs", ratioTo: "d", load: plain, starts: true,
+				gpus: 1,
+			},
+			{
+				name: "e", title: "(e) as (k), each with a Device of 8 GPUs", ratioTo: "e", load: plain, starts: true,
+				kinds: manyKinds, gpus: manyKinds,
 			},
 		},
 	}
