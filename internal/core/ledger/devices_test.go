@@ -23,6 +23,33 @@ func percent(uid, gpu string, n int64) ledger.Entry {
 	}}}
 }
 
+// TestAccountsThatShareFramesAreAsEachByItself: what ledgers of many nodes share changes none of them.
+func TestAccountsThatShareFramesAreAsEachByItself(t *testing.T) {
+	t.Parallel()
+	machines := []*topo.Machine{nil, grid.Machine{Cores: 4}.Build(t), grid.Machine{Cores: 4, Threads: 2}.Build(t)}
+	rapid.Check(t, func(t *rapid.T) {
+		var shared ledger.Frames
+		accounts := map[int]*ledger.Ledger{}
+		for range rapid.IntRange(1, 60).Draw(t, "events") {
+			node := rapid.IntRange(0, 3).Draw(t, "node")
+			if accounts[node] == nil {
+				accounts[node] = ledger.New(ledger.Facts{})
+			}
+			f := ledger.Facts{
+				Machine:       rapid.SampledFrom(machines).Draw(t, "machine"),
+				MinSharedCPUs: rapid.IntRange(0, 20).Draw(t, "floor"), // more than are kept of one machine
+			}
+			if rapid.IntRange(0, 3).Draw(t, "has devices") > 0 {
+				f.Devices = gpus(t, f.Machine, "a", rapid.SampledFrom([]string{"b", "c"}).Draw(t, "GPU"))
+			}
+			shared.SetFacts(accounts[node], f)
+			if got := accounts[node].View(); !got.Equal(ledger.New(f).View()) {
+				t.Fatalf("the account of %+v differs", f)
+			}
+		}
+	})
+}
+
 // TestDevicesOfAnAccount: after every event the devices of the account are those of its facts and entries, with or
 // without a machine; what was lent out is neither lost nor given twice while the Device object comes and goes.
 func TestDevicesOfAnAccount(t *testing.T) {

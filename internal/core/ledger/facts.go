@@ -98,44 +98,73 @@ func (f *Facts) Equal(o *Facts) bool {
 type frame struct {
 	floor int
 	facts Facts // Invariant: Given is sorted by UID.
+	*outline
+}
 
+// outline is what follows from the facts, whatever the devices. Frames whose facts differ in their devices alone share
+// one: those of equal servers differ by the ids of their devices.
+type outline struct {
 	// base is ONLINE without what no pod ever gets: the LS pool of an empty node before KSTATIC.
 	base cpuset.Set
 	// kubeletReserved is RESERVED_K, empty unless the kubelet is static.
 	kubeletReserved cpuset.Set
-
 	// rows are those of resources while no pod holds any.
 	rows []align.Row
 }
 
-// framesKept is how many different facts Frames remembers: more than the kinds of node of most clusters.
-const framesKept = 16
+const (
+	// framesKept is how many different facts of one machine Frames remembers.
+	framesKept = 16
+	// machinesKept is how many machines Frames remembers: more than the kinds of node of most clusters.
+	machinesKept = 512
+)
 
 // Frames remembers what follows from facts, so that nodes with equal facts share one value. The zero value is ready. It
 // is not safe for concurrent use.
 type Frames struct {
-	last [framesKept]*frame
-	next int // the place of last that the next new frame takes
+	// last has the last facts of each machine. Invariant: a list has at most framesKept.
+	last map[*topo.Machine][]frames
+}
+
+// frames are those of facts that differ in their devices alone.
+type frames struct {
+	bare  *frame // without devices
+	armed *frame // with the last devices; nil before any
 }
 
 // frame returns what follows from facts.
 func (s *Frames) frame(f Facts) *frame {
-	for _, fr := range s.last {
-		if fr != nil && fr.facts.Equal(&f) {
-			return fr
+	devices, m := f.Devices, f.Machine
+	f.Devices = nil
+	list := s.last[m]
+	i := slices.IndexFunc(list, func(known frames) bool { return known.bare.facts.Equal(&f) })
+	if i < 0 {
+		if s.last == nil || len(s.last) >= machinesKept {
+			s.last = map[*topo.Machine][]frames{}
 		}
+		if len(list) == framesKept {
+			list = slices.Delete(list, 0, 1)
+		}
+		list = append(list, frames{bare: newFrame(f)})
+		s.last[m], i = list, len(list)-1
 	}
-	fr := newFrame(f)
-	s.last[s.next] = fr
-	s.next = (s.next + 1) % framesKept
-	return fr
+	known := &list[i]
+	switch {
+	case devices == nil:
+		return known.bare
+	case known.armed == nil || !known.armed.facts.Devices.Equal(devices):
+		next := *known.bare
+		next.facts.Devices = devices
+		known.armed = &next
+	}
+	return known.armed
 }
 
 // newFrame returns what follows from the facts of a node alone, whatever its pods.
 func newFrame(f Facts) *frame {
 	m := f.Machine
 	f.Given, f.Amounts = slices.Clone(tenancy.SortGrants(f.Given)), slices.Clone(align.Normal(f.Amounts))
-	fr := &frame{facts: f}
+	fr := &frame{facts: f, outline: &outline{}}
 	if m == nil {
 		return fr
 	}

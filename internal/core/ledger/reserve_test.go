@@ -197,6 +197,9 @@ func TestInsideAReservationOnlyItsCPUsAreFree(t *testing.T) {
 	if got := m.FormatList(inside.Allocatable()); got != "0-3" || inside.Floor() != 0 || inside.Version() != 0 {
 		t.Errorf("free %s, floor %d, version %d, want 0-3, 0, 0", got, inside.Floor(), inside.Version())
 	}
+	if v.Floor() != 4 {
+		t.Errorf("the account itself has floor %d afterwards, want 4", v.Floor())
+	}
 	if other := v.Inside("other"); other != v {
 		t.Error("a reservation that is not there changes the view")
 	}
