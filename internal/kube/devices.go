@@ -36,12 +36,9 @@ func (s *sharedDevices) read(text *json.RawMessage) *devicev1alpha1.Device {
 	err := readFields(*text, func(name, value []byte) {
 		switch string(name) {
 		case `"metadata"`:
-			s.metadata(&d.ObjectMeta, value)
-			_ = readFields(value, func(name, value []byte) {
-				if string(name) == `"labels"` {
-					d.Labels = s.strings(value)
-				}
-			})
+			if labels := s.metadata(&d.ObjectMeta, value); labels != nil {
+				d.Labels = s.strings(labels)
+			}
 		case `"spec"`:
 			err := readFields(value, func(name, value []byte) {
 				if string(name) == `"devices"` {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -63,7 +64,7 @@ func drawServer(t *rapid.T) serverOf {
 	return serverOf{
 		sick: rapid.IntRange(-1, 5).Draw(t, "sick"), gone: rapid.IntRange(-1, 5).Draw(t, "gone"),
 		shift: rapid.Int32Range(0, 1).Draw(t, "shift"),
-		mode:  rapid.SampledFrom([]string{"", "", "Follow"}).Draw(t, "mode"),
+		mode:  rapid.SampledFrom([]string{"", "", "Follow", "odd"}).Draw(t, "mode"),
 	}
 }
 
@@ -105,7 +106,16 @@ func TestLiveDevicesEqualARebuild(t *testing.T) {
 			var event func(*kube.Store)
 			switch rapid.IntRange(0, 9).Draw(rt, "kind") {
 			case 0:
-				key, event = "node/"+name, func(s *kube.Store) { s.PutNode(node(name, nil)) }
+				isolation := rapid.SampledFrom([]string{"", "a"}).Draw(rt, "isolation")
+				labels := map[string]string{annotation.GPUIsolationLabel: isolation}
+				if rapid.Bool().Draw(rt, "odd label") {
+					labels[annotation.NodeNUMATopologyPolicy] = "odd"
+				}
+				n := node(name, labels)
+				if rapid.IntRange(0, 3).Draw(rt, "leaving") == 0 {
+					n.Annotations = map[string]string{annotation.LeaveKey: "true"}
+				}
+				key, event = "node/"+name, func(s *kube.Store) { s.PutNode(n) }
 			case 1:
 				key, event = "node/"+name, func(s *kube.Store) { s.RemoveNode(name) }
 			case 2:
@@ -145,6 +155,11 @@ func TestLiveDevicesEqualARebuild(t *testing.T) {
 			}
 			if (rebuilt.Known(name) == nil) != (live.Known(name) == nil) {
 				rt.Fatalf("Known(%s): rebuilt %v, live %v", name, rebuilt.Known(name), live.Known(name))
+			}
+			last, _ := rebuilt.Node(name)
+			now, _ := live.Node(name)
+			if diff := cmp.Diff(last.Problems, now.Problems, cmpopts.EquateEmpty()); diff != "" {
+				rt.Fatalf("problems of %s (-rebuilt +live):\n%s", name, diff)
 			}
 			held += strings.Count(strings.Join(statuses(got), "\n"), " 1 holders")
 		}

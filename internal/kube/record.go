@@ -89,6 +89,23 @@ func (r *record) setFacts(s *Store) {
 	s.frames.SetFacts(r.ledger, facts)
 }
 
+// setDevices is setFacts where the Device alone has changed. A node that another object describes is not read again.
+func (r *record) setDevices(s *Store, d *convert.Devices) {
+	was, node := r.sources.Devices, r.sources.Node
+	r.sources.Devices = d
+	if node == nil || annotation.IsLeaving(node.Annotations) {
+		r.setFacts(s)
+		return
+	}
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	before := r.ledger.View().Facts()
+	var facts ledger.Facts
+	facts, r.problems = s.known.ReadDevices(r.sources, was, *before, r.problems)
+	s.count(before, &facts)
+	s.frames.SetFacts(r.ledger, facts)
+}
+
 // NodeView is the view of a node's ledger with a memory of the last verdicts on it: pods that wait at one time are
 // equal to few others. Any number of goroutines may use it.
 type NodeView struct {

@@ -278,8 +278,7 @@ func (s *Store) RemoveNumatopology(name string) {
 func (s *Store) PutDevice(d *devicev1alpha1.Device) {
 	s.create(d.Name, func(r *record) {
 		if was := r.sources.Devices; was == nil || !SameDevice(was.Device, d) {
-			r.sources.Devices = &convert.Devices{Device: d}
-			r.setFacts(s)
+			r.setDevices(s, &convert.Devices{Device: d})
 		}
 	})
 }

@@ -2,8 +2,12 @@ package kube
 
 import (
 	"encoding/json"
+	"hash/maphash"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -48,18 +52,17 @@ func (m *models) read(text []byte) *v1alpha2.NodeResourceTopology {
 			//nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
 			readPart(value, &t.TopologyPolicies)
 		case `"attributes"`:
-			readPart(value, &t.Attributes)
+			t.Attributes = m.attributes.read(value, readPartAs[v1alpha2.AttributeList])
 		case `"zones"`:
 			zones = value
 		}
 	})
-	keepKubeletPins(t.Annotations)
 	t.Zones = m.share(t.Annotations[annotation.CPUTopology], zones)
 	return t
 }
 
-// metadata reads what is read of the metadata of an object.
-func (m *models) metadata(o *metav1.ObjectMeta, text []byte) {
+// metadata reads what is read of the metadata of an object, and returns the JSON of its labels.
+func (m *models) metadata(o *metav1.ObjectMeta, text []byte) (labels []byte) {
 	_ = readFields(text, func(name, value []byte) {
 		switch string(name) {
 		case `"name"`:
@@ -69,15 +72,25 @@ func (m *models) metadata(o *metav1.ObjectMeta, text []byte) {
 		case `"resourceVersion"`:
 			o.ResourceVersion = readString(value)
 		case `"generation"`:
-			readPart(value, &o.Generation)
+			o.Generation = readNumber(value)
 		case `"creationTimestamp"`:
-			readPart(value, &o.CreationTimestamp)
+			o.CreationTimestamp = readTime(value)
 		case `"annotations"`:
-			o.Annotations = m.strings(value)
-			delete(o.Annotations, annotation.CPUSharedPoolsKey)
-			delete(o.Annotations, annotation.BECPUSharedPoolsKey)
+			o.Annotations = m.annotations.read(value, m.readAnnotations)
+		case `"labels"`:
+			labels = value
 		}
 	})
+	return labels
+}
+
+// readAnnotations reads the annotations that the scheduler reads, and others.
+func (m *models) readAnnotations(text []byte) map[string]string {
+	all := m.strings(text)
+	delete(all, annotation.CPUSharedPoolsKey)
+	delete(all, annotation.BECPUSharedPoolsKey)
+	keepKubeletPins(all)
+	return all
 }
 
 // readPart reads a field; what does not fit its type is left out.
@@ -87,15 +100,56 @@ func readPart(text []byte, into any) {
 	}
 }
 
+// readPartAs is readPart of a value of its own.
+func readPartAs[T any](text []byte) (value T) {
+	readPart(text, &value)
+	return value
+}
+
 // readString reads a string; "" for what is not one.
-func readString(text []byte) (s string) {
+func readString(text []byte) string {
 	n := len(text)
-	escaped := func(c byte) bool { return c < ' ' || c > '~' || c == '\\' || c == '"' }
-	if n > 1 && text[0] == '"' && text[n-1] == '"' && !slices.ContainsFunc(text[1:n-1], escaped) {
-		return string(text[1 : n-1])
+	if n < 2 || text[0] != '"' || text[n-1] != '"' {
+		return readPartAs[string](text)
 	}
-	readPart(text, &s)
-	return s
+	inside, escapes := text[1:n-1], 0
+	for i := 0; i < len(inside); i++ {
+		c := inside[i]
+		if c == '\\' && i+1 < len(inside) && (inside[i+1] == '"' || inside[i+1] == '\\') {
+			escapes++
+			i++
+		} else if c < ' ' || c > '~' || c == '\\' || c == '"' {
+			return readPartAs[string](text)
+		}
+	}
+	if escapes == 0 {
+		return string(inside)
+	}
+	var s strings.Builder
+	s.Grow(len(inside) - escapes)
+	for i := 0; i < len(inside); i++ {
+		if inside[i] == '\\' {
+			i++
+		}
+		s.WriteByte(inside[i])
+	}
+	return s.String()
+}
+
+// readNumber reads a whole number; 0 for what is not one.
+func readNumber(text []byte) int64 {
+	if n, err := strconv.ParseInt(string(text), 10, 64); err == nil && text[0] >= '1' && text[0] <= '9' {
+		return n
+	}
+	return readPartAs[int64](text)
+}
+
+// readTime reads a time; the zero one for what is not one.
+func readTime(text []byte) metav1.Time {
+	if at, err := time.Parse(time.RFC3339, readString(text)); err == nil {
+		return metav1.NewTime(at.Local())
+	}
+	return readPartAs[metav1.Time](text)
 }
 
 // keepKubeletPins drops the pods that Tenon bound itself: the account knew them before the report did, and a report
@@ -113,11 +167,46 @@ func keepKubeletPins(annotations map[string]string) {
 	annotations[annotation.PodCPUAllocsKey] = allocs.String()
 }
 
-// models keeps one copy of what equal machines have in common. Texts are compared as they come, and read once.
+// copies keeps one copy of what several objects have in common, by its JSON, which is read once it is kept. A text is
+// kept when it comes a second time: those that name pods, or devices by their ids, differ on each node. What it returns
+// must not be changed.
+type copies[V any] struct {
+	values map[string]V
+	seen   map[uint64]struct{} // hashes of texts that have come once or more
+}
+
+// hashesKept bounds the hashes of copies.
+const hashesKept = 16 * modelsKept
+
+// textSeed makes hashes of texts.
+var textSeed = maphash.MakeSeed()
+
+// read returns what parse makes of a text.
+func (c *copies[V]) read(text []byte, parse func([]byte) V) V {
+	value, known := c.values[string(text)]
+	if known {
+		return value
+	}
+	value = parse(text)
+	hash := maphash.Bytes(textSeed, text)
+	if _, again := c.seen[hash]; again {
+		remember(&c.values, string(text), value)
+		return value
+	}
+	if c.seen == nil || len(c.seen) >= hashesKept {
+		c.seen = map[uint64]struct{}{}
+	}
+	c.seen[hash] = struct{}{}
+	return value
+}
+
+// models keeps one copy of what equal machines have in common. Texts are compared as they come.
 type models struct {
-	mu    sync.Mutex
-	texts map[string]string            // strings by their JSON
-	zones map[string]v1alpha2.ZoneList // by their JSON
+	mu          sync.Mutex // guards all fields
+	texts       copies[string]
+	annotations copies[map[string]string]
+	attributes  copies[v1alpha2.AttributeList]
+	zones       copies[v1alpha2.ZoneList]
 	// machines has the last zones that differ in more than what is not kept, by the text of the machine.
 	machines map[string][]v1alpha2.ZoneList
 }
@@ -129,18 +218,13 @@ const modelsKept = 1024
 func (m *models) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.texts, m.zones, m.machines = nil, nil, nil
+	m.texts, m.annotations = copies[string]{}, copies[map[string]string]{}
+	m.attributes, m.zones = copies[v1alpha2.AttributeList]{}, copies[v1alpha2.ZoneList]{}
+	m.machines = nil
 }
 
 // text returns the string that JSON has, "" for what is not a string.
-func (m *models) text(text []byte) string {
-	s, known := m.texts[string(text)]
-	if !known {
-		s = readString(text)
-		remember(&m.texts, string(text), s)
-	}
-	return s
-}
+func (m *models) text(text []byte) string { return m.texts.read(text, readString) }
 
 // strings returns the fields of an object as strings.
 func (m *models) strings(object []byte) map[string]string {
@@ -151,19 +235,16 @@ func (m *models) strings(object []byte) map[string]string {
 
 // share returns what is kept of the zones of a machine.
 func (m *models) share(machine string, text []byte) v1alpha2.ZoneList {
-	if zones, known := m.zones[string(text)]; known {
-		return zones
-	}
-	zones := readZones(text)
-	alike := m.machines[machine]
-	i := slices.IndexFunc(alike, func(z v1alpha2.ZoneList) bool { return equality.Semantic.DeepEqual(z, zones) })
-	if i >= 0 {
-		zones = alike[i]
-	} else {
+	return m.zones.read(text, func(text []byte) v1alpha2.ZoneList {
+		zones := readZones(text)
+		alike := m.machines[machine]
+		i := slices.IndexFunc(alike, func(z v1alpha2.ZoneList) bool { return equality.Semantic.DeepEqual(z, zones) })
+		if i >= 0 {
+			return alike[i]
+		}
 		remember(&m.machines, machine, append(alike[max(0, len(alike)-machinesKept+1):], zones))
-	}
-	remember(&m.zones, string(text), zones)
-	return zones
+		return zones
+	})
 }
 
 // remember adds to a map, which begins anew where it would become too large.

@@ -40,7 +40,7 @@ func (r *factReader) devices(d *Devices) {
 		d.read, d.machine = true, r.facts.Machine
 		d.inventory, d.problems = r.known.inventory(d.Device, d.machine)
 	}
-	r.facts.Devices, r.problems = d.inventory, append(r.problems, d.problems...)
+	r.facts.Devices, r.problems = d.inventory, append(r.problems, d.problems...) // the last ones; see ReadDevices
 	mode, _, err := annotation.ParseDeviceMode(d.Annotations[annotation.DeviceModeKey])
 	r.facts.OwnDevices = d.inventory != nil && err == nil && mode != annotation.DeviceFollow
 	r.facts.GPUIsolation = r.node.Labels[annotation.GPUIsolationLabel]

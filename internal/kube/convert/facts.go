@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -63,13 +64,26 @@ func (k *Known) Read(s Sources, args Args) (ledger.Facts, []Problem) {
 	r.exporter()
 	r.machine()
 	r.amounts()
-	r.devices(s.Devices)
 	r.kubelet()
 	r.pins()
 	r.reserved()
 	r.system()
 	r.model()
 	r.policies(args)
+	r.devices(s.Devices)
+	return r.facts, r.problems
+}
+
+// ReadDevices is Read of sources of which the Device alone is new, or has changed since Read has returned these facts
+// and problems. was is the Device that they are of, nil for none.
+func (k *Known) ReadDevices(s Sources, was *Devices, facts ledger.Facts, problems []Problem) (ledger.Facts,
+	[]Problem,
+) {
+	if was != nil {
+		problems = problems[:len(problems)-len(was.problems)]
+	}
+	r := factReader{known: k, node: s.Node, facts: facts, problems: slices.Clip(problems)}
+	r.devices(s.Devices)
 	return r.facts, r.problems
 }
 
