@@ -230,7 +230,7 @@ func TestAReservationForOnePodIsUsedOnce(t *testing.T) {
 			}
 		}
 	})
-	if used < 1000 || unused < 1000 {
+	if runs := used + unused; used < runs/10 || unused < runs/10 {
 		t.Errorf("%d runs used the reservation and %d did not: too few of one", used, unused)
 	}
 }
