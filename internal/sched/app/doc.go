@@ -22,6 +22,7 @@
 // of changed nodes, and only then the queue. So a hint that is asked about an event finds the accounts as the next
 // attempt of the pod will.
 //
-// Questions (explain, whatif) have profiles of their own on snapshots of their own, made from the same factories when
-// the first question comes. They share the accounts with the running scheduler, read them, and reserve on trial alone.
+// Questions (explain, whatif), and explanations of refusals that are made beside the scheduling loop, have profiles of
+// their own on snapshots of their own, made from the same factories when the first one comes. They share the accounts
+// with the scheduler that runs, read them, and reserve on trial alone.
 package app

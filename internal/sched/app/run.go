@@ -57,6 +57,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	// All of these end with ctx. Those that write do so only while this process leads.
 	go s.markSynced(ctx)
+	go s.reporter.Run(ctx)
 	go s.tracker.Audit(ctx, s.pods(), s.reserved, s.quotas)
 	go s.tracker.Run(ctx, s.failed)
 	go s.quotas.Run(ctx)

@@ -15,12 +15,26 @@
 // Upstream's handler of failures runs in the scheduling cycle or in the goroutine of a binding, so the work is bounded:
 //
 //	repeats   the pod was refused less than a minute ago, with equal causes ──► it is only counted
-//	runs      a pod of equal signature was, with equal causes               ──► its analysis is reused
+//	recall    a pod of equal signature was, with equal causes               ──► its analysis is reused
+//	postpone  the profile remembers how each node refused the pod           ──► Run explains it beside the
+//	                                                                            loop, on the snapshot of Live
 //	explain   otherwise all filters run on all nodes ──► root cause, message, codes
 //
+// An explanation that is postponed writes the Event and the condition; nothing is shown before. The nomination of the
+// pod is written within the attempt. Pods of one signature that are refused for the same causes share an explanation.
+// It is about the nodes as they are when it is made; how they refused the attempt is kept. Attempts explain themselves
+//
+//   - on pods of gangs, pods that may use a Reservation and those whose nodes depend on each other: what nodes say to
+//     them may be gone afterwards,
+//   - on a pod that an explanation is due for: no pod waits for its condition for longer than until its next attempt,
+//   - while a number of explanations are due, which bounds memory.
+//
+// Nothing is written of a pod that has a node, of which the scheduler's cache knows before the API server, or that is
+// gone. Nothing is written after the end of the process's context: it may have lost its lease.
+//
 // After a run of all filters, pods that were analyzed within a minute are not analyzed again for nine times as long as
-// the run took, even if their causes have changed. So runs take at most a tenth of the scheduler's time, beside those
-// for pods that are refused for the first time.
+// the run took, even if their causes have changed. So runs take at most a tenth of the time, beside those for pods that
+// are refused for the first time.
 //
 // The Event and the condition are written if the code of the root cause is another one than before, or if the message
 // has changed and the last one is a minute old. Events have a budget for the whole process; those beyond it are counted

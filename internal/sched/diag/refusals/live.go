@@ -13,6 +13,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -42,18 +43,11 @@ func NewLive(c cache.Cache, build func(fwk.SharedLister) (map[string]framework.F
 func (l *Live) Evaluate(ctx context.Context, pod *corev1.Pod) (view.Verdict, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.profiles == nil {
-		profiles, err := l.build(l.snapshot)
-		if err != nil {
-			return view.Verdict{}, fmt.Errorf("make the plugins of the evaluator: %w", err)
-		}
-		l.profiles = profiles
-	}
-	if err := l.refresh(ctx); err != nil {
+	f, err := l.profile(ctx, pod.Spec.SchedulerName)
+	if err != nil {
 		return view.Verdict{}, err
 	}
-	f, served := l.profiles[pod.Spec.SchedulerName]
-	if !served {
+	if f == nil {
 		names := slices.Sorted(maps.Keys(l.profiles))
 		return view.Verdict{Names: names, Nodes: l.snapshot.NumNodesInPlacement(), Generation: l.round}, nil
 	}
@@ -63,6 +57,40 @@ func (l *Live) Evaluate(ctx context.Context, pod *corev1.Pod) (view.Verdict, err
 	}
 	v.Generation = l.round
 	return v, err
+}
+
+// profile returns the profile of a scheduler name on the nodes as the scheduler has them now; nil for one that is not
+// served. The caller holds mu.
+func (l *Live) profile(ctx context.Context, name string) (framework.Framework, error) {
+	if l.profiles == nil {
+		profiles, err := l.build(l.snapshot)
+		if err != nil {
+			return nil, fmt.Errorf("make the plugins of the evaluator: %w", err)
+		}
+		l.profiles = profiles
+	}
+	return l.profiles[name], l.refresh(ctx)
+}
+
+// Refusals returns why an attempt by filters failed: the first refusals that it met, and the verdict of all filters on
+// the nodes as the scheduler has them now.
+func (l *Live) Refusals(ctx context.Context, profile string, status *fwk.Status) ([]why.Finding, view.Verdict, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f, err := l.profile(ctx, profile)
+	if err != nil || f == nil {
+		return nil, view.Verdict{}, err
+	}
+	pod := fitOf(status).Pod
+	first, _ := Attempt(f, pod, status)
+	v, err := Of(ctx, f, pod)
+	return first, v, err
+}
+
+// Placed reports whether the scheduler has placed a pod on a node, where its Binding may be under way.
+func (l *Live) Placed(pod *corev1.Pod) bool {
+	_, err := l.cache.GetPod(pod)
+	return err == nil
 }
 
 // NodeInfo returns a copy of the scheduler's view of a node.

@@ -85,6 +85,8 @@ func (s *summarized) Summary(*framework.FitError) (string, uint64, bool) {
 	return s.reasons, s.hash, true
 }
 
+func (s *summarized) Retain(*framework.FitError) bool { return true }
+
 // TestASummaryStandsForTheNodes: of a refusal that the profile knows a summary of, no node is read, what upstream's
 // handler gets has the same text and plugins, and a change of the summary is another cause.
 func TestASummaryStandsForTheNodes(t *testing.T) {

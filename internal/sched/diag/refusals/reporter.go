@@ -52,6 +52,12 @@ type Reporter struct {
 	budget flowcontrol.RateLimiter
 	// filters runs all filters for a pod. It is Of but in tests.
 	filters func(context.Context, framework.Framework, *corev1.Pod) (view.Verdict, error)
+	// beside is what Run explains attempts by, Refusals of a Live; nil before ExplainBeside, when all filters run
+	// within the attempts. placed is Placed of the same.
+	beside func(ctx context.Context, profile string, status *fwk.Status) ([]why.Finding, view.Verdict, error)
+	placed func(*corev1.Pod) bool
+	// wake has an element while Run may have something to do.
+	wake chan struct{}
 
 	mu    sync.Mutex // guards the fields below: failed binding cycles report from goroutines of their own
 	rests time.Time  // until then all filters run for no pod of which they ran within a minute
@@ -59,6 +65,8 @@ type Reporter struct {
 	pending map[types.UID]attempt
 	latest  single
 	runs    *lru.Cache // profile and signature → filterRun
+	// due are the explanations that Run has not begun, the oldest first.
+	due []*explanation
 }
 
 // attempt is the last refusal of a pod.
@@ -74,6 +82,8 @@ type attempt struct {
 	said string
 	// reported is when said was reported, or a message before it with the same code.
 	reported time.Time
+	// due is the explanation of the last refusal, until Run has concluded it; nil for one that is explained.
+	due *explanation
 }
 
 // analysis is what a refusal comes down to: its root cause, the message for people, and the codes to count.
@@ -115,6 +125,8 @@ type summarizer interface {
 	// Summary returns the reasons as FitError counts them, and a hash of who refuses how many nodes for which reasons;
 	// false where that takes a look at each node.
 	Summary(fit *framework.FitError) (reasons string, hash uint64, ok bool)
+	// Retain lets the statuses be read beside the scheduling loop; false where they may depend on more than each node.
+	Retain(fit *framework.FitError) bool
 }
 
 // brief returns a status with the text of one that f knows a summary of, and without the nodes: to make the text of
@@ -143,7 +155,7 @@ func NewReporter(client clientset.Interface, register func(...metrics.Registerab
 ) *Reporter {
 	r := &Reporter{
 		client: client, decided: decided, clock: clock, filters: Of, pending: map[types.UID]attempt{},
-		runs:   lru.New(runsKept),
+		runs: lru.New(runsKept), wake: make(chan struct{}, 1),
 		budget: flowcontrol.NewTokenBucketRateLimiterWithClock(eventsPerSecond, eventsBurst, clock),
 		refusals: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "tenon_refusals_total",
@@ -163,10 +175,14 @@ func (r *Reporter) Wrap(inner scheduler.FailureHandlerFn) scheduler.FailureHandl
 		nominating *fwk.NominatingInfo, start time.Time,
 	) {
 		causes, short := causesOf(f, status), brief(f, status)
-		if r.repeats(pod, causes) {
+		if r.repeats(pod, causes) || r.postpone(f, pod, status, short, causes) {
 			f = &reporting{Framework: f, ctx: ctx, reporter: r}
 		} else if found, ok := r.explain(ctx, f, pod, status, causes); ok {
-			report := r.remember(pod, found, causes)
+			r.mu.Lock()
+			report := r.remember(pod.Pod.UID, attempt{
+				analysis: found, causes: causes, attempts: pod.Attempts, at: r.clock.Now(),
+			})
+			r.mu.Unlock()
 			f = &reporting{Framework: f, ctx: ctx, reporter: r, message: found.message, report: report}
 		}
 		inner(ctx, f, pod, short, nominating, start)
@@ -205,10 +221,8 @@ func (r *Reporter) explain(ctx context.Context, f framework.Framework, pod *fram
 	c causes,
 ) (analysis, bool) {
 	start, key := r.clock.Now(), runKey{f.ProfileName(), string(pod.PodSignature)}
-	if last, ran := r.runs.Get(key); ran && key.signature != "" {
-		if run := last.(filterRun); c != 0 && run.causes == c && start.Sub(run.at) < repeatAfter {
-			return run.analysis, true
-		}
+	if found, ran := r.recall(key, c, start); ran {
+		return found, true
 	}
 	findings, nodes := Attempt(f, pod.Pod, status)
 	switch byFilters := ByFilters(status) != nil; {
@@ -220,20 +234,37 @@ func (r *Reporter) explain(ctx context.Context, f framework.Framework, pod *fram
 		return analyze(findings, nodes), true
 	}
 	v, err := r.filters(ctx, f, pod.Pod)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Filters failed for rejected pod", "pod", klog.KObj(pod.Pod), "err", err)
+		v.Findings = nil
+	}
+	found := analyze(findings, nodes)
+	if found.whole = err == nil; found.whole {
+		found.root, found.message = why.Explain(Completed(v.Findings, findings), nodes)
+	}
+	r.ran(key, filterRun{c, start, found})
+	return found, true
+}
+
+// recall returns the analysis that a run of all filters led to for equal refusals within the last minute.
+func (r *Reporter) recall(key runKey, c causes, now time.Time) (analysis, bool) {
+	last, ran := r.runs.Get(key)
+	if !ran || key.signature == "" {
+		return analysis{}, false
+	}
+	run := last.(filterRun)
+	return run.analysis, c != 0 && run.causes == c && now.Sub(run.at) < repeatAfter
+}
+
+// ran notes a run of all filters that has just ended.
+func (r *Reporter) ran(key runKey, run filterRun) {
 	end := r.clock.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rests = end.Add(restPerRun * end.Sub(start))
-	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Filters failed for rejected pod", "pod", klog.KObj(pod.Pod), "err", err)
-		return analyze(findings, nodes), true
+	r.rests = end.Add(restPerRun * end.Sub(run.at))
+	if run.whole && key.signature != "" {
+		r.runs.Add(key, run)
 	}
-	found := analysis{counted: counted(findings), whole: true}
-	found.root, found.message = why.Explain(Completed(v.Findings, findings), nodes)
-	if key.signature != "" {
-		r.runs.Add(key, filterRun{c, start, found})
-	}
-	return found, true
 }
 
 // analyze returns the analysis of findings on this many nodes.
@@ -262,24 +293,21 @@ func (r *Reporter) analyzeSingle(finding why.Finding, nodes int) analysis {
 	return r.latest.analysis
 }
 
-// remember records the refusal of a pod, and reports whether it is to be written: it is the first, its root cause has
-// another code, or its message has changed and the last one is a minute old.
-func (r *Reporter) remember(pod *framework.QueuedPodInfo, found analysis, c causes) bool {
+// remember records and counts the refusal of a pod, and reports whether it is to be written: it is the first, its root
+// cause has another code, or its message has changed and the last one is a minute old.
+// The caller holds mu.
+func (r *Reporter) remember(pod types.UID, next attempt) bool {
 	now := r.clock.Now()
-	next := attempt{
-		analysis: found, causes: c, attempts: pod.Attempts, at: now, read: now, said: found.message, reported: now,
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	next.read, next.said, next.reported = now, next.message, now
 	r.count(next)
-	last, known := r.pending[pod.Pod.UID]
+	last := r.pending[pod]
 	// why a whole gang waits is written beside the scheduling cycle, a few members at a time
-	report := found.root.Code != why.GangSiblingFailed && (!known || last.root.Code != found.root.Code ||
-		last.said != found.message && now.Sub(last.reported) >= repeatAfter)
+	report := next.root.Code != why.GangSiblingFailed && (last.said == "" || last.root.Code != next.root.Code ||
+		last.said != next.said && now.Sub(last.reported) >= repeatAfter)
 	if !report {
 		next.said, next.reported = last.said, last.reported
 	}
-	r.pending[pod.Pod.UID] = next
+	r.pending[pod] = next
 	return report
 }
 
@@ -304,7 +332,9 @@ func (r *Reporter) byCode() map[why.Code]int {
 	defer r.mu.Unlock()
 	counts := map[why.Code]int{}
 	for _, a := range r.pending {
-		counts[a.root.Code]++
+		if !a.root.OK() { // OK before the first explanation
+			counts[a.root.Code]++
+		}
 	}
 	return counts
 }

@@ -35,12 +35,17 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// notes records Events.
-type notes struct{ all []string }
+// notes records Events. all is read when nothing records any more.
+type notes struct {
+	mu  sync.Mutex
+	all []string
+}
 
 func (n *notes) WithLogger(klog.Logger) events.EventRecorderLogger { return n }
 
 func (n *notes) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.all = append(n.all, reason+" "+strings.TrimSpace(sprintf(note, args)))
 }
 

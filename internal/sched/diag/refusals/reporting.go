@@ -99,6 +99,22 @@ func (c *conditions) PatchPodStatus(pod *corev1.Pod, condition *corev1.PodCondit
 	return nil, err
 }
 
+// write writes the Event and the condition of an attempt on a pod. now is the pod as it is now, said what this process
+// wrote of it before.
+func (r *Reporter) write(ctx context.Context, f framework.Framework, pod, now *corev1.Pod, message, said string) {
+	t := &reporting{Framework: f, ctx: ctx, reporter: r, message: message, report: true}
+	t.EventRecorder().WithLogger(klog.FromContext(ctx)).Eventf(now, nil, corev1.EventTypeWarning, "FailedScheduling",
+		"Scheduling", "")
+	seen := podutil.CalculatePodConditionObservedGeneration(&now.Status, pod.Generation, corev1.PodScheduled)
+	err := r.patch(ctx, now, &corev1.PodCondition{
+		Type: corev1.PodScheduled, ObservedGeneration: seen, Status: corev1.ConditionFalse,
+		Reason: corev1.PodReasonUnschedulable, Message: message,
+	}, said)
+	if err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Failed to write why a pod is refused", "pod", klog.KObj(pod))
+	}
+}
+
 // unschedulable exports the pods that are refused, by root cause, as count sees them at each scrape.
 type unschedulable struct {
 	metrics.BaseStableCollector

@@ -58,6 +58,7 @@ type cluster struct {
 	loads    *kube.Loads
 	now      time.Time
 	factory  informers.SharedInformerFactory
+	registry frameworkruntime.Registry
 	profiles map[string]*Profile
 	sampled  map[string]bool // profiles that ask a part of the nodes
 	start    int             // of the next sample
@@ -108,6 +109,7 @@ func newClusterBy(t testing.TB, seed uint64, load bool) *cluster {
 		}
 	}
 	registry := frameworkplugins.NewInTreeRegistry()
+	c.registry = registry
 	tracker := follow.NewTracker(c.store, follow.NewMetrics(created), time.Now)
 	registry[nodenumaresource.Name] = nodenumaresource.Factory(
 		placement.NewDecisions(c.store, placement.NewMetrics(created), tracker))
@@ -116,15 +118,8 @@ func newClusterBy(t testing.TB, seed uint64, load bool) *cluster {
 	registry[loadaware.Name] = loadaware.Factory(c.loads, func() time.Time { return c.now })
 	for _, name := range []string{"all", "part"} {
 		cfg := profileOf(t, name, load)
-		f, err := frameworkruntime.NewFramework(t.Context(), registry, cfg,
-			frameworkruntime.WithInformerFactory(c.factory),
-			frameworkruntime.WithSnapshotSharedLister(c.snapshot),
-			frameworkruntime.WithPodNominator(c.queue),
-		)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = f.Close() })
+		f, err := c.framework(cfg, c.snapshot)
+		testkit.Check(t, err)
 		if c.profiles[name], err = NewProfile(t.Context(), f, cfg, c.changes, nodenumaresource.Name,
 			loadaware.Name); err != nil {
 			t.Fatal(err)
@@ -134,6 +129,19 @@ func newClusterBy(t testing.TB, seed uint64, load bool) *cluster {
 		c.addNode()
 	}
 	return c
+}
+
+// framework makes a profile on a snapshot.
+func (c *cluster) framework(cfg *config.KubeSchedulerProfile, nodes fwk.SharedLister) (framework.Framework, error) {
+	f, err := frameworkruntime.NewFramework(c.t.Context(), c.registry, cfg,
+		frameworkruntime.WithInformerFactory(c.factory),
+		frameworkruntime.WithSnapshotSharedLister(nodes),
+		frameworkruntime.WithPodNominator(c.queue),
+	)
+	if err == nil {
+		c.t.Cleanup(func() { _ = f.Close() })
+	}
+	return f, err
 }
 
 // profileOf is the default profile with our plugins; the one that samples packs nodes and weighs spreading otherwise.

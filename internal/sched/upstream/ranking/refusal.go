@@ -32,6 +32,9 @@ const refusalsKept = 64
 type refusal struct {
 	seen     uint64                 // position in the log of changes up to which statuses hold
 	statuses map[string]*fwk.Status // by node; the scheduling loop alone changes it
+	// shared is true once statuses may be read beside the scheduling loop (Retain): then they do not change any more,
+	// and the next refusal of the key is a copy.
+	shared bool
 	// nodes has statuses in the form of a Diagnosis. Both are the same map.
 	nodes   *framework.NodeToStatus
 	counts  map[verdict]int // of nodes
@@ -67,6 +70,16 @@ func newRefusal(seen uint64, statuses *framework.NodeToStatus) *refusal {
 	r.nodes = framework.NewNodeToStatus(r.statuses, fwk.NewStatus(fwk.UnschedulableAndUnresolvable))
 	statuses.ForEachExplicitNode(r.set)
 	return r
+}
+
+// clone returns a copy that is not shared.
+func (r *refusal) clone() *refusal {
+	c := &refusal{
+		seen: r.seen, statuses: maps.Clone(r.statuses), counts: maps.Clone(r.counts), reasons: maps.Clone(r.reasons),
+		sum: r.sum,
+	}
+	c.nodes = framework.NewNodeToStatus(c.statuses, r.nodes.AbsentNodesStatus())
+	return c
 }
 
 // set records how a node refuses the pods.
@@ -180,25 +193,26 @@ func (p *Profile) recall(ctx context.Context, state fwk.CycleState, pod *corev1.
 	if !ok {
 		return false
 	}
-	r := known.(*refusal)
-	if !p.refresh(ctx, r, state, pod) {
+	r := p.refresh(ctx, known.(*refusal), state, pod)
+	if r == nil {
 		p.refusals.Remove(a.key)
 		return false
 	}
+	p.refusals.Add(a.key, r)
 	p.refused.Store(r)
 	return true
 }
 
-// refresh asks the nodes that have changed, and reports whether all nodes refuse the pod. One node that takes the pod
-// ends the refusal. New nodes are in the log as changed ones, so that afterwards each node of the snapshot has a
-// status.
-func (p *Profile) refresh(ctx context.Context, r *refusal, state fwk.CycleState, pod *corev1.Pod) bool {
+// refresh asks the nodes that have changed, and returns how all nodes refuse the pod now. One node that takes the pod
+// ends the refusal: it returns nil. New nodes are in the log as changed ones, so that afterwards each node of the
+// snapshot has a status.
+func (p *Profile) refresh(ctx context.Context, r *refusal, state fwk.CycleState, pod *corev1.Pod) *refusal {
 	seen, _ := p.changes.Position()
 	changed, logged := p.changes.Since(r.seen)
 	nodes := p.SnapshotSharedLister().NodeInfos()
 	all, err := nodes.List()
 	if !logged || err != nil || len(changed) > len(all) {
-		return false
+		return nil
 	}
 	names := slices.Compact(slices.Sorted(slices.Values(changed)))
 	statuses := make([]*fwk.Status, len(names)) // nil for a node that is gone
@@ -216,18 +230,24 @@ func (p *Profile) refresh(ctx context.Context, r *refusal, state fwk.CycleState,
 	} else {
 		p.Parallelizer().Until(ctx, len(names), ask, metrics.Filter)
 	}
+	if r.shared && len(names) > 0 {
+		r = r.clone()
+	}
 	for i, name := range names {
 		switch {
 		case statuses[i] == nil:
 			r.remove(name)
 		case !statuses[i].IsRejected():
-			return false
+			return nil
 		default:
 			r.set(name, statuses[i])
 		}
 	}
 	r.seen = seen
-	return len(r.statuses) == len(all) && ctx.Err() == nil
+	if len(r.statuses) != len(all) || ctx.Err() != nil {
+		return nil
+	}
+	return r
 }
 
 // Summary returns the reasons of a refusal by all nodes as FitError counts them, and a hash of who refuses how many
@@ -238,6 +258,18 @@ func (p *Profile) Summary(fit *framework.FitError) (reasons string, hash uint64,
 		return "", 0, false
 	}
 	return r.summary(), r.sum, true
+}
+
+// Retain keeps the statuses of a refusal by all nodes as they are, so that they can be read beside the scheduling loop,
+// which must call it. It returns false for a refusal that the profile does not remember: what nodes say to such a pod
+// may depend on more than each node by itself.
+func (p *Profile) Retain(fit *framework.FitError) bool {
+	r := p.refused.Load()
+	if r == nil || fit.Diagnosis.NodeToStatus != r.nodes {
+		return false
+	}
+	r.shared = true
+	return true
 }
 
 // hasNoVictims reports whether all nodes refuse the pod, and none runs a pod of lower priority.

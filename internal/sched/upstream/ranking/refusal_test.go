@@ -7,15 +7,20 @@ import (
 	"math"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes/fake"
+	basemetrics "k8s.io/component-base/metrics"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
@@ -112,8 +117,9 @@ func TestWhatIsSaidOfARefusalIsWhatAPassOverTheNodesSays(t *testing.T) {
 	c.wait("12")
 	c.wait("12")
 	p, asked, passed := c.profiles["all"], 0, 0
+	live, later := c.live(), retained{}
 	remembering := Remember(func(name string) *Profile { return c.profiles[name] }, c.choose(&asked))
-	refused, recalled, placed, hopeless := 0, 0, 0, 0
+	refused, recalled, placed, hopeless, kept := 0, 0, 0, 0, 0
 	for step := range 10_000 {
 		switch kind := c.rnd.IntN(4); {
 		case kind == 0 || len(c.pods) > 100:
@@ -150,6 +156,16 @@ func TestWhatIsSaidOfARefusalIsWhatAPassOverTheNodesSays(t *testing.T) {
 			recalled++
 		}
 		c.compareSummary(p, got)
+		c.compareLive(p, live, got, fit)
+		if later.fit == nil && p.Retain(got) {
+			later = retained{got, step, c.saidOf(p, got).nodes}
+		} else if later.fit != nil && step > later.step+20 {
+			if diff := cmp.Diff(later.nodes, c.saidOf(p, later.fit).nodes); diff != "" {
+				t.Fatalf("step %d: what was retained in step %d has changed (-was +now):\n%s", step, later.step, diff)
+			}
+			later = retained{}
+			kept++
+		}
 		if p.hasNoVictims(pod) {
 			hopeless++
 		}
@@ -159,8 +175,42 @@ func TestWhatIsSaidOfARefusalIsWhatAPassOverTheNodesSays(t *testing.T) {
 	}
 	t.Logf("%d refused, %d of them by memory, %d where preemption has no victims, %d placed; %d nodes asked, "+
 		"%d by passes", refused, recalled, hopeless, placed, asked, passed)
-	if recalled < refused/2 || placed < 500 || hopeless < 1000 || refused-hopeless < 500 {
+	if recalled < refused/2 || kept < 100 || placed < 500 || hopeless < 1000 || refused-hopeless < 500 {
 		t.Error("too few of a kind for the steps to mean anything")
+	}
+}
+
+// retained is a refusal of a step before, with how the nodes refused.
+type retained struct {
+	fit   *framework.FitError
+	step  int
+	nodes map[string]string
+}
+
+// live is an evaluator beside the profiles.
+func (c *cluster) live() *refusals.Live {
+	return refusals.NewLive(c.cache, func(nodes fwk.SharedLister) (map[string]framework.Framework, error) {
+		f, err := c.framework(profileOf(c.t, "all", true), nodes)
+		return map[string]framework.Framework{"all": f}, err
+	})
+}
+
+// compareLive compares the explanation that is made beside the scheduling loop with one that is made within it.
+func (c *cluster) compareLive(p *Profile, live *refusals.Live, fit, pass *framework.FitError) {
+	c.t.Helper()
+	status := fwk.NewStatus(fwk.Unschedulable).WithError(fit)
+	first, verdict, err := live.Refusals(c.t.Context(), "all", status)
+	testkit.Check(c.t, err)
+	gotRoot, got := why.Explain(refusals.Completed(verdict.Findings, first), verdict.Nodes)
+	within := fwk.NewStatus(fwk.Unschedulable).WithError(pass)
+	findings, err := refusals.Refusals(c.t.Context(), p.Framework, pass.Pod, within)
+	testkit.Check(c.t, err)
+	if root, want := why.Explain(findings, pass.NumAllNodes); got != want || gotRoot != root {
+		c.t.Fatalf("beside the loop:\n%s\nwithin it:\n%s", got, want)
+	}
+	counted, _ := refusals.Attempt(p.Framework, pass.Pod, within)
+	if diff := cmp.Diff(why.Obstacles(counted), why.Obstacles(first)); diff != "" {
+		c.t.Fatalf("codes that are counted (-within the loop +beside it):\n%s", diff)
 	}
 }
 
@@ -190,8 +240,8 @@ func (c *cluster) lowestPriority() int32 {
 	return lowest
 }
 
-// BenchmarkExplanation is the first refusal of a pod by 5,000 nodes: a pass of the filters, and what is read of the
-// refusals besides, of which a report is made.
+// BenchmarkExplanation is the first refusal of a pod by 5,000 nodes: a pass of the filters, what the attempt does
+// besides if its explanation is made beside the scheduling loop, and that explanation.
 func BenchmarkExplanation(b *testing.B) {
 	c := newClusterBy(b, 1, false)
 	c.prepare(5000, mix{sizes: 1}, -1)
@@ -209,6 +259,32 @@ func BenchmarkExplanation(b *testing.B) {
 	b.Run("pass", func(b *testing.B) {
 		for b.Loop() {
 			_ = pass()
+		}
+	})
+	b.Run("attempt", func(b *testing.B) {
+		client := fake.NewClientset()
+		reporter := refusals.NewReporter(client, func(...basemetrics.Registerable) {}, func(string, string) {},
+			clock.RealClock{})
+		reporter.ExplainBeside(c.live())
+		handle := reporter.Wrap(func(context.Context, framework.Framework, *framework.QueuedPodInfo, *fwk.Status,
+			*fwk.NominatingInfo, time.Time,
+		) {
+		})
+		_, err := Remember(func(string) *Profile { return p }, c.choose(&asked))(b.Context(), p,
+			framework.NewCycleState(), queued)
+		known, fit := p.refused.Load(), (*framework.FitError)(nil)
+		if !errors.As(err, &fit) || known == nil {
+			b.Fatal(err)
+		}
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			next := *pod // with a UID of its own, as no explanation is due for it
+			next.UID = types.UID(fmt.Sprint(i))
+			queued.PodInfo = &framework.PodInfo{Pod: &next}
+			handle(b.Context(), p, queued, fwk.NewStatus(fwk.Unschedulable).WithError(fit), nil, time.Time{})
+			known = known.clone() // as the next attempt does if a node has changed
+			known.diagnose(&fit.Diagnosis)
+			p.refused.Store(known)
 		}
 	})
 	b.Run("explanation", func(b *testing.B) {
