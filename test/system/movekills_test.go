@@ -377,7 +377,8 @@ func (m moves) reaches(t *testing.T, name string, want func(s *migration.PodMigr
 	waitFor(t, 3*time.Minute, "job "+name+" "+what, func() error {
 		j, err := m.job(t.Context(), name)
 		if err == nil && !want(&j.Status) {
-			err = fmt.Errorf("it is %s: %s %s", j.Status.Phase, j.Status.Reason, j.Status.Message)
+			err = fmt.Errorf("it is %s: %s %s; conditions: %+v", j.Status.Phase, j.Status.Reason, j.Status.Message,
+				j.Status.Conditions)
 		}
 		return err
 	})
