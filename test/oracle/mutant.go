@@ -14,7 +14,7 @@ var mutants = []mutant{
 	{"kubelet/memory.go", "m.zones[i].assignments++", "m.zones[i].assignments = 1"},
 	{"kubelet/memory.go", "taken := min(bytes, m.free[t][i])", "taken := bytes / int64(group.Len())"},
 	{"kubelet/device.go", "matching += available[i] + reuse[i]", "matching += available[i]"},
-	{"kubelet/device.go", "capacity += d.Registered", "capacity += d.Healthy"},
+	{"kubelet/device.go", "capacity += sets[i].Registered", "capacity += sets[i].Healthy"},
 	{"kubelet/device.go", "int64(matching) >= n", "int64(matching) > n"},
 	{"kubelet/pod.go", "peak = max(peak, running+c.CPUs)", "peak = max(peak, c.CPUs)"},
 	{"kubelet/cpupolicy.go", "sumOn(p.capacity, m) >= int64(n)", "sumOn(p.capacity, m) >= need"},
