@@ -9,11 +9,12 @@ import (
 	"syscall"
 
 	"github.com/tenon-project/tenon/internal/agent/command"
+	"github.com/tenon-project/tenon/internal/agent/transport/nri"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := command.New().ExecuteContext(ctx)
+	err := command.New(nri.Run).ExecuteContext(ctx)
 	stop()
 	var own interface{ ExitCode() int }
 	switch {

@@ -84,7 +84,7 @@ func TestTheReferenceHasAllFlags(t *testing.T) {
 		sim.NewReplayCommand(streams), shadow.NewCommand(streams), cli.NewCheck(streams, checks()))...))
 	section("tenon-scheduler", flagRows(scheduler.NewOptions().Flags.FlagSet("tenon")))
 	for _, c := range []*cobra.Command{
-		agent.New(), manager.NewCommand(), descheduler.NewCommand(), proxy.NewCommand(),
+		agent.New(nil), manager.NewCommand(), descheduler.NewCommand(), proxy.NewCommand(),
 	} {
 		walk(c)
 	}

@@ -28,7 +28,7 @@ func TestEveryProgramPrintsItsVersion(t *testing.T) {
 		}
 	})
 	for name, c := range map[string]*cobra.Command{
-		"tenon": cli.NewRoot("tenon", genericiooptions.IOStreams{}, doctors), "tenon-agent": agent.New(),
+		"tenon": cli.NewRoot("tenon", genericiooptions.IOStreams{}, doctors), "tenon-agent": agent.New(nil),
 		"tenon-manager": manager.NewCommand(), "tenon-descheduler": descheduler.NewCommand(),
 		"tenon-runtime-proxy": proxy.NewCommand(), "tenon-scheduler": scheduling,
 	} {

@@ -131,6 +131,8 @@ var reserved = map[string][]string{
 		"internal/control", "internal/desched", "internal/local", "internal/sim", "cmd/tenon", "cmd/tenon-descheduler",
 		"cmd/tenon-manager", "internal/pins", "test",
 	},
+	// What NRI's packages do when a program starts keeps a part of WebAssembly in it: more than a megabyte.
+	"github.com/containerd/nri":  {"internal/agent/transport/nri", "cmd/tenon-agent", "test"},
 	"github.com/google/cadvisor": {"internal/local", "cmd/tenon", "test"},
 	"github.com/gin-gonic/gin": {
 		"internal/sched", "internal/local", "internal/sim", "cmd/tenon", "cmd/tenon-scheduler", "internal/pins", "test",
@@ -393,6 +395,7 @@ func TestTheCommandLineForClustersHasNoControlPlane(t *testing.T) {
 				"go.etcd.io/etcd/server", "go.etcd.io/bbolt", "k8s.io/kubernetes/cmd/kube-apiserver",
 				"k8s.io/kubernetes/cmd/kube-controller-manager", "k8s.io/kubernetes/pkg/controlplane",
 				"k8s.io/kube-aggregator", "k8s.io/kubectl", module + "/internal/local",
+				"github.com/containerd/nri", "github.com/tetratelabs/wazero",
 			} {
 				if below(dep, forbidden) {
 					t.Errorf("%s: the build nolocal reaches %s", goos, dep)

@@ -143,7 +143,7 @@ func captured(t *testing.T) string {
 func agentFails(t *testing.T, dir string, args ...string) (answer string) {
 	t.Helper()
 	unchanged(t, dir, func() {
-		c := agent.New()
+		c := agent.New(nil)
 		var out, errs bytes.Buffer
 		c.SetOut(&out)
 		c.SetErr(&errs)

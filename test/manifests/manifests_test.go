@@ -288,7 +288,7 @@ func (c *cluster) workloads(t *testing.T) {
 // flags checks that the agent knows every argument.
 func flags(t *testing.T, container corev1.Container) {
 	t.Helper()
-	command, rest, err := agent.New().Find(container.Args)
+	command, rest, err := agent.New(nil).Find(container.Args)
 	testkit.Check(t, err)
 	if command.Name() != "run" || container.Command[0] != "/tenon-agent" {
 		t.Fatalf("the container starts %v %v", container.Command, container.Args)

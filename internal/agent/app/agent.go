@@ -27,7 +27,6 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/agent/transport"
-	"github.com/tenon-project/tenon/internal/agent/transport/nri"
 	"github.com/tenon-project/tenon/internal/agent/usage"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -232,13 +231,13 @@ func New(o Options) (*Agent, error) {
 		Evict: a.status.Evict, Failed: a.status.NotEvicted,
 	})
 	a.transports = transport.New(transport.Options{
-		Node: o.Node, NRISocket: o.NRISocket, HookSocket: o.HookSocket, AllowDegraded: o.AllowDegraded,
-		Changed: a.requestRefresh, Status: a.status, Metrics: m, Clock: o.Clock,
+		Node: o.Node, NRISocket: o.NRISocket, ServeNRI: o.ServeNRI, HookSocket: o.HookSocket,
+		AllowDegraded: o.AllowDegraded, Changed: a.requestRefresh, Status: a.status, Metrics: m, Clock: o.Clock,
 	})
 	a.service = hook.New(hook.Options{
 		Engine: a.enforcer.Engine, Writes: a.writes, Leaves: a.leaving.Load,
 		Degraded: a.transports.WhyDegraded, AllowDegraded: o.AllowDegraded,
-		Report: a.status.Blocked, Clock: o.Clock, WriteWait: nri.Budget / 2,
+		Report: a.status.Blocked, Clock: o.Clock, WriteWait: transport.Budget / 2,
 		Overridden: m.Overridden.Inc, Devices: a.deviceAnswers,
 		Injected: func(d time.Duration) { m.Injection.WithLabelValues(o.Node).Observe(d.Seconds()) },
 		Caught:   func() { m.Caught.WithLabelValues(o.Node).Inc() },

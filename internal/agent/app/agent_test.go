@@ -41,6 +41,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/agent/transport/nri"
 	"github.com/tenon-project/tenon/internal/local/kernel"
 	"github.com/tenon-project/tenon/internal/local/machine"
 	"github.com/tenon-project/tenon/internal/testkit"
@@ -106,6 +107,7 @@ func newWorld(t *testing.T, spec string) *world {
 	w.options = app.Options{
 		Node: nodeName, Root: w.root, Client: w.client, Dynamic: w.objects, Kubelet: d.Kubelet, Cgroup: w.tree,
 		Switches: probe.Switches{QueryKubelet: true, CPUSetAllocator: true}, Resync: 10 * time.Second, Version: "test",
+		ServeNRI: nri.Run,
 	}
 	return w
 }
@@ -601,6 +603,9 @@ func TestOptionsThatAreIncompleteOrUnsafeAreRefused(t *testing.T) {
 		"no name":    {func(o *app.Options) { o.Node = "" }, "node's name is missing"},
 		"no root":    {func(o *app.Options) { o.Root.Dir = "" }, "root directory is missing"},
 		"no clients": {func(o *app.Options) { o.Client = nil }, "clients are missing"},
+		"a socket of NRI that nobody serves": {
+			func(o *app.Options) { o.NRISocket, o.ServeNRI = "/run/nri.sock", nil }, "what serves NRI is missing",
+		},
 		"query off with allocator on": {
 			func(o *app.Options) { o.Switches.QueryKubelet = false },
 			"CPUSetAllocator=false",

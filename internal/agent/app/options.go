@@ -23,6 +23,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/status"
+	"github.com/tenon-project/tenon/internal/agent/transport"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -79,6 +80,8 @@ type Options struct {
 
 	// NRISocket is the runtime's NRI socket, HookSocket the one on which the runtime proxy asks; "" for none.
 	NRISocket, HookSocket string
+	// ServeNRI is nri.Run, where there is a NRISocket. Programs that only check settings do not link it.
+	ServeNRI func(context.Context, transport.NRIOptions) error
 	// AllowDegraded lets LSE pods start where it cannot be promised that no container starts without the agent.
 	AllowDegraded bool
 
@@ -112,6 +115,8 @@ func (o *Options) complete() error {
 		return errors.New("agent: the root directory is missing")
 	case o.Client == nil || o.Dynamic == nil:
 		return errors.New("agent: the API clients are missing")
+	case o.NRISocket != "" && o.ServeNRI == nil:
+		return errors.New("agent: what serves NRI is missing")
 	case !o.Switches.Valid():
 		return fmt.Errorf("agent: --disable-query-kubelet-config needs --feature-gates=CPUSetAllocator=false: %w",
 			ErrUnsafe)

@@ -19,13 +19,14 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/app"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/agent/transport"
 )
 
 // CPUSetAllocator is the feature gate under which the agent writes cpusets (seed 000).
 const CPUSetAllocator = "CPUSetAllocator"
 
-// New returns the command line of tenon-agent.
-func New() *cobra.Command {
+// New returns the command line of tenon-agent. serveNRI is nri.Run, nil where no verb is to connect to a runtime.
+func New(serveNRI func(context.Context, transport.NRIOptions) error) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tenon-agent",
 		Short: "Publishes what a node is and keeps its containers on the CPUs that were allocated to them",
@@ -36,7 +37,7 @@ func New() *cobra.Command {
 		Version:      version.String(),
 	}
 	c.Flags().Bool("version", false, "print the version")
-	c.AddCommand(newRunCommand(), newProbeCommand(), newDoctorCommand(),
+	c.AddCommand(newRunCommand(serveNRI), newProbeCommand(), newDoctorCommand(),
 		newReportNVIDIACommand())
 	return c
 }

@@ -36,7 +36,7 @@ const (
 // run executes tenon-agent with arguments.
 func run(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
-	c := command.New()
+	c := command.New(nil)
 	var out, errs bytes.Buffer
 	c.SetArgs(args)
 	c.SetOut(&out)

@@ -15,7 +15,7 @@ func TestDoctorReportsFailuresByItsExitCode(t *testing.T) {
 	t.Parallel()
 	run := func(args ...string) (string, error) {
 		var out bytes.Buffer
-		c := command.New()
+		c := command.New(nil)
 		c.SetOut(&out)
 		c.SetErr(&bytes.Buffer{})
 		c.SetArgs(append([]string{"doctor"}, args...))

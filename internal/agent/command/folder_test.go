@@ -116,7 +116,7 @@ func agentOn(t *testing.T, dir string, limit time.Duration) error {
 	hooks := filepath.Join(dir, "run/tenon/hooks.sock")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	c, ended := command.New(), make(chan error, 1)
+	c, ended := command.New(nil), make(chan error, 1)
 	c.SetArgs([]string{
 		"run", "--root", dir, "--kubeconfig", config, "--health-address=", "--nri-socket=", "--hook-socket", hooks,
 	})

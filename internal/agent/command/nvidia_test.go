@@ -88,7 +88,7 @@ func TestAMachineWithoutADriverHasNoCards(t *testing.T) {
 }
 
 func TestReportNVIDIARefusesAPaceThatIsTooFast(t *testing.T) {
-	c := New()
+	c := New(nil)
 	c.SetArgs([]string{"report-nvidia", "--every", "10ms"})
 	err := c.ExecuteContext(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "--every 10ms: want 1s or more") {

@@ -32,6 +32,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/inventory"
 	"github.com/tenon-project/tenon/internal/agent/socket"
 	"github.com/tenon-project/tenon/internal/agent/status"
+	"github.com/tenon-project/tenon/internal/agent/transport"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -39,7 +40,7 @@ import (
 // minResync is the shortest time between two comparisons of the whole tree that can be asked for.
 const minResync = time.Second
 
-func newRunCommand() *cobra.Command {
+func newRunCommand(serveNRI func(context.Context, transport.NRIOptions) error) *cobra.Command {
 	var file, kubeconfig string
 	var r runFlags
 	c := &cobra.Command{
@@ -61,7 +62,7 @@ func newRunCommand() *cobra.Command {
 			if err := r.ask.wire(&r.o, c.Flags(), kubeconfig); err != nil {
 				return err
 			}
-			r.o.Drivers = inventory.NVML(r.o.Root)
+			r.o.Drivers, r.o.ServeNRI = inventory.NVML(r.o.Root), serveNRI
 			return r.serve(c.Context(), kubeconfig, settings)
 		},
 	}

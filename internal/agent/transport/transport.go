@@ -13,7 +13,6 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/agent/transport/hookserver"
-	"github.com/tenon-project/tenon/internal/agent/transport/nri"
 )
 
 // Options are what Transports need.
@@ -21,6 +20,8 @@ type Options struct {
 	Node string
 	// NRISocket is the runtime's, HookSocket the one on which a proxy asks; "" for none.
 	NRISocket, HookSocket string
+	// ServeNRI is nri.Run, where there is a NRISocket.
+	ServeNRI func(context.Context, NRIOptions) error
 	// AllowDegraded: LSE pods start where it cannot be promised that no container starts without the agent.
 	AllowDegraded bool
 	// Changed is called when containers have come to start with the agent, or without. It must not block.
@@ -66,9 +67,9 @@ func (t *Transports) ServeNRI(ctx context.Context, service *hook.Service) error 
 		return nil
 	}
 	log := klog.FromContext(ctx).WithName("nri")
-	return nri.Run(ctx, nri.Options{
+	return t.o.ServeNRI(ctx, NRIOptions{
 		Socket: t.o.NRISocket, Handler: service, Clock: t.o.Clock,
-		Connected: func(r nri.Runtime) {
+		Connected: func(r Runtime) {
 			log.Info("Connected to the container runtime", "runtime", r.Name, "version", r.Version)
 			t.change(func(c *connections) { c.runtime, c.lost = &r, "" })
 			t.o.Metrics.Connected.WithLabelValues(status.PathNRI).Set(1)
@@ -151,16 +152,16 @@ func (t *Transports) asked(call string) (answered func()) {
 func (t *Transports) handled(path, call string, d time.Duration) {
 	m := t.o.Metrics
 	m.Apply.WithLabelValues(path).Observe(d.Seconds())
-	if d > nri.Budget {
+	if d > Budget {
 		m.SlowCalls.WithLabelValues(path, call).Inc()
 	}
-	if d < nri.GuardTime {
+	if d < GuardTime {
 		return
 	}
 	m.Failures.WithLabelValues(event.RuntimeCallSlow.String()).Inc()
 	t.o.Status.Event(event.RuntimeCallSlow,
 		"%s of the container runtime took %v: containers of pods that use Tenon are refused after %v, others go "+
-			"on without an answer", call, d.Round(time.Millisecond), nri.GuardTime)
+			"on without an answer", call, d.Round(time.Millisecond), GuardTime)
 }
 
 // WhyDegraded says why LSE pods are to be refused; "" when they are not. Who is asked has a transport.
@@ -211,9 +212,9 @@ const noTransport = "NoTransport"
 
 // connections are what is connected.
 type connections struct {
-	runtime  *nri.Runtime // the one that is connected by NRI; nil while none is
-	lost     string       // why none is; "" while one is, and before the first attempt
-	unfenced bool         // it was seen not to check the annotation that names required plugins
+	runtime  *Runtime // the one that is connected by NRI; nil while none is
+	lost     string   // why none is; "" while one is, and before the first attempt
+	unfenced bool     // it was seen not to check the annotation that names required plugins
 	// proxied: a proxy that has asked is connected to the hooks' socket; hadProxy: one was.
 	proxied, hadProxy bool
 	attached          bool // a runtime of this process asks

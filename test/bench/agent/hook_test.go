@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
+	"github.com/tenon-project/tenon/internal/agent/transport"
 	"github.com/tenon-project/tenon/internal/agent/transport/nri"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -63,9 +64,9 @@ func TestCreateContainerHook(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	connected := make(chan struct{})
 	var once sync.Once
-	o := nri.Options{
+	o := transport.NRIOptions{
 		Socket: with.socket, Handler: service, Timed: timed,
-		Connected:    func(nri.Runtime) { once.Do(func() { close(connected) }) },
+		Connected:    func(transport.Runtime) { once.Do(func() { close(connected) }) },
 		Disconnected: func(error) {}, Fenced: func(bool) {},
 	}
 	ended := make(chan error, 1)

@@ -58,15 +58,7 @@ func prepare(root string) error {
 	if err := os.Setenv(imagesVariable, images); err != nil {
 		return err
 	}
-	if err := buildImages(root, images, version, programs()...); err != nil {
-		return err
-	}
-	// By itself: a release compares its size with that of the scheduler.
-	apart := images + ".console"
-	if err := buildImages(root, apart, version, consoleProgram); err != nil {
-		return err
-	}
-	return os.Rename(filepath.Join(apart, consoleProgram+".tar"), filepath.Join(images, consoleProgram+".tar"))
+	return buildImages(root, images, version, append(programs(), consoleProgram)...)
 }
 
 // programs are those whose images the chart names by default, and the proxy's.

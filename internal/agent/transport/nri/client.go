@@ -6,17 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
 	nrilog "github.com/containerd/nri/pkg/log"
 	"github.com/containerd/nri/pkg/stub"
-	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/agent/hook"
+	"github.com/tenon-project/tenon/internal/agent/transport"
 )
 
 // Waits between two attempts to connect.
@@ -29,31 +28,35 @@ const (
 	endWait = time.Second
 )
 
+// client makes the connections of a plugin.
+type client struct{ transport.NRIOptions }
+
 // Run keeps the plugin connected until ctx ends, and returns nil then.
-func Run(ctx context.Context, o Options) error {
+func Run(ctx context.Context, o transport.NRIOptions) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	c := &client{o}
 	wait := firstWait
 	for ctx.Err() == nil {
-		if !o.Handler.Ready() {
-			o.pause(ctx, readyWait)
+		if !c.Handler.Ready() {
+			c.pause(ctx, readyWait)
 			continue
 		}
-		if held, err := o.connect(ctx); ctx.Err() == nil {
+		if held, err := c.connect(ctx); ctx.Err() == nil {
 			if held {
 				wait = firstWait
 			}
-			o.Disconnected(err)
-			o.pause(ctx, wait)
+			c.Disconnected(err)
+			c.pause(ctx, wait)
 			wait = min(2*wait, lastWait)
 		}
 	}
 	return nil
 }
 
-func (o *Options) pause(ctx context.Context, d time.Duration) {
-	t := o.Clock.NewTimer(d)
+func (c *client) pause(ctx context.Context, d time.Duration) {
+	t := c.Clock.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C():
@@ -65,12 +68,12 @@ func (o *Options) pause(ctx context.Context, d time.Duration) {
 var errClosed = errors.New("the runtime closed the NRI connection")
 
 // connect serves one connection until it ends; held reports whether the runtime had accepted it.
-func (o *Options) connect(ctx context.Context) (held bool, err error) {
-	p := &plugin{o: o, synced: make(chan struct{})}
+func (c *client) connect(ctx context.Context) (held bool, err error) {
+	p := &plugin{o: &c.NRIOptions, synced: make(chan struct{})}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	open, end := context.WithCancel(ctx)
-	s, err := stub.New(p, stub.WithPluginName(Name), stub.WithPluginIdx(Index), stub.WithSocketPath(o.Socket),
+	s, err := stub.New(p, stub.WithPluginName(Name), stub.WithPluginIdx(Index), stub.WithSocketPath(c.Socket),
 		stub.WithLogger(logger{klog.FromContext(ctx)}),
 		stub.WithDialer(func(socket string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
@@ -90,7 +93,7 @@ func (o *Options) connect(ctx context.Context) (held bool, err error) {
 		// A stub whose connection ends between its registration and its configuration waits for the latter for good.
 		select {
 		case err = <-ended:
-		case <-o.Clock.After(endWait):
+		case <-c.Clock.After(endWait):
 		}
 		return false, cmp.Or(err, errClosed)
 	case <-p.synced:
@@ -98,7 +101,7 @@ func (o *Options) connect(ctx context.Context) (held bool, err error) {
 	pushed := make(chan struct{})
 	go func() {
 		defer close(pushed)
-		o.push(ctx, s)
+		c.push(ctx, s)
 	}()
 	err = <-ended
 	cancel()
@@ -122,32 +125,32 @@ func (w watched) Read(b []byte) (int, error) {
 
 // push sends the pending updates to the runtime. It runs beside the handlers, never inside one, which would deadlock
 // the runtime.
-func (o *Options) push(ctx context.Context, s stub.Stub) {
+func (c *client) push(ctx context.Context, s stub.Stub) {
 	for {
 		select {
-		case <-o.Handler.Updates():
+		case <-c.Handler.Updates():
 		case <-ctx.Done():
 			return
 		}
 		for ctx.Err() == nil {
-			updates := o.Handler.NextUpdates()
+			updates := c.Handler.NextUpdates()
 			if len(updates) == 0 {
 				break
 			}
-			o.send(ctx, s, updates)
+			c.send(ctx, s, updates)
 		}
 	}
 }
 
 // send sends updates to the runtime. A failure is only logged: the kernel has the sets already, and the engine undoes
 // writes of older ones.
-func (o *Options) send(ctx context.Context, s stub.Stub, updates []hook.Update) {
+func (c *client) send(ctx context.Context, s stub.Stub, updates []hook.Update) {
 	failed, err := s.UpdateContainers(toAPI(updates))
 	if err != nil || len(failed) > 0 {
 		klog.FromContext(ctx).V(stubLevel).Info("The runtime did not take sets", "asked", len(updates), "failed",
 			len(failed), "err", err)
 	}
-	o.Handler.UpdatesDone(updates)
+	c.Handler.UpdatesDone(updates)
 }
 
 // stubLevel is the verbosity from which on the stub's own messages are shown.
@@ -174,26 +177,4 @@ func (l logger) Warnf(_ context.Context, format string, args ...any) {
 
 func (l logger) Errorf(_ context.Context, format string, args ...any) {
 	l.say("error", format, args...)
-}
-
-// Runtime is a container runtime as it names itself.
-type Runtime struct{ Name, Version string }
-
-// ParseRuntime parses the name and version that Configure receives.
-func ParseRuntime(name, version string) Runtime {
-	return Runtime{Name: name, Version: strings.TrimPrefix(version, "v")}
-}
-
-// Old says why containers may start without us on this runtime; "" when they may not.
-func (r Runtime) Old() string {
-	// The first versions whose validators fail closed.
-	first, known := map[string]string{"containerd": "2.2", "cri-o": "1.34"}[strings.ToLower(r.Name)]
-	if !known {
-		return "runtime " + r.Name + " " + r.Version +
-			" is not known to fail closed: want containerd 2.2 or CRI-O 1.34, or a later one"
-	}
-	if v, err := version.ParseGeneric(r.Version); err == nil && v.AtLeast(version.MustParseGeneric(first)) {
-		return ""
-	}
-	return r.Name + " " + r.Version + " goes on without a plugin that fails: want " + first + " or later"
 }

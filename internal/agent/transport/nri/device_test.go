@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
-	"github.com/tenon-project/tenon/internal/agent/transport/nri"
+	"github.com/tenon-project/tenon/internal/agent/transport"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
@@ -216,7 +216,7 @@ func TestAContainerWhoseAnswerWasLostIsNotMade(t *testing.T) {
 	tree, m := newTree(t)
 	r := newRuntime(t, tree)
 	r.devices = accelerated
-	startAgent(t, r, m, func(o *nri.Options) { o.Handler = lost{o.Handler} })
+	startAgent(t, r, m, func(o *transport.NRIOptions) { o.Handler = lost{o.Handler} })
 	_, err := r.deploy(withGPU("a"), "c1")
 	wantRefusal(t, err, "without NVIDIA_VISIBLE_DEVICES=GPU-a")
 	_, err = r.deploy(pod("b", "", ""), "c2")

@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
-	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
+	"github.com/tenon-project/tenon/internal/agent/transport"
 )
 
 // Name and Index are the plugin's: the runtime calls it "10-tenon-agent".
@@ -21,36 +20,10 @@ const (
 	Index = "10"
 )
 
-// Times of a call.
-const (
-	// GuardTime is when the own guard gives up: before the runtime's 2 s, after which it would go on without us.
-	GuardTime = 1500 * time.Millisecond
-	// Budget is what a call may take that is answered from memory: all other calls of the node wait for it.
-	Budget = 50 * time.Millisecond
-)
-
-// Options are what Run needs.
-type Options struct {
-	// Socket is the path of the runtime's NRI socket.
-	Socket  string
-	Handler hook.Handler
-	// Connected is called for each connection that the runtime accepted, Disconnected with the reason why one ended or
-	// could not be made.
-	Connected    func(Runtime)
-	Disconnected func(error)
-	// Timed is called with the duration of each call. More than the Budget is too long; a call that took GuardTime was
-	// cut off.
-	Timed func(call string, d time.Duration)
-	// Fenced is called each time the runtime shows whether it checks the annotation that names required plugins.
-	Fenced func(bool)
-	// Clock is the real one when nil.
-	Clock clock.WithTicker
-}
-
 // plugin is what the stub serves during one connection.
 type plugin struct {
-	o       *Options
-	runtime Runtime
+	o       *transport.NRIOptions
+	runtime transport.Runtime
 	// synced is closed when the runtime has reported all that it has.
 	synced chan struct{}
 }
@@ -76,13 +49,13 @@ var (
 var ErrSlow = errors.New("the agent did not decide in time")
 
 func (p *plugin) Configure(_ context.Context, _, runtime, version string) (api.EventMask, error) {
-	p.runtime = ParseRuntime(runtime, version)
+	p.runtime = transport.ParseRuntime(runtime, version)
 	return Events(p.runtime), nil
 }
 
 // Events are the events that the plugin subscribes to; 0 is all that it has a method for. A runtime without validators
 // closes the connection of a plugin that names their event.
-func Events(r Runtime) api.EventMask {
+func Events(r transport.Runtime) api.EventMask {
 	var events api.EventMask
 	if r.Old() != "" {
 		events.Set(api.Event_RUN_POD_SANDBOX, api.Event_STOP_POD_SANDBOX, api.Event_REMOVE_POD_SANDBOX,
@@ -230,7 +203,7 @@ func guarded[T any](ctx context.Context, p *plugin, call string, pod *api.PodSan
 		a, err := f(ctx)
 		done <- outcome{a, err}
 	}()
-	limit := p.o.Clock.NewTimer(GuardTime)
+	limit := p.o.Clock.NewTimer(transport.GuardTime)
 	defer limit.Stop()
 	var out outcome
 	select {

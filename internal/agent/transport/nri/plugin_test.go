@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/hook"
+	"github.com/tenon-project/tenon/internal/agent/transport"
 	"github.com/tenon-project/tenon/internal/agent/transport/nri"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
@@ -182,7 +183,7 @@ func TestAnErrorKeepsTheContainerFromBeingMade(t *testing.T) {
 	t.Parallel()
 	tree, m := newTree(t)
 	r := newRuntime(t, tree)
-	a := startAgent(t, r, m, func(o *nri.Options) {
+	a := startAgent(t, r, m, func(o *transport.NRIOptions) {
 		o.Handler = &faulty{o.Handler, func() error { return errors.New("the table is on fire") }}
 	})
 	_, err := r.deploy(pod("a", "LSE", "6-7"), "c1")
@@ -201,7 +202,7 @@ func TestAnAgentThatIsTooSlowSaysSoBeforeTheRuntimeGoesOn(t *testing.T) {
 	var stuck atomic.Bool
 	var over atomic.Int64
 	stuck.Store(true)
-	a := startAgent(t, r, m, func(o *nri.Options) {
+	a := startAgent(t, r, m, func(o *transport.NRIOptions) {
 		o.Clock = clock
 		o.Handler = &faulty{o.Handler, func() error {
 			if stuck.Load() {
@@ -210,7 +211,7 @@ func TestAnAgentThatIsTooSlowSaysSoBeforeTheRuntimeGoesOn(t *testing.T) {
 			return nil
 		}}
 		o.Timed = func(_ string, d time.Duration) {
-			if d >= nri.GuardTime {
+			if d >= transport.GuardTime {
 				over.Add(1)
 			}
 		}
@@ -245,7 +246,7 @@ func TestAPodThatUsesNothingStartsBesideAnAgentThatKnowsNothing(t *testing.T) {
 	t.Parallel()
 	tree, _ := newTree(t)
 	r := newRuntime(t, tree)
-	startAgent(t, r, nil, func(o *nri.Options) {
+	startAgent(t, r, nil, func(o *transport.NRIOptions) {
 		o.Handler = asking{o.Handler, func() bool { return true }}
 	})
 	_, err := r.deploy(pod("a", "", ""), "c1")
@@ -268,7 +269,7 @@ func TestAnAgentThatKnowsNothingDoesNotConnect(t *testing.T) {
 	r := newRuntime(t, tree)
 	var asked atomic.Int64
 	before := r.synced.Load()
-	o := nri.Options{
+	o := transport.NRIOptions{
 		Socket: r.socket, Handler: asking{ready: func() bool { asked.Add(1); return false }},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -338,38 +339,11 @@ func TestANodeFullOfContainersIsTakenUp(t *testing.T) {
 	})
 }
 
-func TestPromisesOfRuntimes(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct {
-		name, version string
-		old           bool
-	}{
-		"containerd of today":         {"containerd", "v2.4.2", false},
-		"the first containerd":        {"containerd", "2.2.0", false},
-		"a build of containerd":       {"containerd", "v2.3.0-rc.1-12-gabcdef.m", false},
-		"containerd without fences":   {"containerd", "v2.1.5", true},
-		"containerd of old":           {"containerd", "1.7.28", true},
-		"the first CRI-O":             {"cri-o", "1.34.0", false},
-		"CRI-O without fences":        {"cri-o", "1.33.4", true},
-		"CRI-O in other letters":      {"CRI-O", "1.35.1", false},
-		"a version that is none":      {"containerd", "devel", true},
-		"a runtime that is not known": {"dockerd", "29.0.0", true},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := nri.ParseRuntime(tt.name, tt.version).Old(); (got != "") != tt.old {
-				t.Errorf("Old() = %q, want old %v", got, tt.old)
-			}
-		})
-	}
-}
-
 // containerd 1.7 closes the connection of a plugin that names an event it does not know.
 func TestARuntimeWithoutValidatorsIsNotAskedForThem(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]bool{"v2.4.2": true, "v2.1.5": false, "1.7.35": false} {
-		events := nri.Events(nri.ParseRuntime("containerd", version))
+		events := nri.Events(transport.ParseRuntime("containerd", version))
 		if got := events == 0 || events.IsSet(api.Event_VALIDATE_CONTAINER_ADJUSTMENT); got != want {
 			t.Errorf("containerd %s: asks for the validation of adjustments: %v, want %v", version, got, want)
 		}

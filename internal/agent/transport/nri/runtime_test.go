@@ -25,6 +25,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
 	"github.com/tenon-project/tenon/internal/agent/inject"
+	"github.com/tenon-project/tenon/internal/agent/transport"
 	"github.com/tenon-project/tenon/internal/agent/transport/nri"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -366,7 +367,7 @@ type agent struct {
 	service *hook.Service
 	stop    func()
 	lost    atomic.Int64
-	runtime atomic.Pointer[nri.Runtime]
+	runtime atomic.Pointer[transport.Runtime]
 	fenced  atomic.Int64
 }
 
@@ -386,7 +387,7 @@ func newTree(t testing.TB) (*kernel.Tree, *topo.Machine) {
 }
 
 // startAgent runs an agent and waits until the runtime has synchronized it.
-func startAgent(t testing.TB, r *runtime, m *topo.Machine, change ...func(*nri.Options)) *agent {
+func startAgent(t testing.TB, r *runtime, m *topo.Machine, change ...func(*transport.NRIOptions)) *agent {
 	t.Helper()
 	a := &agent{}
 	a.engine = apply.New(apply.Options{
@@ -396,9 +397,9 @@ func startAgent(t testing.TB, r *runtime, m *topo.Machine, change ...func(*nri.O
 	a.service = hook.New(hook.Options{Engine: a.engine, Devices: r.devices})
 	a.engine.SetFacts(ledger.Facts{Machine: m, MinSharedCPUs: -1})
 	a.engine.Prune(func(func(string) bool) {})
-	o := nri.Options{
+	o := transport.NRIOptions{
 		Socket: r.front.Addr().String(), Handler: a.service, Timed: func(string, time.Duration) {},
-		Connected:    func(x nri.Runtime) { a.runtime.Store(&x) },
+		Connected:    func(x transport.Runtime) { a.runtime.Store(&x) },
 		Disconnected: func(error) { a.lost.Add(1) },
 		Fenced: func(yes bool) {
 			if yes {

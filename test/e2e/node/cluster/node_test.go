@@ -33,6 +33,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/probe"
+	"github.com/tenon-project/tenon/internal/agent/transport/nri"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/machine"
@@ -150,6 +151,7 @@ func (n *node) agentOptions(t testing.TB) app.Options {
 		},
 		Switches: probe.Switches{QueryKubelet: true, CPUSetAllocator: true},
 		Cgroup:   n.tree, CgroupRoot: n.group, Resync: 2 * time.Second, NRISocket: n.w.NRISocket(),
+		ServeNRI: nri.Run,
 	}
 }
 
