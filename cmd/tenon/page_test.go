@@ -215,7 +215,8 @@ func programsOfThePages() map[string]func() *cobra.Command {
 			sim.NewReplayCommand(streams), shadow.NewCommand(streams), cli.NewCheck(streams, checks()))...)
 	}
 	return map[string]func() *cobra.Command{
-		"kubectl": kubectl, "tenon": tenon, "bin/tenon": tenon, "tenon-agent": func() *cobra.Command { return agent.New(nil) },
+		"kubectl": kubectl, "tenon": tenon, "bin/tenon": tenon,
+		"tenon-agent":   func() *cobra.Command { return agent.New(nil) },
 		"tenon-manager": manager.NewCommand, "tenon-descheduler": descheduler.NewCommand,
 		"tenon-runtime-proxy": proxy.NewCommand,
 	}

@@ -603,7 +603,7 @@ func TestOptionsThatAreIncompleteOrUnsafeAreRefused(t *testing.T) {
 		"no name":    {func(o *app.Options) { o.Node = "" }, "node's name is missing"},
 		"no root":    {func(o *app.Options) { o.Root.Dir = "" }, "root directory is missing"},
 		"no clients": {func(o *app.Options) { o.Client = nil }, "clients are missing"},
-		"a socket of NRI that nobody serves": {
+		"a socket of NRI without a server": {
 			func(o *app.Options) { o.NRISocket, o.ServeNRI = "/run/nri.sock", nil }, "what serves NRI is missing",
 		},
 		"query off with allocator on": {
