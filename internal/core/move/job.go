@@ -191,7 +191,7 @@ func (s *Status) end(now time.Time, phase Phase, reason, message string) {
 }
 
 // Room is the reservation of a job, beside those of other jobs whose pods have the same owner: the scheduler may place
-// the new pod of any of them in any of these rooms.
+// the new pod of any of them in any of these rooms. Of a job without a reservation, only Job and Successor are set.
 type Room struct {
 	// Job is the UID of the job.
 	Job string

@@ -139,9 +139,10 @@ func (w *workload) rooms() (all []move.Room) {
 		if r.User = w.users[c.place]; c.job.Status.Phase.IsFinal() && r.Successor == "" {
 			r.Successor = "none"
 		}
-		if c.place != nil {
-			all = append(all, r)
+		if c.place == nil { // released, or not there yet
+			r = move.Room{Job: r.Job, Successor: c.job.Status.Pod.UID}
 		}
+		all = append(all, r)
 	}
 	return all
 }

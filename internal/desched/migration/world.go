@@ -200,7 +200,11 @@ func (c *Controller) exchange(ctx context.Context, w *move.World, m *move.Job, j
 		i := slices.IndexFunc(places, func(p *reservation.Reservation) bool {
 			return p.Annotations[annotation.MigrationJobKey] == string(other.UID)
 		})
-		if i < 0 || !reflect.DeepEqual(places[i].Spec.Owners, r.Spec.Owners) {
+		if i < 0 { // a job that has its successor, such as one in the room of another job, has released its own room
+			rooms = append(rooms, move.Room{Job: string(other.UID), Successor: c.job(other).Status.Pod.UID})
+			continue
+		}
+		if !reflect.DeepEqual(places[i].Spec.Owners, r.Spec.Owners) {
 			continue
 		}
 		place := places[i]
