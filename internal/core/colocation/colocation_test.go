@@ -423,8 +423,9 @@ func TestAmountsGrowSlowlyWithinTheBound(t *testing.T) {
 				t.Fatalf("the Node shows %d, and the bound is %d", shown.Batch[CPU], bound)
 			}
 			for _, p := range history {
-				minutes := int64(now.Sub(p.at)/time.Minute) + 1
-				if shown.Batch[CPU]-p.batch > capacity/growth*minutes {
+				// What was saved up within one minute, and what came since.
+				since := int64(now.Sub(p.at) + time.Minute)
+				if shown.Batch[CPU]-p.batch > capacity/growth*since/int64(time.Minute) {
 					t.Fatalf("%d grew to %d of %d in %v", p.batch, shown.Batch[CPU], capacity, now.Sub(p.at))
 				}
 			}
