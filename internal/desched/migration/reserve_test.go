@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -223,5 +224,41 @@ func TestSuccessorInThePlaceOfAnotherJob(t *testing.T) {
 	a, b := c.end("a"), c.end("b")
 	if a.Phase != "Succeeded" || a.New != "new" || a.Place || b.Phase != "Succeeded" || b.New != "new-q" || !b.Place {
 		t.Errorf("job a ends as %+v, job b as %+v", a, b)
+	}
+}
+
+// A pod in the place of a third job counts for one of two jobs that wait, also after that job gave its own place up.
+func TestSuccessorOfAJobThatGaveItsPlaceUpIsNotThatOfAnother(t *testing.T) {
+	t.Parallel()
+	p := usual()
+	p.refusedBefore, p.bound, p.replicas = 20*time.Second, -1, 40
+	c := newCluster(t, p)
+	for name, node := range map[string]string{"a": source, "b": source, "c": "n2"} {
+		c.addPod("pod-"+name, "old-"+name, node)
+		c.addJob(name, "pod-"+name)
+	}
+	c.run(5 * time.Second)
+	r := c.place(c.job("c"))
+	if c.place(c.job("a")) == nil || c.place(c.job("b")) == nil || r.Status.Phase != reservation.ReservationAvailable {
+		t.Fatalf("the Reservation is %+v", r.Status)
+	}
+	for _, name := range []string{"a", "b"} {
+		testkit.Check(t, c.terminate(c.pod("pod-"+name))) // another client deletes the pods
+	}
+	used := annotation.Encode(annotation.ReservationAllocated{Name: r.Name, UID: r.UID})
+	c.now = c.now.Add(time.Second)
+	c.addPod("new", "new", target, object.Annotation(annotation.ReservationAllocatedKey, used), object.Created(c.now))
+	r.Status.Phase = reservation.ReservationSucceeded
+	r.Status.CurrentOwners = []corev1.ObjectReference{{Namespace: "a", Name: "new", UID: "new"}}
+	c.other(func() error { return c.client.Status().Update(t.Context(), r) })
+	c.run(10 * time.Second)
+	a, b := c.end("a"), c.end("b")
+	if a.Phase != "Succeeded" || a.New != "new" || a.Place || b.Phase != "Running" || b.New != "" || !b.Place {
+		t.Errorf("while no other pod is there, job a is %+v and job b %+v", a, b)
+	}
+	c.plan.bound = 2
+	c.run(2 * time.Minute)
+	if b := c.end("b"); b.Phase != "Succeeded" || b.New != "new-pod-b" {
+		t.Errorf("job b ends as %+v", b)
 	}
 }
