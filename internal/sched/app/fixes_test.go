@@ -194,6 +194,22 @@ func TestFixesWereTried(t *testing.T) {
 				"request cpu 4 instead of 6 in container main", "raise max of quota team to cpu 12 (from 8)",
 			},
 		},
+		"two gangs in two quotas that admit neither": {
+			pod: exclusive("g-0", "6", object.Gang("g", "1"), together, object.Label(annotation.QuotaName, "team")),
+			before: func(a *asked) {
+				a.know(exclusive("h-0", "6", object.Gang("h", "1"), together,
+					object.Label(annotation.QuotaName, "guests")))
+				a.quotas.PutNode(object.Node("a", nil, "cpu", "64"))
+				for name, most := range map[string]string{"team": "4", "guests": "2"} {
+					a.quotas.PutQuota(object.Quota("default/"+name, corev1.ResourceList{},
+						corev1.ResourceList{"cpu": resource.MustParse(most)}))
+				}
+			},
+			want: []string{
+				"request cpu 2 instead of 6 in container main",
+				"raise max of quota guests to cpu 6 (from 2) and max of quota team to cpu 6 (from 4)",
+			},
+		},
 		"a gang whose nodes are cordoned": {
 			pod: exclusive("g-0", "8", object.Gang("g", "2")), before: func(a *asked) {
 				a.know(exclusive("g-1", "8", object.Gang("g", "2")))

@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // copyKey is where a cycle has its Copy.
@@ -91,6 +92,12 @@ func (c *Copy) Reserve(uid string) { c.Read(func(a *quota.Account) { _ = a.Reser
 
 // Remove forgets a pod.
 func (c *Copy) Remove(uid string) { c.Read(func(a *quota.Account) { a.Remove(uid) }) }
+
+// Limit returns why a pod is not admitted, with its gang; nil for one that is.
+func (c *Copy) Limit(uid string) (x *view.QuotaLimit) {
+	c.Read(func(a *quota.Account) { x = limitOf(a, uid, anywhere(nil)) })
+	return x
+}
 
 // Most returns how many pods like this one the quotas admit one after the other, at most limit, and reserves them in c
 // outside of any gang. If it is fewer than limit, name is the quota that refuses the next one, and refused says why. It

@@ -95,9 +95,14 @@ func (p *Plugin) Explain(pod *corev1.Pod, into *view.Pod, mayRead func(namespace
 		return
 	}
 	mayRead = anywhere(mayRead)
-	p.quotas.Read(func(a *quota.Account) {
-		if x := a.Admit(string(pod.UID)); x != nil {
-			into.Quota = view.QuotaLimitOf(a.Forest(), x, convert.QuotaText, mayRead)
-		}
-	})
+	p.quotas.Read(func(a *quota.Account) { into.Quota = limitOf(a, string(pod.UID), mayRead) })
+}
+
+// limitOf describes why a pod is not admitted, with its gang; nil for one that is.
+func limitOf(a *quota.Account, uid string, mayRead func(namespace string) bool) *view.QuotaLimit {
+	x := a.Admit(uid)
+	if x == nil {
+		return nil
+	}
+	return view.QuotaLimitOf(a.Forest(), x, convert.QuotaText, mayRead)
 }

@@ -58,6 +58,8 @@ type Quotas interface {
 	// Most returns how many pods, at most limit, are admitted one after the other that ask for what a pod asks for, and
 	// which quota does not admit one more, and why; nil for limit.
 	Most(pod *corev1.Pod, limit int) (n int, name string, refused *fwk.Status)
+	// Limit returns why a pod is not admitted, with its gang; nil for one that is.
+	Limit(uid string) *view.QuotaLimit
 }
 
 // Cluster is what an Engine reads of the scheduler. All functions are required and change nothing.

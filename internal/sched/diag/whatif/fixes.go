@@ -54,6 +54,8 @@ type fixing struct {
 	// found are the fixes so far. runs says how many changes were tried.
 	found []view.Fix
 	runs  view.FixSearch
+	// refused is the first member of a gang that had no node in the last trial.
+	refused *corev1.Pod
 }
 
 // Fixes returns single changes after which the pod would be placed, the cheapest for people first. said explains why
@@ -240,29 +242,72 @@ func (x *fixing) keep(kind, message, node string, changes ...view.Change) {
 	})
 }
 
-// quota raises the max of the quota that binds by what is missing.
+// quota raises the max of the quota that binds by what is missing, which counts what the pod's own gang asks for. Where
+// the trial refuses another gang of the group, the max of its quota rises by what that gang lacks, too.
 func (x *fixing) quota() error {
-	q := x.said.Quota
-	if q == nil || len(q.Shortages) == 0 {
-		return nil
+	raised := raises{}
+	for limit := x.said.Quota; limit != nil; {
+		if rises, err := raised.cover(limit); !rises || err != nil {
+			return err
+		}
+		x.refused = nil
+		message, changes := raised.changes()
+		works, err := x.offer(view.FixQuota, message, changes...)
+		if works || err != nil || x.refused == nil || x.runs.Exhausted {
+			return err
+		}
+		limit = x.quotas.Limit(string(x.refused.UID))
 	}
-	most := corev1.ResourceList{}
-	var texts []string
-	for _, s := range q.Shortages {
+	return nil
+}
+
+// raises are higher maxima of quotas, by name of the quota and of the resource.
+type raises map[string]map[string]raise
+
+// raise is what a maximum was and becomes.
+type raise struct {
+	from string
+	to   resource.Quantity
+}
+
+// cover raises a quota to what is used and what the refused pod asks for, with its gang. It reports whether a maximum
+// rises by that.
+func (r raises) cover(limit *view.QuotaLimit) (rises bool, err error) {
+	for _, s := range limit.Shortages {
 		used, badUsed := annotation.ParseQuantity(s.Used)
 		request, badRequest := annotation.ParseQuantity(s.Request)
 		if err := errors.Join(badUsed, badRequest); err != nil {
-			return fmt.Errorf("%s of quota %s: %w", s.Dimension, q.Quota, err)
+			return false, fmt.Errorf("%s of quota %s: %w", s.Dimension, limit.Quota, err)
 		}
-		// The quota must have room for what is used and for the pod, with its gang.
 		used.Add(request)
-		most[corev1.ResourceName(s.Dimension)] = used
-		texts = append(texts, fmt.Sprintf("%s %s (from %s)", s.Dimension, used.String(), s.Limit))
+		if r[limit.Quota] == nil {
+			r[limit.Quota] = map[string]raise{}
+		}
+		was, again := r[limit.Quota][s.Dimension]
+		if !again {
+			was.from = s.Limit
+		}
+		if !again || used.Cmp(was.to) > 0 {
+			r[limit.Quota][s.Dimension], rises = raise{was.from, used}, true
+		}
 	}
-	message := "raise max of quota " + q.Quota + " to " + strings.Join(texts, ", ")
-	_, err := x.offer(view.FixQuota, message,
-		view.Change{SetQuota: encode(map[string]any{"name": q.Quota, "max": most})})
-	return err
+	return rises, nil
+}
+
+// changes returns one change for each quota, and their text.
+func (r raises) changes() (message string, changes []view.Change) {
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(r)) {
+		most, amounts := corev1.ResourceList{}, []string{}
+		for _, dimension := range slices.Sorted(maps.Keys(r[name])) {
+			one := r[name][dimension]
+			most[corev1.ResourceName(dimension)] = one.to
+			amounts = append(amounts, fmt.Sprintf("%s %s (from %s)", dimension, one.to.String(), one.from))
+		}
+		texts = append(texts, "max of quota "+name+" to "+strings.Join(amounts, ", "))
+		changes = append(changes, view.Change{SetQuota: encode(map[string]any{"name": name, "max": most})})
+	}
+	return "raise " + strings.Join(texts, " and "), changes
 }
 
 // nodeChanges lifts the rule that alone keeps the pod off a node.

@@ -1,6 +1,7 @@
 package whatif
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -122,7 +123,7 @@ func (x *fixing) tryMembers() (node string, err error) {
 			return "", err
 		}
 		if p == nil {
-			if i == 0 {
+			if x.refused = cmp.Or(x.refused, pod); i == 0 {
 				return "", nil
 			}
 			continue
