@@ -16,20 +16,17 @@ func Allocate(s State, req Request) (Result, why.Reason) {
 	if s.Caps != nil {
 		s = s.Limited(req.Bind)
 	}
-	var counts [maxNodes]NodeCount
-	known := CountNodes(counts[:0], s.Machine, &s.Free)
-	if r := Feasible(known, s.Machine, req); !r.OK() {
-		return Result{}, r
-	}
-
 	v := solver{
-		m: s.Machine, state: s, req: req, threads: s.Machine.ThreadsPerCore(),
+		m: s.Machine, state: s, left: s.Free, req: req, threads: s.Machine.ThreadsPerCore(),
 		mask: req.mask() & s.Machine.NodesWithCPUs(),
 	}
-	v.survey(known)
+	counts := v.survey()
+	if r := Feasible(counts[:], s.Machine, req); !r.OK() {
+		return Result{}, r
+	}
 	choice := v.chooseNodes()
 	v.fill(&choice)
-	return Result{CPUs: v.taken, Stage: choice.stage, NUMANodes: choice.nodes.Len()}, why.Reason{}
+	return Result{CPUs: s.Free.Minus(v.left), Stage: choice.stage, NUMANodes: choice.nodes.Len()}, why.Reason{}
 }
 
 // maxNodes bounds the NUMA nodes of a machine.
@@ -51,7 +48,7 @@ type solver struct {
 	held      bool         // some core has a holder that the request avoids
 
 	// The state of fill.
-	taken    cpuset.Set
+	left     cpuset.Set // free CPUs that are not taken
 	usedL3   cpuset.Set // of topo.L3
 	round    uint8
 	skipHeld bool

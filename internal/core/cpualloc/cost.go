@@ -138,19 +138,19 @@ type sum struct {
 func (v *solver) sumOf(nodes topo.NodeSet) sum {
 	var s sum
 	for ; nodes != 0; nodes &= nodes - 1 {
-		s.add(v, nodes.First())
+		s.add(v, nodes.First(), 1)
 	}
 	return s
 }
 
-// add adds what one node has. spare is computed only if some core is held.
-func (s *sum) add(v *solver, i topo.NUMA) {
+// add adds what one node has, or subtracts it with the sign -1. spare is computed only if some core is held.
+func (s *sum) add(v *solver, i topo.NUMA, sign int16) {
 	n := &v.node[i]
-	s.all.add(&n.all, v.threads)
+	s.all.add(&n.all, v.threads, sign)
 	if v.held {
-		s.spare.add(&n.spare, v.threads)
+		s.spare.add(&n.spare, v.threads, sign)
 	}
-	s.free += int64(n.free)
+	s.free += int64(sign) * int64(n.free)
 }
 
 // outcome is what fill will make of cores.

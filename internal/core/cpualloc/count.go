@@ -35,17 +35,21 @@ func CountNodes(dst []NodeCount, m *topo.Machine, free *cpuset.Set) []NodeCount 
 func CountNode(m *topo.Machine, n topo.NUMA, free *cpuset.Set) NodeCount {
 	var count NodeCount
 	for _, c := range m.NUMACores(n) {
-		here := freeOf(m, c, free)
-		if here == 0 {
-			continue
-		}
-		count.Free += here
-		count.FreeCores++
-		if here == wholeSize(m, c) {
-			count.FreeWhole += here
-		}
+		count.addCore(freeOf(m, c, free), wholeSize(m, c))
 	}
 	return count
+}
+
+// addCore adds a core with free CPUs, which can be given as a whole if these are whole.
+func (c *NodeCount) addCore(free, whole int) {
+	if free == 0 {
+		return
+	}
+	c.Free += free
+	c.FreeCores++
+	if free == whole {
+		c.FreeWhole += free
+	}
 }
 
 // wholeSize is the number of online CPUs of core c when the core can be given as a whole, else 0.

@@ -50,12 +50,12 @@ func (v *solver) inOrder(nodes topo.NodeSet, order []topo.NUMA) []topo.NUMA {
 	return order
 }
 
-// take takes the n lowest CPUs of a core that are free and not taken yet, and records the round and the L3 group.
+// take takes the n lowest CPUs of a core that are left, and records the round and the L3 group.
 func (v *solver) take(id topo.Core, n int) {
 	c := &v.core[id]
 	for _, cpu := range v.m.CoreCPUs(id) {
-		if n > 0 && v.state.Free.Has(int(cpu)) && !v.taken.Has(int(cpu)) {
-			v.taken.Add(int(cpu))
+		if n > 0 && v.left.Has(int(cpu)) {
+			v.left.Remove(int(cpu))
 			c.open--
 			n--
 		}
@@ -124,10 +124,9 @@ func (v *solver) takeGrouped(i topo.NUMA, w want, cores, grouped, have, each int
 
 // takeLowest takes each CPUs of the first wanted cores, by their lowest CPU that can be taken.
 func (v *solver) takeLowest(i topo.NUMA, w want, cores, each int) {
-	cpus := v.m.NUMACPUs(i).Intersect(v.state.Free)
+	cpus := v.m.NUMACPUs(i).Intersect(v.left)
 	for cpu := cpus.First(); cpu >= 0 && cores > 0; cpu = cpus.Next(cpu + 1) {
-		id := v.m.CoreOf(topo.CPU(cpu))
-		if !v.taken.Has(cpu) && v.matches(id, &w) {
+		if id := v.m.CoreOf(topo.CPU(cpu)); v.matches(id, &w) {
 			v.take(id, each)
 			cores--
 		}
@@ -140,11 +139,11 @@ func (v *solver) takeLowest(i topo.NUMA, w want, cores, each int) {
 func (v *solver) openOne(order []topo.NUMA, n int) bool {
 	best, bestScore := topo.Core(0), noScore
 	for _, i := range order {
-		cpus := v.m.NUMACPUs(i).Intersect(v.state.Free)
+		cpus := v.m.NUMACPUs(i).Intersect(v.left)
 		for cpu := cpus.First(); cpu >= 0; cpu = cpus.Next(cpu + 1) {
 			id := v.m.CoreOf(topo.CPU(cpu))
 			c := &v.core[id]
-			if int(c.open) < n || v.taken.Has(cpu) || v.skipHeld && c.held {
+			if int(c.open) < n || v.skipHeld && c.held {
 				continue
 			}
 			if score := v.openScore(id); score < bestScore {
@@ -225,11 +224,11 @@ func (v *solver) takeFresh(i topo.NUMA, cores int) {
 
 // takeAnother takes at most one more CPU of each core of a node, lowest ids first, and returns the rest of n.
 func (v *solver) takeAnother(i topo.NUMA, n int) int {
-	cpus := v.m.NUMACPUs(i).Intersect(v.state.Free)
+	cpus := v.m.NUMACPUs(i).Intersect(v.left)
 	for cpu := cpus.First(); cpu >= 0 && n > 0; cpu = cpus.Next(cpu + 1) {
 		id := v.m.CoreOf(topo.CPU(cpu))
 		c := &v.core[id]
-		if c.open > 0 && c.round < v.round && !v.taken.Has(cpu) && !(v.skipHeld && c.held) {
+		if c.open > 0 && c.round < v.round && !(v.skipHeld && c.held) {
 			v.take(id, 1)
 			n--
 		}

@@ -49,10 +49,10 @@ func (v *solver) fewestL3(i topo.NUMA, w want, cores int) cpuset.Set {
 	var order [topo.MaxCPUs]topo.L3  // groups by the lowest CPU they can give
 	groups, inUse := order[:0], 0
 	var seen cpuset.Set // of topo.Core
-	cpus := v.m.NUMACPUs(i).Intersect(v.state.Free)
+	cpus := v.m.NUMACPUs(i).Intersect(v.left)
 	for cpu := cpus.First(); cpu >= 0; cpu = cpus.Next(cpu + 1) {
 		id := v.m.CoreOf(topo.CPU(cpu))
-		if v.taken.Has(cpu) || seen.Has(int(id)) || !v.matches(id, &w) {
+		if seen.Has(int(id)) || !v.matches(id, &w) {
 			continue
 		}
 		seen.Add(int(id))

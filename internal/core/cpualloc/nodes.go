@@ -157,6 +157,7 @@ const maxSweeps = 16
 // start; the later ones are as good as exchanges get. A sweep evaluates k·(N−k) sets.
 func (v *solver) climb(q *quest, nodes topo.NodeSet) choice {
 	best, _ := v.evaluate(nodes, &choice{})
+	have := v.sumOf(nodes)
 	var distances [maxNodes]int64 // distance of each node to the set, its own left out
 	for all := nodes | q.open; all != 0; all &= all - 1 {
 		i := all.First()
@@ -167,10 +168,14 @@ func (v *solver) climb(q *quest, nodes topo.NodeSet) choice {
 	for range maxSweeps {
 		before := best.nodes
 		for out := range before.All() {
-			in, ok := v.exchange(q, &best, out, &distances)
+			rest := have
+			rest.add(v, out, -1)
+			in, ok := v.exchange(q, &best, out, &rest, &distances)
 			if !ok {
 				continue
 			}
+			have = rest
+			have.add(v, in, 1)
 			for nodes := before | q.open; nodes != 0; nodes &= nodes - 1 {
 				i := nodes.First()
 				if i != in {
@@ -189,26 +194,29 @@ func (v *solver) climb(q *quest, nodes topo.NodeSet) choice {
 }
 
 // exchange replaces node out of best by the node that improves it most, and returns that node; false when none does.
+// rest is what the other nodes of best have.
 func (v *solver) exchange(
-	q *quest, best *choice, out topo.NUMA, distances *[maxNodes]int64,
+	q *quest, best *choice, out topo.NUMA, rest *sum, distances *[maxNodes]int64,
 ) (taken topo.NUMA, ok bool) {
 	from := *best
 	others := from.nodes &^ (1 << out)
-	rest := v.sumOf(others)
 	worth := q.worthOf(others)
+	sockets := int64(v.m.SocketsOf(others))
 	for open := q.open &^ from.nodes; open != 0; open &= open - 1 {
 		in := open.First()
 		if worth+q.worth[in] < q.need {
 			continue
 		}
 		c := choice{nodes: others | 1<<in}
-		c.cost[rowSockets] = int64(v.m.SocketsOf(c.nodes))
+		if c.cost[rowSockets] = sockets; v.m.Siblings(in)&others == 0 {
+			c.cost[rowSockets]++
+		}
 		c.cost[rowDistance] = from.cost[rowDistance] - distances[out] + distances[in] - v.between(in, out)
 		if c.fartherThan(best) {
 			continue
 		}
-		s := rest
-		s.add(v, in)
+		s := *rest
+		s.add(v, in, 1)
 		v.evaluateCores(&c, &s)
 		if c.betterThan(best) {
 			*best, taken, ok = c, in, true

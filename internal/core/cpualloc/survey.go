@@ -51,14 +51,14 @@ func (t *tally) count(c *coreTally) {
 	t.byFree[c.free]++
 }
 
-// add adds another tally.
-func (t *tally) add(o *tally, threads int) {
-	t.open += o.open
-	t.cores += o.cores
+// add adds another tally, or subtracts it with the sign -1.
+func (t *tally) add(o *tally, threads int, sign int16) {
+	t.open += int(sign) * o.open
+	t.cores += int(sign) * o.cores
 	for x := 1; x <= threads; x++ {
-		t.byOpen[entire][x] += o.byOpen[entire][x]
-		t.byOpen[broken][x] += o.byOpen[broken][x]
-		t.byFree[x] += o.byFree[x]
+		t.byOpen[entire][x] += sign * o.byOpen[entire][x]
+		t.byOpen[broken][x] += sign * o.byOpen[broken][x]
+		t.byFree[x] += sign * o.byFree[x]
 	}
 }
 
@@ -69,38 +69,41 @@ type nodeTally struct {
 	spare tally // all, without held cores; filled only when solver.held
 }
 
-// survey fills the tallies of all nodes of v.mask. Under SingleNUMANode it leaves out those that cannot hold the
-// request alone.
-func (v *solver) survey(counts []NodeCount) {
+// survey fills the tallies of the nodes of v.mask, and returns what each node with CPUs has to give; nothing where
+// cores have more than MaxThreads. Under SingleNUMANode it leaves out of v.mask those that cannot hold the request
+// alone.
+func (v *solver) survey() (counts [maxNodes]NodeCount) {
+	if v.threads > MaxThreads {
+		return counts
+	}
 	avoid := v.avoid()
-	for nodes := v.mask; nodes != 0; nodes &= nodes - 1 {
+	for cpu := avoid.First(); cpu >= 0; cpu = avoid.Next(cpu + 1) {
+		v.core[v.m.CoreOf(topo.CPU(cpu))].held = true
+	}
+	for nodes := v.m.NodesWithCPUs(); nodes != 0; nodes &= nodes - 1 {
 		i := nodes.First()
+		for _, id := range v.m.NUMACores(i) {
+			free, whole := freeOf(v.m, id, &v.left), wholeSize(v.m, id)
+			counts[i].addCore(free, whole)
+			if free > 0 && v.mask.Has(i) {
+				v.surveyCore(&v.node[i], id, free, whole)
+			}
+		}
+		v.node[i].free = counts[i].Free
 		if v.req.SingleNUMANode && counts[i].Offers(&v.req) < v.req.Count {
 			v.mask &^= 1 << i
-			continue
-		}
-		n := &v.node[i]
-		n.free = counts[i].Free
-		for _, c := range v.m.NUMACores(i) {
-			v.surveyCore(n, c, &avoid)
 		}
 	}
+	return counts
 }
 
-// surveyCore fills in what a core has to give, and counts it on its node. A required bind policy leaves whole cores, or
-// one CPU of each.
-func (v *solver) surveyCore(n *nodeTally, id topo.Core, avoid *cpuset.Set) {
-	free, held := uint8(freeOf(v.m, id, &v.state.Free)), false
-	if free == 0 {
-		return
-	}
-	for _, cpu := range v.m.CoreCPUs(id) {
-		held = held || v.held && avoid.Has(int(cpu))
-	}
+// surveyCore fills in what a core with free CPUs has to give, and counts it on its node. A required bind policy leaves
+// whole cores, or one CPU of each.
+func (v *solver) surveyCore(n *nodeTally, id topo.Core, free, whole int) {
 	c := &v.core[id]
-	c.free, c.whole, c.held = free, uint8(wholeSize(v.m, id)), held
+	c.free, c.whole = uint8(free), uint8(whole)
 	switch {
-	case !v.req.Required, v.req.Bind == FullPCPUs && c.free == c.whole:
+	case !v.req.Required, v.req.Bind == FullPCPUs && free == whole:
 		c.open = c.free
 	case v.req.Bind == SpreadByPCPUs:
 		c.open = 1
