@@ -62,4 +62,9 @@
 // outside has the most, so a cut occurs exactly if that one holds the amount. The narrowest mask of a resource is made
 // of the nodes with the most free units. The list of memory is folded once for each type, as the kubelet attaches it
 // so. A resource without any hint restricts nothing. (problem.reachable; TestBestEffortOnManyNodesEnds holds the cost)
+//
+// C6. How many masks hold an amount is counted without visiting them all: nodes are looked at one by one, with and
+// without each, and once what is left of the amount is 0, or more than all nodes that follow have, the rest of the
+// count is known. A memory mask is one of those that C3 names. (countSets, countMemory;
+// TestLengthsAreThoseOfTheListsThatProvidersMake)
 package hint

@@ -313,18 +313,9 @@ func (c *counters) cost(t *sums) time.Duration {
 	if took(candidates) <= hangs {
 		return took(candidates)
 	}
-	candidates = countMasks(n.cpuNodes, func(m topo.NodeSet) bool { return t.cpus > 0 && sumOn(c.cpus, m) >= t.cpus })
-	for i := range t.kinds {
-		if k := &n.kinds[t.kind[i]]; k.hosts != 0 {
-			enough := func(m topo.NodeSet) bool { return c.unitsOn(k, m) >= t.units[i] }
-			candidates = times(candidates, countMasks(k.walked, enough))
-		}
-	}
-	if types > 0 {
-		memory := countMasks(n.all, func(m topo.NodeSet) bool { return c.memory.allowed(m) && c.memory.has(t, m) })
-		for range types {
-			candidates = times(candidates, memory)
-		}
+	candidates = 1
+	for hints := range c.free.Lengths(c.request(t, every)) {
+		candidates = times(candidates, max(hints, 1))
 	}
 	return took(candidates)
 }
@@ -339,17 +330,6 @@ func (c *counters) unitsOn(k *kind, m topo.NodeSet) (free int64) {
 	return free
 }
 
-// countMasks returns how many masks of walked nodes suit, at least 1: a list without hints counts as one candidate.
-func countMasks(walked topo.NodeSet, suits func(topo.NodeSet) bool) uint64 {
-	count := uint64(0)
-	for m := walked; m != 0; m = (m - 1) & walked {
-		if suits(m) {
-			count++
-		}
-	}
-	return max(count, 1)
-}
-
 // sumOn returns the sum over the nodes of a mask.
 func sumOn[T uint16 | int64](byNode []T, m topo.NodeSet) int64 {
 	var sum int64
@@ -359,12 +339,17 @@ func sumOn[T uint16 | int64](byNode []T, m topo.NodeSet) int64 {
 	return sum
 }
 
-// every is the number by which verdict merges all resources.
+// verdict merges one resource alone, or every one.
+func (c *counters) verdict(t *sums, only int) hint.Answer {
+	return c.free.Verdict(c.request(t, only), c.merge)
+}
+
+// every is the number by which request returns all resources.
 const every = -1
 
-// verdict merges one resource alone, or every one. Resource 0 is the CPUs, the next ones are the kinds of devices, and
-// the last one is memory.
-func (c *counters) verdict(t *sums, only int) hint.Answer {
+// request returns what t asks of one resource alone, or of every one. Resource 0 is the CPUs, the next ones are the
+// kinds of devices, and the last one is memory.
+func (c *counters) request(t *sums, only int) *hint.Request {
 	count := 0
 	if t.cpus > 0 && (only == every || only == 0) {
 		t.asks[count] = hint.Ask{Amount: t.cpus}
@@ -380,7 +365,7 @@ func (c *counters) verdict(t *sums, only int) hint.Answer {
 	if t.bytes && (only == every || only == t.kinds+1) {
 		t.request.Memory = t.memory[:len(c.node.types)]
 	}
-	return c.free.Verdict(&t.request, c.merge)
+	return &t.request
 }
 
 // causeOf returns why the merge refuses what t asks, as blame finds it from lists: it asks for each resource alone.

@@ -60,8 +60,8 @@ func anyAbove0(counts []int) bool {
 // tooWide reports whether a kubelet does not come to the end of all masks of so many nodes (kubernetes#135541).
 func tooWide(nodes int) bool { return nodes > hint.WalkNodes }
 
-// neverEnds refuses a merge that takes the kubelet longer than hangs. It makes and returns the lists only if full ones
-// would take that long.
+// neverEnds refuses a merge that takes the kubelet longer than hangs. It counts the hints, or makes and returns the
+// lists, only if full ones would take that long.
 func (a *admission) neverEnds(q *question) ([]hint.Named, why.Reason) {
 	candidates, wide := uint64(1), false
 	for nodes := range a.node.walks(q) {
@@ -71,13 +71,29 @@ func (a *admission) neverEnds(q *question) ([]hint.Named, why.Reason) {
 		return nil, why.Reason{}
 	}
 	var lists []hint.Named
-	if !wide {
-		lists = a.lists(q)
+	cost, counted := a.counted(q)
+	if !counted {
+		if !wide {
+			lists = a.lists(q)
+		}
+		cost = a.cost(q, lists)
 	}
-	if cost := a.cost(q, lists); cost > hangs {
+	if cost > hangs {
 		return nil, tooLong(cost)
 	}
 	return lists, why.Reason{}
+}
+
+// counted is the Cost of a merge by the counters of the state; false where these do not have what is free, or a list
+// is not of their kind. Under SingleNUMANode lists have fewer candidates than counters count.
+func (a *admission) counted(q *question) (time.Duration, bool) {
+	n, s, t := a.node, a.start, sums{}
+	if len(a.given) > 0 || a.own != nil || s.free == nil || n.rule.Policy == hint.SingleNUMANode ||
+		tooWide(n.nodes) || len(n.types) > maxTypes || !t.add(n, q) || t.byLists {
+		return 0, false
+	}
+	c := counters{node: n, free: s.free}
+	return c.cost(&t), true
 }
 
 // tooLong refuses a pod for which the kubelet would take this long.

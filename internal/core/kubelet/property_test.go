@@ -116,7 +116,14 @@ func TestCountersAndListsMergeAlike(t *testing.T) {
 		if len(steps) == 0 || steps[0].Lists == nil {
 			return
 		}
-		got, counted := w.state.CountMerge(p, steps[0].Container)
+		got, candidates, counted := w.state.CountMerge(p, steps[0].Container)
+		want := uint64(1)
+		for _, l := range steps[0].Lists {
+			want *= uint64(max(len(l.List), 1))
+		}
+		if counted && candidates != want {
+			t.Fatalf("counted %d combinations, lists have %d\n%+v", candidates, want, steps[0].Lists)
+		}
 		if want := steps[0].Table.Answer; counted && (got.Admitted != want.Admitted || want.Admitted && got != want) {
 			t.Fatalf("counted %+v, lists come to %+v\n%+v", got, want, steps[0].Lists)
 		}
