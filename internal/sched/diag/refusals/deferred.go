@@ -20,9 +20,12 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
-// dueKept bounds the explanations that are due: each keeps a status of each node. While there are as many, attempts
-// explain themselves.
-const dueKept = 32
+// Bounds of the explanations that are due, and of the tables with a status of each node that these keep: refusals for
+// the same reasons share one. While there are as many, attempts explain themselves.
+const (
+	dueKept    = runsKept
+	tablesKept = 32
+)
 
 // explanation is due for attempts on pods of one signature that failed for the same causes. Run has it alone once it
 // has begun.
@@ -76,11 +79,14 @@ func (r *Reporter) postpone(f framework.Framework, pod *framework.QueuedPodInfo,
 	defer r.mu.Unlock()
 	last := r.pending[pod.Pod.UID]
 	i := slices.IndexFunc(r.due, func(e *explanation) bool { return e.key == key && e.causes == c })
-	if last.due != nil || i < 0 && len(r.due) >= dueKept {
+	table := fit.Diagnosis.NodeToStatus
+	if last.due != nil ||
+		i < 0 && (len(r.due) >= dueKept || r.tables[table] == 0 && len(r.tables) >= tablesKept) {
 		return false
 	}
 	if i < 0 {
 		i = len(r.due)
+		r.tables[table]++
 		r.due = append(r.due, &explanation{key: key, causes: c, framework: f, status: status, text: short.Message()})
 	}
 	r.due[i].pods = append(r.due[i].pods, pod.Pod)
@@ -103,6 +109,10 @@ func (r *Reporter) explainNext(ctx context.Context) bool {
 	}
 	e := r.due[0]
 	r.due = slices.Delete(r.due, 0, 1)
+	table := fitOf(e.status).Diagnosis.NodeToStatus
+	if r.tables[table]--; r.tables[table] == 0 {
+		delete(r.tables, table)
+	}
 	r.mu.Unlock()
 	found := r.analyzeBeside(ctx, e)
 	for _, pod := range e.pods {

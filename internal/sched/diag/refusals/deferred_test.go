@@ -239,18 +239,39 @@ func TestAttemptsExplainThemselvesWithAsynchronousCalls(t *testing.T) {
 
 func TestAttemptsExplainThemselvesWhileTooManyExplanationsAreDue(t *testing.T) {
 	b := newBesideBench(t)
-	for i := range dueKept + 3 {
+	for i := range tablesKept + 3 {
 		b.signature = fmt.Sprint(i)
 		b.refuse(t, b.pod(t, b.signature), "Insufficient cpu")
 	}
-	if b.evaluated != 3 || len(b.reporter.due) != dueKept {
+	if b.evaluated != 3 || len(b.reporter.due) != tablesKept {
 		t.Fatalf("filters ran %d times, %d explanations are due", b.evaluated, len(b.reporter.due))
 	}
 	b.drain(t)
-	for i := range dueKept + 3 {
+	for i := range tablesKept + 3 {
 		if b.condition(t, fmt.Sprint(i)) == "" {
 			t.Errorf("pod %d has no condition", i)
 		}
+	}
+}
+
+func TestExplanationsOfOneTableAreDueTogether(t *testing.T) {
+	b := newBesideBench(t)
+	_, status, err := attemptOn(b.pod(t, "first"), b.signature, "Insufficient cpu")
+	testkit.Check(t, err)
+	for i := range 2 * tablesKept {
+		b.signature = fmt.Sprint("size ", i)
+		queued, own, err := attemptOn(b.pod(t, b.signature), b.signature, "Insufficient cpu")
+		testkit.Check(t, err)
+		fitOf(own).Diagnosis.NodeToStatus = fitOf(status).Diagnosis.NodeToStatus
+		b.handle(t.Context(), b.profile, queued, own, nil, b.now)
+	}
+	if b.evaluated != 0 || len(b.reporter.due) != 2*tablesKept || len(b.reporter.tables) != 1 {
+		t.Fatalf("filters ran %d times, %d explanations of %d tables are due", b.evaluated, len(b.reporter.due),
+			len(b.reporter.tables))
+	}
+	b.drain(t)
+	if len(b.explains) != 2*tablesKept || len(b.reporter.tables) != 0 {
+		t.Errorf("%d explanations, %d tables are kept", len(b.explains), len(b.reporter.tables))
 	}
 }
 

@@ -27,7 +27,8 @@
 //   - on pods of gangs, pods that may use a Reservation and those whose nodes depend on each other: what nodes say to
 //     them may be gone afterwards,
 //   - on a pod that an explanation is due for: no pod waits for its condition for longer than until its next attempt,
-//   - while a number of explanations are due, which bounds memory.
+//   - while a number of explanations are due, or of tables with a status of each node that they keep, which bounds
+//     memory. Refusals of one table are of pods that nodes refuse for the same reasons, whatever the pods' sizes.
 //
 // Nothing is written of a pod that has a node, of which the scheduler's cache knows before the API server, or that is
 // gone. Nothing is written after the end of the process's context: it may have lost its lease.

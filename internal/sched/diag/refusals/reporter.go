@@ -65,8 +65,10 @@ type Reporter struct {
 	pending map[types.UID]attempt
 	latest  single
 	runs    *lru.Cache // profile and signature → filterRun
-	// due are the explanations that Run has not begun, the oldest first.
-	due []*explanation
+	// due are the explanations that Run has not begun, the oldest first. tables counts them by the statuses of their
+	// refusals.
+	due    []*explanation
+	tables map[*framework.NodeToStatus]int
 }
 
 // attempt is the last refusal of a pod.
@@ -155,7 +157,7 @@ func NewReporter(client clientset.Interface, register func(...metrics.Registerab
 ) *Reporter {
 	r := &Reporter{
 		client: client, decided: decided, clock: clock, filters: Of, pending: map[types.UID]attempt{},
-		runs: lru.New(runsKept), wake: make(chan struct{}, 1),
+		runs: lru.New(runsKept), tables: map[*framework.NodeToStatus]int{}, wake: make(chan struct{}, 1),
 		budget: flowcontrol.NewTokenBucketRateLimiterWithClock(eventsPerSecond, eventsBurst, clock),
 		refusals: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "tenon_refusals_total",

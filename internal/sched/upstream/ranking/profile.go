@@ -148,6 +148,7 @@ type Profile struct {
 	// kept is how many bytes these take.
 	kept     int
 	refusals *lru.Cache // key → *refusal
+	tables   *lru.Cache // sum → the *refusal that had it last
 	// lowest is the lowest priority that runs, attempt the last attempt on a pod.
 	lowest  priorities
 	attempt attempt
@@ -196,7 +197,8 @@ func NewProfile(
 	localPlugins ...string,
 ) (*Profile, error) {
 	p := &Profile{
-		Framework: f, changes: changes, usable: true, refusals: lru.New(refusalsKept), Memory: Memory,
+		Framework: f, changes: changes, usable: true, Memory: Memory,
+		refusals: lru.New(refusalsKept), tables: lru.New(tablesKept),
 		asked: map[string]fwk.ScorePlugin{}, sizedNames: sets.New[string](),
 	}
 	p.rankings = lru.NewWithEvictionFunc(0, func(_ lru.Key, gone any) { p.kept -= *gone.(entry).size() })

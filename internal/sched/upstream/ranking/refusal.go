@@ -8,6 +8,7 @@ import (
 	"hash/maphash"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -19,11 +20,15 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
+	"k8s.io/utils/lru"
 )
 
 // refusalsKept bounds the refusals that a profile remembers; the least recently used one goes. One has a status for
 // each node.
 const refusalsKept = 64
+
+// tablesKept bounds the tables of statuses among which one is looked for that equals a new one.
+const tablesKept = 8
 
 // refusal is how all nodes refuse the pods of one key. The next pod of the key asks only the nodes that have changed
 // since; while all of them refuse it too, no other node is asked.
@@ -32,8 +37,8 @@ const refusalsKept = 64
 type refusal struct {
 	seen     uint64                 // position in the log of changes up to which statuses hold
 	statuses map[string]*fwk.Status // by node; the scheduling loop alone changes it
-	// shared is true once statuses may be read beside the scheduling loop (Retain): then they do not change any more,
-	// and the next refusal of the key is a copy.
+	// shared is true once statuses may be read beside the scheduling loop (Retain), or are those of another key too:
+	// then they do not change any more, and the next refusal of the key is a copy.
 	shared bool
 	// nodes has statuses in the form of a Diagnosis. Both are the same map.
 	nodes   *framework.NodeToStatus
@@ -70,6 +75,27 @@ func newRefusal(seen uint64, statuses *framework.NodeToStatus) *refusal {
 	r.nodes = framework.NewNodeToStatus(r.statuses, fwk.NewStatus(fwk.UnschedulableAndUnresolvable))
 	statuses.ForEachExplicitNode(r.set)
 	return r
+}
+
+// table returns the refusal with the statuses of another one if they are equal: sizes of pods that nodes refuse for the
+// same reasons share them.
+func (r *refusal) table(tables *lru.Cache) *refusal {
+	if known, ok := tables.Get(r.sum); ok && maps.EqualFunc(r.statuses, known.(*refusal).statuses, equal) {
+		other := known.(*refusal)
+		other.shared = true
+		same := *other
+		same.seen = r.seen
+		r = &same
+	}
+	tables.Add(r.sum, r)
+	return r
+}
+
+// equal reports whether two statuses say the same. Those with an error, which may have amounts, are not equal.
+func equal(a, b *fwk.Status) bool {
+	textOnly := func(s *fwk.Status) bool { return reflect.TypeOf(s.AsError()) == reflect.TypeOf(errors.New("")) }
+	return a == b || a.Code() == b.Code() && a.Plugin() == b.Plugin() && slices.Equal(a.Reasons(), b.Reasons()) &&
+		textOnly(a) && textOnly(b)
 }
 
 // clone returns a copy that is not shared.
@@ -156,7 +182,7 @@ func Remember(profile func(name string) *Profile, schedule schedulePod) schedule
 			known.diagnose(&fit.Diagnosis)
 		case p.attempt.key != "" && fit.Diagnosis.PreFilterMsg == "" && p.coversAll(fit) &&
 			!fit.Diagnosis.UnschedulablePlugins.Has(framework.ExtenderName):
-			r := newRefusal(p.attempt.seen, fit.Diagnosis.NodeToStatus)
+			r := newRefusal(p.attempt.seen, fit.Diagnosis.NodeToStatus).table(p.tables)
 			fit.Diagnosis.NodeToStatus = r.nodes
 			p.refusals.Add(p.attempt.key, r)
 			p.refused.Store(r)

@@ -70,7 +70,7 @@ func (c *cluster) large(shape int) *corev1.Pod {
 	p.Spec.SchedulerName = "all"
 	switch shape {
 	case 0:
-		object.Requests("cpu", "64", "memory", "1Gi")(p)
+		object.Requests("cpu", fmt.Sprint(64+c.rnd.IntN(8)), "memory", "1Gi")(p)
 	case 1:
 		object.Requests("cpu", "15", "memory", "1Gi")(p)
 	case 2:
@@ -119,7 +119,8 @@ func TestWhatIsSaidOfARefusalIsWhatAPassOverTheNodesSays(t *testing.T) {
 	p, asked, passed := c.profiles["all"], 0, 0
 	live, later := c.live(), retained{}
 	remembering := Remember(func(name string) *Profile { return c.profiles[name] }, c.choose(&asked))
-	refused, recalled, placed, hopeless, kept := 0, 0, 0, 0, 0
+	refused, recalled, placed, hopeless, kept, shared := 0, 0, 0, 0, 0, 0
+	keys := map[*framework.NodeToStatus]string{}
 	for step := range 10_000 {
 		switch kind := c.rnd.IntN(4); {
 		case kind == 0 || len(c.pods) > 100:
@@ -155,6 +156,12 @@ func TestWhatIsSaidOfARefusalIsWhatAPassOverTheNodesSays(t *testing.T) {
 		if before == asked {
 			recalled++
 		}
+		if p.attempt.key != "" {
+			if key, known := keys[got.Diagnosis.NodeToStatus]; known && key != p.attempt.key {
+				shared++
+			}
+			keys[got.Diagnosis.NodeToStatus] = p.attempt.key
+		}
 		c.compareSummary(p, got)
 		c.compareLive(p, live, got, fit)
 		if later.fit == nil && p.Retain(got) {
@@ -173,9 +180,9 @@ func TestWhatIsSaidOfARefusalIsWhatAPassOverTheNodesSays(t *testing.T) {
 			t.Fatalf("step %d: some pod has a lower priority: %t", step, !p.hasNoVictims(pod))
 		}
 	}
-	t.Logf("%d refused, %d of them by memory, %d where preemption has no victims, %d placed; %d nodes asked, "+
-		"%d by passes", refused, recalled, hopeless, placed, asked, passed)
-	if recalled < refused/2 || kept < 100 || placed < 500 || hopeless < 1000 || refused-hopeless < 500 {
+	t.Logf("%d refused, %d of them by memory, %d where preemption has no victims, %d by a table of another key, "+
+		"%d placed; %d nodes asked, %d by passes", refused, recalled, hopeless, shared, placed, asked, passed)
+	if recalled < refused/2 || kept < 100 || shared < 20 || placed < 500 || hopeless < 1000 || refused-hopeless < 500 {
 		t.Error("too few of a kind for the steps to mean anything")
 	}
 }
@@ -241,7 +248,8 @@ func (c *cluster) lowestPriority() int32 {
 }
 
 // BenchmarkExplanation is the first refusal of a pod by 5,000 nodes: a pass of the filters, what the attempt does
-// besides if its explanation is made beside the scheduling loop, and that explanation.
+// besides if its explanation is made beside the scheduling loop, and that explanation. Sizes is a pass and what the
+// attempt does besides for pods of which each has a size of its own, while no explanation is made beside.
 func BenchmarkExplanation(b *testing.B) {
 	c := newClusterBy(b, 1, false)
 	c.prepare(5000, mix{sizes: 1}, -1)
@@ -261,17 +269,33 @@ func BenchmarkExplanation(b *testing.B) {
 			_ = pass()
 		}
 	})
-	b.Run("attempt", func(b *testing.B) {
-		client := fake.NewClientset()
-		reporter := refusals.NewReporter(client, func(...basemetrics.Registerable) {}, func(string, string) {},
-			clock.RealClock{})
+	remembering := Remember(func(string) *Profile { return p }, c.choose(&asked))
+	handler := func() scheduler.FailureHandlerFn {
+		reporter := refusals.NewReporter(fake.NewClientset(), func(...basemetrics.Registerable) {},
+			func(string, string) {}, clock.RealClock{})
 		reporter.ExplainBeside(c.live())
-		handle := reporter.Wrap(func(context.Context, framework.Framework, *framework.QueuedPodInfo, *fwk.Status,
+		return reporter.Wrap(func(context.Context, framework.Framework, *framework.QueuedPodInfo, *fwk.Status,
 			*fwk.NominatingInfo, time.Time,
 		) {
 		})
-		_, err := Remember(func(string) *Profile { return p }, c.choose(&asked))(b.Context(), p,
-			framework.NewCycleState(), queued)
+	}
+	b.Run("sizes", func(b *testing.B) {
+		handle := handler()
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			next := pod.DeepCopy()
+			next.UID = types.UID(fmt.Sprint("size ", i))
+			object.Requests("cpu", fmt.Sprintf("%dm", 64000+i), "memory", "1Gi")(next)
+			info, err := framework.NewPodInfo(next)
+			testkit.Check(b, err)
+			queued := &framework.QueuedPodInfo{PodInfo: info, PodSignature: p.SignPod(b.Context(), next)}
+			_, err = remembering(b.Context(), p, framework.NewCycleState(), queued)
+			handle(b.Context(), p, queued, fwk.NewStatus(fwk.Unschedulable).WithError(err), nil, time.Time{})
+		}
+	})
+	b.Run("attempt", func(b *testing.B) {
+		handle := handler()
+		_, err := remembering(b.Context(), p, framework.NewCycleState(), queued)
 		known, fit := p.refused.Load(), (*framework.FitError)(nil)
 		if !errors.As(err, &fit) || known == nil {
 			b.Fatal(err)
