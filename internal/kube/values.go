@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -205,6 +206,9 @@ func (v *values) take(n, from int) []byte {
 
 // quoted returns the length of the string that begins n bytes behind position at.
 func (v *values) quoted(n int) (length int, err error) {
+	if end := bytes.IndexByte(v.read[v.at+n+1:], '"'); end >= 0 && v.read[v.at+n+end] != '\\' {
+		return end + 2, nil // most strings; in others a quote follows soon
+	}
 	for length = 1; ; {
 		text := v.read[v.at+n:]
 		for length < len(text) {
