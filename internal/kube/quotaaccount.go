@@ -435,20 +435,25 @@ func (s *Quotas) replace(name string, next *countedNode) {
 	if s.nodes[name] = next; next == nil {
 		delete(s.nodes, name)
 	}
-	before := maps.Clone(s.total)
-	if last != nil && last.counted {
-		for d, n := range last.amounts {
-			s.total[d] -= n
-		}
+	before, after := last.offer(), next.offer()
+	if maps.Equal(before, after) {
+		return
 	}
-	if next != nil && next.counted {
-		for d, n := range next.amounts {
-			s.total[d] += n
-		}
+	for d, n := range before {
+		s.total[d] -= n
 	}
-	if !maps.Equal(before, s.total) {
-		s.account.SetNodes(s.total)
+	for d, n := range after {
+		s.total[d] += n
 	}
+	s.account.SetNodes(s.total)
+}
+
+// offer returns what counts of a node.
+func (n *countedNode) offer() quota.Amounts {
+	if n == nil || !n.counted {
+		return nil
+	}
+	return n.amounts
 }
 
 // PutQuota records an ElasticQuota. Of several with one name the oldest counts, then the first by group and namespace.
