@@ -24,6 +24,7 @@ type sharedDevices struct {
 	models                                      // of the metadata; its lock guards all fields
 	kinds  map[string]devicev1alpha1.DeviceInfo // devices without ids, by their JSON without ids
 	listed int                                  // devices that the last object lists
+	kind   []byte                               // what readDevices writes to
 }
 
 // read reads a Device.
@@ -58,7 +59,7 @@ func (s *sharedDevices) read(text *json.RawMessage) *devicev1alpha1.Device {
 		return &devicev1alpha1.Device{} // no server has an object whose metadata cannot be read
 	}
 	var kinds []string
-	_ = readDevices(list, func(_ string, kind []byte) { kinds = append(kinds, string(kind)) })
+	_ = s.readDevices(list, func(_ string, kind []byte) { kinds = append(kinds, string(kind)) })
 	if len(whole.Unread) == 0 && len(whole.Spec.Devices) == len(kinds) {
 		for i, kind := range kinds {
 			one := whole.Spec.Devices[i]
@@ -73,7 +74,7 @@ func (s *sharedDevices) read(text *json.RawMessage) *devicev1alpha1.Device {
 // devices reads a list of devices. It returns whether all are known and differ.
 func (s *sharedDevices) devices(text []byte) (all []devicev1alpha1.DeviceInfo, known bool) {
 	known, all = true, make([]devicev1alpha1.DeviceInfo, 0, s.listed)
-	err := readDevices(text, func(id string, kind []byte) {
+	err := s.readDevices(text, func(id string, kind []byte) {
 		one, found := s.kinds[string(kind)]
 		one.ID = id
 		known = known && found && id != "" && !slices.ContainsFunc(all, func(o devicev1alpha1.DeviceInfo) bool {
@@ -87,17 +88,17 @@ func (s *sharedDevices) devices(text []byte) (all []devicev1alpha1.DeviceInfo, k
 	return all, known && err == nil
 }
 
-// readDevices has use read each device of a list: its id, and its JSON without the id, valid until use returns.
-func readDevices(list []byte, use func(id string, kind []byte)) error {
+// readDevices has use read each device of a list: its id, and its JSON without the id, valid until use returns. It is
+// not called within use.
+func (s *sharedDevices) readDevices(list []byte, use func(id string, kind []byte)) error {
 	v := values{read: list}
-	var kind []byte
 	return v.members('[', ']', func() error {
 		device, err := v.next()
 		if err != nil {
 			return err
 		}
 		var id string
-		kind = kind[:0]
+		kind := s.kind[:0]
 		err = readFields(device, func(name, value []byte) {
 			if string(name) == `"id"` {
 				id = readString(value)
@@ -105,6 +106,7 @@ func readDevices(list []byte, use func(id string, kind []byte)) error {
 				kind = append(append(kind, name...), value...)
 			}
 		})
+		s.kind = kind
 		use(id, kind)
 		return err
 	})

@@ -67,7 +67,7 @@ func (k *Known) inventory(d *devicev1alpha1.Device, m *topo.Machine) (*device.In
 	text, ids := model(d)
 	key := serverText{m, string(text)}
 	for _, known := range k.servers[key] {
-		if ids == nil || !slices.EqualFunc(known.devices, d.Spec.Devices, alike) {
+		if ids == nil || !slices.EqualFunc(known.devices, d.Spec.Devices, k.alike) {
 			continue
 		}
 		if inventory := known.inventory.Renamed(ids); inventory != nil {
@@ -88,11 +88,12 @@ func (k *Known) inventory(d *devicev1alpha1.Device, m *topo.Machine) (*device.In
 
 // alike reports whether nothing differs between two devices but the IDs of GPUs. Devices of equal servers share memory,
 // so that most comparisons end at pointers.
-func alike(a, b devicev1alpha1.DeviceInfo) bool {
+func (k *Known) alike(a, b devicev1alpha1.DeviceInfo) bool {
 	if a.Type == string(device.GPU) {
 		a.ID, b.ID = "", ""
 	}
-	return reflect.DeepEqual(&a, &b)
+	k.compared = [2]devicev1alpha1.DeviceInfo{a, b}
+	return reflect.DeepEqual(&k.compared[0], &k.compared[1])
 }
 
 // model returns a text that equal servers have in common, whatever the IDs of their GPUs are, and the IDs of all
@@ -122,12 +123,14 @@ func model(d *devicev1alpha1.Device) (text []byte, ids []string) {
 	if _, empty := gpus[""]; empty {
 		return nil, nil
 	}
-	for at, part := range strings.Split(links, `"`) { // every second one is a string
+	at := 0
+	for part := range strings.SplitSeq(links, `"`) { // every second one is a string
 		if n, known := gpus[part]; known && n >= 0 && at%2 == 1 {
 			text = binary.AppendVarint(append(text, 0), int64(n))
 		} else {
 			text = append(append(text, '"'), part...)
 		}
+		at++
 	}
 	_, linked := d.Annotations[annotation.DeviceLinksKey]
 	text = strconv.AppendBool(text, linked)

@@ -55,7 +55,9 @@ func (k *Known) Read(s Sources, args Args) (ledger.Facts, []Problem) {
 		nrt = &v1alpha2.NodeResourceTopology{}
 		nrt.Name = node.Name
 	}
-	r := factReader{known: k, node: node, nrt: nrt, trust: args.Assumed}
+	r := &k.reader
+	*r = factReader{known: k, node: node, nrt: nrt, trust: args.Assumed}
+	defer k.forget()
 	if _, ok := nrt.Annotations[annotation.CPUTopology]; !ok && s.Numatopology != nil {
 		r.numa, r.facts.Imported = s.Numatopology, true
 	}
@@ -82,10 +84,15 @@ func (k *Known) ReadDevices(s Sources, was *Devices, facts ledger.Facts, problem
 	if was != nil {
 		problems = problems[:len(problems)-len(was.problems)]
 	}
-	r := factReader{known: k, node: s.Node, facts: facts, problems: slices.Clip(problems)}
+	r := &k.reader
+	*r = factReader{known: k, node: s.Node, facts: facts, problems: slices.Clip(problems)}
+	defer k.forget()
 	r.devices(s.Devices)
 	return r.facts, r.problems
 }
+
+// forget lets go of the objects that were read last.
+func (k *Known) forget() { k.reader = factReader{} }
 
 type factReader struct {
 	known *Known
@@ -190,11 +197,14 @@ func (r *factReader) cpus(list string, report func(error)) cpuset.Set {
 func (r *factReader) kubelet() {
 	text, key, ok := annotation.Lookup(r.nrt.Annotations, annotation.KubeletCPUManagerPolicy,
 		annotation.KubeletCPUManagerPolicyAlias1, annotation.KubeletCPUManagerPolicyAlias2)
-	kube, _, err := annotation.ParseKubeletCPUManager(text)
+	kube, err := r.known.managers.read(text, annotation.ParseKubeletCPUManager)
 	if ok && err != nil {
 		r.onNRT(key, text, err)
 	}
-	r.settings, r.reported, r.malformed = parse(r.nrt.Annotations, annotation.KubeletKey, annotation.ParseKubelet)
+	if settings, found := r.nrt.Annotations[annotation.KubeletKey]; found {
+		r.reported = true
+		r.settings, r.malformed = r.known.settings.read(settings, annotation.ParseKubelet)
+	}
 	if !ok || err != nil {
 		key = annotation.KubeletKey
 		switch cpu := r.settings.CPU; {
@@ -273,16 +283,24 @@ func (r *factReader) policies(args Args) {
 		r.problems = append(r.problems, p)
 	}
 
-	r.facts.Bind = map[string]ledger.NodeBind{
-		annotation.NodeBindNone:          ledger.NoPolicy,
-		annotation.NodeBindFullPCPUsOnly: ledger.FullPCPUsOnly,
-		annotation.NodeBindSpreadByPCPUs: ledger.SpreadByPCPUs,
-	}[labels.CPUBind]
-	r.facts.Strategy, r.facts.StrategyByLabel = map[string]cpualloc.Strategy{
-		annotation.StrategyMostAllocated:    cpualloc.MostAllocated,
-		annotation.StrategyLeastAllocated:   cpualloc.LeastAllocated,
-		annotation.StrategyDistributeEvenly: cpualloc.DistributeEvenly,
-	}[labels.NUMAAllocate]
+	switch labels.CPUBind {
+	case annotation.NodeBindNone:
+		r.facts.Bind = ledger.NoPolicy
+	case annotation.NodeBindFullPCPUsOnly:
+		r.facts.Bind = ledger.FullPCPUsOnly
+	case annotation.NodeBindSpreadByPCPUs:
+		r.facts.Bind = ledger.SpreadByPCPUs
+	}
+	switch r.facts.StrategyByLabel = true; labels.NUMAAllocate {
+	case annotation.StrategyMostAllocated:
+		r.facts.Strategy = cpualloc.MostAllocated
+	case annotation.StrategyLeastAllocated:
+		r.facts.Strategy = cpualloc.LeastAllocated
+	case annotation.StrategyDistributeEvenly:
+		r.facts.Strategy = cpualloc.DistributeEvenly
+	default:
+		r.facts.StrategyByLabel = false
+	}
 	switch {
 	case r.facts.StrategyByLabel:
 	case r.facts.Model.Config.CPU.DistributeAcrossNUMA:

@@ -21,11 +21,21 @@ func TestKnownAnswersAsFactsDoes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var known convert.Known
 		texts := []string{twoNodes, fourNodes, `{"detail":[]}`, `{`, ""}
+		kubelets := []string{
+			`{"cpu":{"policy":"static","reserved":"0-1"}}`, "",
+			`{"cpu":{"policy":"none"},"topology":{"policy":"restricted"}}`,
+			`{"cpu":{"policy":"static","reserved":"0-1","options":{"full-pcpus-only":"true"}}}`, `{"cpu":1}`,
+		}
+		managers := []string{`{"policy":"static","reservedCPUs":"1"}`, `{"policy":"none"}`, `[`}
 		for range rapid.IntRange(1, 12).Draw(t, "nodes") {
 			nrt := newNRT(map[string]string{
 				annotation.CPUTopology:     rapid.SampledFrom(texts).Draw(t, "topology"),
 				annotation.NodeReservation: `{"reservedCPUs":"0"}`,
+				annotation.KubeletKey:      rapid.SampledFrom(kubelets).Draw(t, "kubelet"),
 			})
+			if rapid.Bool().Draw(t, "manager") {
+				nrt.Annotations[annotation.KubeletCPUManagerPolicy] = rapid.SampledFrom(managers).Draw(t, "policy")
+			}
 			if rapid.Bool().Draw(t, "zones") {
 				nrt.Zones = v1alpha2.ZoneList{
 					{Name: "node-0", Type: "Node", Costs: v1alpha2.CostList{

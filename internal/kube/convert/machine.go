@@ -2,12 +2,14 @@ package convert
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
 	"sync"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
@@ -98,9 +100,35 @@ type Known struct {
 	// byKubelet finds the kubelet that a machine with these settings and this inventory has.
 	byKubelet map[kubeletText]known
 	nodes     topo.Pool[*kubelet.Node]
+	// settings and managers are what texts say that equal nodes have in common.
+	settings texts[annotation.Kubelet]
+	managers texts[annotation.KubeletCPUManager]
 	// classes are the kinds of server by their devices, servers their models.
 	classes device.Classes
 	servers map[serverText][]server
+	// compared are the devices that are being compared.
+	compared [2]devicev1alpha1.DeviceInfo
+	// reader reads the facts of one node after the other; it is zero in between.
+	reader factReader
+}
+
+// texts are values by their texts, of which nothing may be changed.
+type texts[V any] map[string]V
+
+// read returns what parse makes of a text, without its warnings. Texts that it refuses are not kept: they are rare.
+func (t *texts[V]) read(text string, parse func(string) (V, []annotation.Warning, error)) (V, error) {
+	value, found := (*t)[text]
+	if found {
+		return value, nil
+	}
+	value, _, err := parse(text)
+	if err == nil {
+		if *t == nil || len(*t) >= maxKnown {
+			*t = texts[V]{}
+		}
+		(*t)[text] = value
+	}
+	return value, err
 }
 
 type kubeletText struct {
@@ -134,8 +162,21 @@ func (k *Known) kubelet(m *topo.Machine, c kubelet.Config, inv kubelet.Inventory
 	return n.node, n.reason
 }
 
+// shapeText returns a text that equal shapes have in common: ids and distances of NUMA nodes.
+func shapeText(zones []topo.NUMASpec) string {
+	var text []byte
+	for i := range zones {
+		text = binary.AppendVarint(text, int64(zones[i].ID))
+		text = binary.AppendUvarint(text, uint64(len(zones[i].Distances)))
+		for _, d := range zones[i].Distances {
+			text = binary.AppendVarint(text, int64(d))
+		}
+	}
+	return string(text)
+}
+
 func (k *Known) machine(text, arch string, zones []topo.NUMASpec) (*topo.Machine, error) {
-	key := topologyText{cpus: text, arch: arch, zones: fmt.Sprint(zones)}
+	key := topologyText{cpus: text, arch: arch, zones: shapeText(zones)}
 	if m, ok := k.byText[key]; ok {
 		return m, nil
 	}
