@@ -48,6 +48,30 @@ func TestLinksLeadToPagesAndHeadings(t *testing.T) {
 	}
 }
 
+// TestEachGuideHasAPicture: an image, or a drawing or map made of text.
+func TestEachGuideHasAPicture(t *testing.T) {
+	t.Parallel()
+	image, guides := regexp.MustCompile(`!\[[^\]]+\]\([^)\s]+\)`), map[string]bool{}
+	for _, p := range pages(t) {
+		if filepath.Dir(p.File) == "docs/guide" {
+			guides[p.File] = image.MatchString(p.Text)
+		}
+	}
+	for _, b := range Blocks(t) {
+		if has, ok := guides[b.File]; ok {
+			guides[b.File] = has || b.Language == "text" || strings.ContainsAny(b.Text, "┌└├│►█")
+		}
+	}
+	for file, has := range guides {
+		if !has {
+			t.Errorf("%s has no picture", file)
+		}
+	}
+	if len(guides) < 20 {
+		t.Errorf("%d guides", len(guides))
+	}
+}
+
 func TestTheMapListsEveryPage(t *testing.T) {
 	t.Parallel()
 	all := pages(t)
