@@ -134,7 +134,7 @@ func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.St
 	for _, f := range core.Profiles {
 		f.SetPodNominator(core.SchedulingQueue)
 		if p := PreemptionOf(f); p != nil {
-			protect(f, p, r)
+			protect(f, p, r.Evictions)
 		}
 		rooms := roomsOf(f)
 		for _, e := range f.PreEnqueuePlugins() {
@@ -147,11 +147,11 @@ func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.St
 }
 
 // protect adds the rules of Reservations and gangs to the preemption of a profile.
-func protect(f framework.Framework, p *defaultpreemption.DefaultPreemption, r *coscheduling.Rounds) {
+func protect(f framework.Framework, p *defaultpreemption.DefaultPreemption, e *coscheduling.Evictions) {
 	if rooms := pluginOf[*reserving.Plugin](f); rooms != nil {
 		rooms.Guard(p)
 	}
-	r.Guard(f, p)
+	e.Guard(f, p)
 }
 
 // roomsOf returns what Reservations count in the quotas of a profile, nil for one without the plugin.

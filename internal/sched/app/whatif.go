@@ -40,8 +40,7 @@ type accountant interface {
 // engine's snapshot, and write only on trial. They share neither cycle nor waiting pod with those that place pods, and
 // learn nothing from what they are asked.
 func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
-	// Only the rules for victims are used of these Rounds: no gang is placed by them.
-	guard := coscheduling.NewRounds(coscheduling.Cluster{Gangs: s.gangs})
+	guard := coscheduling.NewEvictions(coscheduling.Cluster{Gangs: s.gangs})
 	return whatif.Cluster{
 		Cache: s.nodes,
 		Pod:   s.pod,

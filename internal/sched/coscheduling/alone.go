@@ -77,9 +77,9 @@ func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state
 // firstPlace returns the first place that takes the pod that is tried first. If none does, it returns the largest one
 // where the pod must be in one of them, else nil. The last place of a request without a rule that must hold is the
 // whole cluster, which it does not try.
-func (r *Rounds) firstPlace(ctx context.Context, m *members, found *search, must bool) (chosen *place) {
+func (pl *planner) firstPlace(ctx context.Context, m *members, found *search, must bool) (chosen *place) {
 	uid := m.order[0]
-	for places := range r.jointDevicesFirst(found, uid) {
+	for places := range pl.jointDevicesFirst(found, uid) {
 		next := places[uid]
 		nodes := next.parts[0].nodes.Len()
 		if !must && next.mark == nil && nodes == len(found.sites[0]) {
@@ -92,7 +92,7 @@ func (r *Rounds) firstPlace(ctx context.Context, m *members, found *search, must
 		if must && next.many == 1 && len(next.Rules) == 1 {
 			break
 		}
-		a := r.attempt(ctx, m, places, nil)
+		a := pl.attempt(ctx, m, places, nil)
 		_, err := a.try(uid)
 		if a.rollback(0); err == nil {
 			return next
@@ -103,11 +103,11 @@ func (r *Rounds) firstPlace(ctx context.Context, m *members, found *search, must
 
 // membersBeside returns a pod that is tried by itself with the other members of its gang, of which a search for domains
 // reads what they ask for.
-func (r *Rounds) membersBeside(pod *framework.QueuedPodInfo, g *domain.Request) *members {
+func (pl *planner) membersBeside(pod *framework.QueuedPodInfo, g *domain.Request) *members {
 	uid := string(pod.Pod.UID)
 	m := &members{pods: map[string]*framework.QueuedPodInfo{uid: pod}, order: []string{uid}}
 	for _, uid := range g.Members {
-		other := r.Gangs.Pod(uid)
+		other := pl.Gangs.Pod(uid)
 		if other == nil || m.pods[uid] != nil || len(other.Spec.SchedulingGates) > 0 {
 			continue
 		}
@@ -120,9 +120,9 @@ func (r *Rounds) membersBeside(pod *framework.QueuedPodInfo, g *domain.Request) 
 
 // jointDevicesFirst yields the places of a search, and first where another member of the gang has chosen devices that
 // are next to each other, unless all were given back since.
-func (r *Rounds) jointDevicesFirst(found *search, uid string) iter.Seq[map[string]*place] {
+func (pl *planner) jointDevicesFirst(found *search, uid string) iter.Seq[map[string]*place] {
 	return func(yield func(map[string]*place) bool) {
-		joint := r.domains.jointDevices
+		joint := pl.domains.jointDevices
 		follows := joint != nil && len(found.requests[0].Held) > 0 && slices.Contains(joint.Members, uid)
 		if !follows || yield(map[string]*place{uid: joint}) {
 			found.places()(yield)

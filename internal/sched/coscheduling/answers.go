@@ -47,6 +47,7 @@ type answer struct {
 
 // answers are known by shape. They belong to the scheduling loop.
 type answers struct {
+	*Evictions
 	at uint64 // how many events were counted when those of known were learned; another count forgets all
 	// known has at most mostAnswers. nil before the first one is learnt.
 	known map[shape]*answer
@@ -60,8 +61,7 @@ const mostAnswers = 1000
 
 // recall reports whether it is known that a group does not fit, and why: one of equal shape did not, and nothing has
 // happened since that may help.
-func (r *Rounds) recall(ctx context.Context, round *groupRound) bool {
-	a := &r.answers
+func (a *answers) recall(ctx context.Context, round *groupRound) bool {
 	if a.at != round.events {
 		a.at, a.known = round.events, nil
 	}
@@ -69,10 +69,10 @@ func (r *Rounds) recall(ctx context.Context, round *groupRound) bool {
 		return false
 	}
 	member := round.first()
-	s, ok := r.shape(ctx, round.members)
-	rank := r.Gangs.RankOf(member)
+	s, ok := a.shape(ctx, round.members)
+	rank := a.Gangs.RankOf(member)
 	k := a.known[s]
-	overtaken := kube.Ask(r.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), false) })
+	overtaken := kube.Ask(a.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), false) })
 	if !ok || k == nil || k.answered[rank.Name] || !k.first.Before(rank) ||
 		overtaken && k.failure.Outlook != gang.Hopeless {
 		return false
@@ -86,15 +86,15 @@ func (r *Rounds) recall(ctx context.Context, round *groupRound) bool {
 		round.failure.Outlook = gang.Short
 	}
 	round.cause = copyFor(round.pods[failed].Pod, k.cause)
-	round.failure.Again = r.preemptsAt(member, r.Now())
+	round.failure.Again = a.preemptsAt(member, a.Now())
 	return true
 }
 
 // learn remembers why a group does not fit, for those of equal shape. It does not where the answer may change without
 // an event: for a shortage of quota, a plan that has domains left to try, one that waits to evict, and one after which
 // events were counted already.
-func (r *Rounds) learn(ctx context.Context, round *groupRound) {
-	a, f := &r.answers, round.failure
+func (a *answers) learn(ctx context.Context, round *groupRound) {
+	f := round.failure
 	var cause *framework.FitError
 	if f.Cause.Code.Class() == why.Quota { // they may change without an event
 		return
@@ -108,11 +108,11 @@ func (r *Rounds) learn(ctx context.Context, round *groupRound) {
 		f.Outlook != gang.Short && f.Outlook != gang.Hopeless || a.at != round.events {
 		return
 	}
-	s, ok := r.shape(ctx, round.members)
+	s, ok := a.shape(ctx, round.members)
 	if !ok {
 		return
 	}
-	rank := r.Gangs.RankOf(round.first())
+	rank := a.Gangs.RankOf(round.first())
 	// All answers are forgotten at once: that is rare, and an answer that is missing costs one plan.
 	if len(a.known) == mostAnswers || a.known == nil {
 		a.known = map[shape]*answer{}
@@ -131,7 +131,7 @@ func copyFor(pod *corev1.Pod, failure *framework.FitError) *framework.FitError {
 // shape identifies all that decides whether a group fits, where that is known, apart from its place in the queue: its
 // gangs, and of each member, in the order in which they are tried, what its plugins sign, its demands, annotations and
 // quota.
-func (r *Rounds) shape(ctx context.Context, m *members) (s shape, ok bool) {
+func (a *answers) shape(ctx context.Context, m *members) (s shape, ok bool) {
 	holds := func(g *domain.Request) bool { return len(g.Held) > 0 }
 	if len(m.order) != len(m.plan.Members) || slices.ContainsFunc(m.plan.DomainRequests, holds) {
 		return s, false // one is held back, or members have a place that decides about the others'
@@ -139,21 +139,21 @@ func (r *Rounds) shape(ctx context.Context, m *members) (s shape, ok bool) {
 	hash := sha256.New()
 	gangs, classes := map[string]int{}, map[string]string{}
 	// Plugins sign the pod by the state of a cycle, which needs marks but no reservation.
-	trial := &attempt{Rounds: r, ctx: ctx, members: m, trial: r.Trial(), admits: true}
+	trial := &attempt{planner: a.planner, ctx: ctx, members: m, trial: a.Trial(), admits: true}
 	for _, uid := range m.order {
 		pod := m.pods[uid]
-		if pod.Pod.Status.NominatedNodeName != "" || r.isEvicting(uid) {
+		if pod.Pod.Status.NominatedNodeName != "" || a.isEvicting(uid) {
 			return s, false
 		}
-		gangUID := r.Gangs.GangOf(pod.Pod)
+		gangUID := a.Gangs.GangOf(pod.Pod)
 		at, known := gangs[gangUID]
 		if !known {
 			at = len(gangs)
 			gangs[gangUID] = at
-			fmt.Fprintln(hash, r.describe(gangUID))
+			fmt.Fprintln(hash, a.describe(gangUID))
 		}
 		key := kindOf(pod.Pod)
-		if r.Quotas.Limits(pod.Pod) {
+		if a.Quotas.Limits(pod.Pod) {
 			key += fmt.Sprint(convert.PodsOf(pod.Pod), convert.IsPreemptible(pod.Pod))
 		}
 		class, known := classes[key]
@@ -171,20 +171,20 @@ func (r *Rounds) shape(ctx context.Context, m *members) (s shape, ok bool) {
 }
 
 // isEvicting reports whether victims of a member are about to be evicted.
-func (r *Rounds) isEvicting(uid string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.evicting[uid] != ""
+func (ev *Evictions) isEvicting(uid string) bool {
+	ev.mu.Lock()
+	defer ev.mu.Unlock()
+	return ev.evicting[uid] != ""
 }
 
 // describe returns what holds for a gang, its PodGroup included.
-func (r *Rounds) describe(id string) string {
-	report := kube.Ask(r.Gangs, func(s *gang.State) gang.Report { g, _ := s.Find(id); return g })
+func (c *Cluster) describe(id string) string {
+	report := kube.Ask(c.Gangs, func(s *gang.State) gang.Report { g, _ := s.Find(id); return g })
 	settings := report.Settings
 	// The names of the gangs differ between equal groups.
 	settings.Group = nil
 	needs := []any{settings, len(report.Settings.Group), len(report.Members), len(report.In(gang.Pending))}
-	if o := r.Gangs.Object(id); o != nil {
+	if o := c.Gangs.Object(id); o != nil {
 		rest := *o
 		rest.ObjectMeta, rest.Spec = metav1.ObjectMeta{}, v1alpha1.PodGroupSpec{}
 		rest.Status = v1alpha1.PodGroupStatus{}

@@ -21,7 +21,7 @@ import (
 // attempt places members on the snapshot and on a copy of the accounts, each beside those before it. Each step pushes
 // what undoes it; rollback pops and runs these, so that in the end snapshot and accounts are as before.
 type attempt struct {
-	*Rounds
+	*planner
 	*members
 	// ctx is that of the scheduling cycle in which the attempt is made.
 	ctx context.Context
@@ -53,15 +53,15 @@ type placed struct {
 }
 
 // attempt begins an attempt on members in their places, anywhere without. planned has the nodes to try first.
-func (r *Rounds) attempt(ctx context.Context, m *members, places map[string]*place,
+func (pl *planner) attempt(ctx context.Context, m *members, places map[string]*place,
 	planned map[string]scheduler.ScheduleResult,
 ) *attempt {
 	for _, chosen := range places {
 		chosen.at = 0
 	}
 	a := &attempt{
-		Rounds: r, members: m, ctx: ctx, places: places, planned: map[string]scheduler.ScheduleResult{},
-		trial: r.Trial(), placed: map[string]*placed{},
+		planner: pl, members: m, ctx: ctx, places: places, planned: map[string]scheduler.ScheduleResult{},
+		trial: pl.Trial(), placed: map[string]*placed{},
 	}
 	maps.Copy(a.planned, planned)
 	return a

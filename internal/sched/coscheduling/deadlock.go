@@ -24,6 +24,7 @@ const (
 // deadlocks is what is known of NonStrict gangs that keep each other from starting. It belongs to the scheduling loop,
 // apart from requested.
 type deadlocks struct {
+	*Evictions
 	// requested makes the next cycle of a pod that starts alone look for deadlocks. Any goroutine may set it.
 	requested atomic.Bool
 	// holders are the gangs of the last look, if it helped none of them; else nil.
@@ -37,12 +38,12 @@ type deadlocks struct {
 // LookForDeadlocks makes the next cycle of a pod that starts without others look whether NonStrict gangs keep each
 // other from starting, and sees that there is one. It returns false, and does nothing, where none holds a reservation.
 // Any goroutine may call it.
-func (r *Rounds) LookForDeadlocks(logger klog.Logger) bool {
-	for _, h := range kube.Ask(r.Gangs, func(s *gang.State) []gang.Holder { return s.Holders(mostHolders) }) {
+func (d *deadlocks) LookForDeadlocks(logger klog.Logger) bool {
+	for _, h := range kube.Ask(d.Gangs, func(s *gang.State) []gang.Holder { return s.Holders(mostHolders) }) {
 		for _, uid := range h.Plan.Members {
-			if pod := r.Gangs.Pod(uid); pod != nil {
-				r.deadlocks.requested.Store(true)
-				r.Core.SchedulingQueue.Activate(logger, map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
+			if pod := d.Gangs.Pod(uid); pod != nil {
+				d.requested.Store(true)
+				d.Core.SchedulingQueue.Activate(logger, map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
 				return true
 			}
 		}
@@ -51,25 +52,32 @@ func (r *Rounds) LookForDeadlocks(logger klog.Logger) bool {
 }
 
 // Releases returns how often gangs gave back what they held for the sake of another.
-func (r *Rounds) Releases() int { return r.deadlocks.releases }
+func (d *deadlocks) Releases() int { return d.releases }
+
+// resolveIfRequested is resolve, where LookForDeadlocks was called since the last time.
+func (d *deadlocks) resolveIfRequested(ctx context.Context) {
+	if d.requested.Swap(false) {
+		d.resolve(ctx)
+	}
+}
 
 // resolve lets NonStrict gangs give back what another one needs, where none can start as it is.
-func (r *Rounds) resolve(ctx context.Context) {
-	holders := kube.Ask(r.Gangs, func(s *gang.State) []gang.Holder { return s.Holders(mostHolders) })
-	same := slices.EqualFunc(holders, r.deadlocks.holders, func(a, b gang.Holder) bool {
+func (d *deadlocks) resolve(ctx context.Context) {
+	holders := kube.Ask(d.Gangs, func(s *gang.State) []gang.Holder { return s.Holders(mostHolders) })
+	same := slices.EqualFunc(holders, d.holders, func(a, b gang.Holder) bool {
 		return a.Key == b.Key && slices.Equal(a.Reserved, b.Reserved) && slices.Equal(a.Plan.Members, b.Plan.Members)
 	})
-	if same && r.Now().Sub(r.deadlocks.checked) < lookAgain {
+	if same && d.Now().Sub(d.checked) < lookAgain {
 		return
 	}
-	r.deadlocks.holders, r.deadlocks.checked = holders, r.Now()
+	d.holders, d.checked = holders, d.Now()
 	// The attempts are on the snapshot of the cycle under way.
 	winner, released := gang.Resolve(len(holders), func(h int, without []int) bool {
 		var others []string
 		for _, o := range without {
 			others = append(others, holders[o].Reserved...)
 		}
-		return r.couldStart(ctx, holders[h], others)
+		return d.couldStart(ctx, holders[h], others)
 	})
 	var behind []string
 	for _, o := range released {
@@ -78,33 +86,33 @@ func (r *Rounds) resolve(ctx context.Context) {
 	if len(behind) > 0 {
 		klog.FromContext(ctx).V(2).Info("Gangs give back what another one needs to start", "gangs",
 			holders[winner].Key, "behind", behind)
-		r.deadlocks.releases++
-		r.deadlocks.holders = nil
-		r.Gangs.Update(func(s *gang.State) gang.Effects { return s.Release(holders[winner].Key, behind) })
+		d.releases++
+		d.holders = nil
+		d.Gangs.Update(func(s *gang.State) gang.Effects { return s.Release(holders[winner].Key, behind) })
 	}
 }
 
 // couldStart reports whether a gang would have its minimum without these reserved pods of others: on nodes, in their
 // accounts, and in quotas. The pods are victims of an attempt that is always rolled back: nothing is evicted, and the
 // members keep what they hold.
-func (r *Rounds) couldStart(ctx context.Context, h gang.Holder, without []string) bool {
-	m := r.restOf(ctx, h.Plan)
+func (d *deadlocks) couldStart(ctx context.Context, h gang.Holder, without []string) bool {
+	m := d.restOf(ctx, h.Plan)
 	if len(m.order) == 0 {
 		return false
 	}
-	p := r.newPreemption(ctx, m, nil, nil)
+	p := d.newPreemption(ctx, m, nil, nil)
 	p.prepare()
-	defer r.domains.release(p.profile(m.order[0])) // the next question is about all nodes again
+	defer d.domains.release(p.profile(m.order[0])) // the next question is about all nodes again
 	defer p.rollback(0)
 	for _, uid := range without {
-		info, _ := p.find(r.Gangs.Pod(uid))
+		info, _ := p.find(d.Gangs.Pod(uid))
 		if info == nil {
 			return false
 		}
 		p.removeVictims(&unit{pods: []fwk.PodInfo{info}})
 	}
 	// The first domains count that may have the room without the removed pods.
-	for p.places = range r.placesWithout(m, r.below(m, m.plan.DomainRequests)) {
+	for p.places = range d.placesWithout(m, d.below(m, m.plan.DomainRequests)) {
 		failed, _ := p.plan.Try(m.order, func(uid string) bool {
 			if !p.plan.Lacks(uid) {
 				return false // members beyond the minimum follow later

@@ -9,13 +9,16 @@
 //	            │                               │ does not fit
 //	            └── report ◄── nomination ◄── preemption(members), else keepNodes(members)
 //
-//	Rounds         takes the members out of the queue together, and gives each of them its cycle (rounds.go, alone.go)
+//	Rounds         takes the members out of the queue together, gives each of them its cycle, and has all other parts
+//	               (rounds.go, alone.go)
+//	planner        makes plans: it tries members, with attempts, in orders and domains (plan.go, packing.go)
 //	members        are the pods of a group that are tried together, and what they ask for (members.go, packing.go)
 //	outcome        is what a plan came to (plan.go); answers are those of groups of equal shape (answers.go)
 //	attempt        places members on the snapshot and on copies of the accounts, and takes all of it back
 //	domains        chooses domains of the network, and confines attempts to them; a place is one domain
-//	preemption     is an attempt with pods of lower priority out of the way (preempt.go, victims.go, evict.go)
-//	reservation    is nodes that are kept for a gang which others overtook
+//	Evictions      decides which pods make way, and evicts them; a preemption is an attempt with pods of lower
+//	               priority out of the way (preempt.go, victims.go, evict.go, guard.go)
+//	reservations   are nodes that are kept for gangs which others overtook
 //	report         is what the members of a failed plan learn of it, with their nominations
 //	deadlocks      are NonStrict gangs that hold what each other needs
 //	Held           writes why pods wait for their gang

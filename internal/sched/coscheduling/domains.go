@@ -107,11 +107,11 @@ func isWhole(places map[string]*place, planned map[string]scheduler.ScheduleResu
 }
 
 // Within names the nodes to which the attempt under way is confined; empty where it is not.
-func (r *Rounds) Within() string {
-	if r.domains.confined == nil {
+func (pl *planner) Within() string {
+	if pl.domains.confined == nil {
 		return ""
 	}
-	return r.domains.confined.name
+	return pl.domains.confined.name
 }
 
 // confine lets attempts see the nodes of a part alone, all nodes where it is nil. It must not be in force when the
@@ -147,7 +147,7 @@ func (d *domains) release(f framework.Framework) {
 
 // confineToPlan prepares a cycle that reserves a member of a plan: it is confined to the planned node, or to its domain
 // without one, if it may not be elsewhere.
-func (r *Rounds) confineToPlan(f framework.Framework, state fwk.CycleState, plan *outcome, uid string) error {
+func (pl *planner) confineToPlan(f framework.Framework, state fwk.CycleState, plan *outcome, uid string) error {
 	chosen := plan.places[uid]
 	if chosen == nil {
 		return nil
@@ -166,18 +166,18 @@ func (r *Rounds) confineToPlan(f framework.Framework, state fwk.CycleState, plan
 	if node := plan.planned[uid].SuggestedHost; node != "" {
 		to = &part{name: to.name, nodes: sets.New(node)}
 	}
-	return r.domains.confine(f, to)
+	return pl.domains.confine(f, to)
 }
 
 // widen lets a member be tried on all nodes of its domain where it was confined to the planned one, which does not take
 // it any more.
-func (r *Rounds) widen(f framework.Framework, plan *outcome, uid string) bool {
+func (pl *planner) widen(f framework.Framework, plan *outcome, uid string) bool {
 	chosen, node := plan.places[uid], plan.planned[uid].SuggestedHost
 	if !chosen.isBound() {
 		return false
 	}
 	i := slices.IndexFunc(chosen.parts, func(p part) bool { return p.nodes.Has(node) })
-	return i >= 0 && r.domains.confine(f, &chosen.parts[i]) == nil
+	return i >= 0 && pl.domains.confine(f, &chosen.parts[i]) == nil
 }
 
 // search is where the members of several requests may be tried. The slices have an element for each request.
@@ -389,11 +389,11 @@ func (d *domains) heldOn(nodes []fwk.NodeInfo, uids []string) map[string]int {
 }
 
 // below returns what goes when the members of requests evict others.
-func (r *Rounds) below(m *members, all []*domain.Request) func(*corev1.Pod) bool {
+func (pl *planner) below(m *members, all []*domain.Request) func(*corev1.Pod) bool {
 	lowest := int32(math.MaxInt32)
 	for _, g := range all {
 		for _, pod := range m.podsOf(g) {
-			lowest = min(lowest, r.Gangs.Priority(pod))
+			lowest = min(lowest, pl.Gangs.Priority(pod))
 		}
 	}
 	return func(p *corev1.Pod) bool { return corev1helpers.PodPriority(p) < lowest }
@@ -404,15 +404,15 @@ const mostEvictions = 64
 
 // placesWithout yields where a group may be placed without the pods that go: domains that keep the rules that must
 // hold, anywhere if there are no such rules.
-func (r *Rounds) placesWithout(m *members, goes func(*corev1.Pod) bool) iter.Seq[map[string]*place] {
+func (pl *planner) placesWithout(m *members, goes func(*corev1.Pod) bool) iter.Seq[map[string]*place] {
 	bound := onlyBound(m.plan.DomainRequests)
 	return func(yield func(map[string]*place) bool) {
 		if len(bound) == 0 {
 			yield(nil)
 			return
 		}
-		n, f := 0, r.Core.Profiles[m.first().Spec.SchedulerName]
-		for places := range r.domains.search(f, m, bound, goes).places() {
+		n, f := 0, pl.Core.Profiles[m.first().Spec.SchedulerName]
+		for places := range pl.domains.search(f, m, bound, goes).places() {
 			// Each place costs a preemption's dry run on all of its nodes.
 			if n++; n > mostEvictions || !yield(places) {
 				return

@@ -34,9 +34,11 @@ import (
 
 // evictVictims evicts victims for the members of a failed plan, which are nominated to these nodes and tried again
 // afterwards. member is the one for which the plan failed. It stops where the gang is no longer to start.
-func (r *Rounds) evictVictims(ctx context.Context, member *corev1.Pod, nominated map[string]string, victims []*unit) {
-	f := r.Core.Profiles[member.Spec.SchedulerName]
-	chooser := r.Preemption(f)
+func (ev *Evictions) evictVictims(ctx context.Context, member *corev1.Pod, nominated map[string]string,
+	victims []*unit,
+) {
+	f := ev.Core.Profiles[member.Spec.SchedulerName]
+	chooser := ev.Preemption(f)
 	var pods []*corev1.Pod
 	for _, u := range victims {
 		for _, info := range u.pods {
@@ -49,9 +51,9 @@ func (r *Rounds) evictVictims(ctx context.Context, member *corev1.Pod, nominated
 	begin := func(ctx context.Context) {
 		f.Parallelizer().Until(ctx, len(pods), func(i int) {
 			// The gang may have lost a member since the plan.
-			gate := kube.Ask(r.Gangs, func(s *gang.State) gang.Refusal { return s.Gate(string(member.UID)) })
+			gate := kube.Ask(ev.Gangs, func(s *gang.State) gang.Refusal { return s.Gate(string(member.UID)) })
 			if gate.Code == why.None {
-				evictor := preemptor{member, types.UID(r.Gangs.GangOf(member)), r.Gangs.Priority(member), deleted}
+				evictor := preemptor{member, types.UID(ev.Gangs.GangOf(member)), ev.Gangs.Priority(member), deleted}
 				// an error is logged, and seen when the gang is tried again
 				_ = chooser.Executor.PreemptPod(ctx, victim{pods[i]}, evictor, pods[i], Name)
 			}
@@ -63,18 +65,18 @@ func (r *Rounds) evictVictims(ctx context.Context, member *corev1.Pod, nominated
 		}
 		// The members become eligible to preempt again only when the informer has seen all deletions.
 		untilAllGo(ctx, f, evicted)
-		r.mu.Lock()
+		ev.mu.Lock()
 		for uid := range nominated {
-			delete(r.evicting, uid)
+			delete(ev.evicting, uid)
 		}
-		r.mu.Unlock()
-		r.Core.SchedulingQueue.Activate(klog.FromContext(ctx), map[string]*corev1.Pod{
+		ev.mu.Unlock()
+		ev.Core.SchedulingQueue.Activate(klog.FromContext(ctx), map[string]*corev1.Pod{
 			member.Namespace + "/" + member.Name: member,
 		})
 	}
-	r.mu.Lock()
-	maps.Copy(r.evicting, nominated)
-	r.mu.Unlock()
+	ev.mu.Lock()
+	maps.Copy(ev.evicting, nominated)
+	ev.mu.Unlock()
 	if utilfeature.DefaultFeatureGate.Enabled(features.SchedulerAsyncPreemption) {
 		go begin(context.WithoutCancel(ctx))
 		return
@@ -85,7 +87,7 @@ func (r *Rounds) evictVictims(ctx context.Context, member *corev1.Pod, nominated
 // PreemptPod returns what evicts one victim, in the place of upstream's, which deletes a pod by its name. A pod that is
 // not bound yet goes back to the queue. Another one gets the condition DisruptionTarget and is deleted, unless it is
 // gone and a namesake is there by now.
-func (r *Rounds) PreemptPod(h fwk.Handle) func(context.Context, upstream.Candidate, upstream.ExecutorPreemptor,
+func (ev *Evictions) PreemptPod(h fwk.Handle) func(context.Context, upstream.Candidate, upstream.ExecutorPreemptor,
 	*corev1.Pod, string) error {
 	return func(ctx context.Context, c upstream.Candidate, evictor upstream.ExecutorPreemptor, pod *corev1.Pod,
 		plugin string,
@@ -115,9 +117,9 @@ func (r *Rounds) PreemptPod(h fwk.Handle) func(context.Context, upstream.Candida
 			related = pods[0]
 		}
 		recorder.Eventf(pod, related, e.Type(), e.String(), "Preempting", "%s", text)
-		if gangUID := r.Gangs.GangOf(pod); gangUID != "" {
+		if gangUID := ev.Gangs.GangOf(pod); gangUID != "" {
 			var about runtime.Object = pod
-			if g := r.Gangs.Object(gangUID); g != nil {
+			if g := ev.Gangs.Object(gangUID); g != nil {
 				about = g
 			}
 			e = event.GangPreempted

@@ -19,69 +19,71 @@ import (
 
 // Guard adds the rules of gangs to those by which a profile chooses victims: for a pod that starts without others too,
 // what a gang cannot spare goes with all of it or not at all.
-func (r *Rounds) Guard(h fwk.Handle, p *defaultpreemption.DefaultPreemption) {
-	p.Executor.PreemptPod = r.PreemptPod(h)
+func (ev *Evictions) Guard(h fwk.Handle, p *defaultpreemption.DefaultPreemption) {
+	p.Executor.PreemptPod = ev.PreemptPod(h)
 	// may has the rules of quotas and Reservations, which the plugins set before.
 	may := p.IsEligiblePod
 	p.IsEligiblePod = func(node fwk.NodeInfo, victim fwk.PodInfo, preemptor *corev1.Pod) bool {
 		switch {
 		case !may(node, victim, preemptor):
 			return false
-		case r.preempting != nil:
-			return r.preempting.allows(victim.GetPod())
+		case ev.preempting != nil:
+			return ev.preempting.allows(victim.GetPod())
 		}
-		return r.mayGo(node, victim.GetPod(), preemptor, may)
+		return ev.mayGo(node, victim.GetPod(), preemptor, may)
 	}
-	p.Evaluator.Interface = whole{p.Evaluator.Interface, r, p, h}
+	p.Evaluator.Interface = whole{p.Evaluator.Interface, ev, p, h}
 }
 
 // Forget drops what Guard remembers about gangs.
-func (r *Rounds) Forget() { r.mayWhole.Clear() }
+func (ev *Evictions) Forget() { ev.mayWhole.Clear() }
 
 // mayGo reports whether gangs allow a victim of a pod that starts without others. Where there are not enough members
 // above the minimum for all those of the node, it is allowed with its whole group.
-func (r *Rounds) mayGo(node fwk.NodeInfo, victim, preemptor *corev1.Pod, may defaultpreemption.IsEligiblePodFunc) bool {
-	gangUID := r.Gangs.GangOf(victim)
+func (ev *Evictions) mayGo(node fwk.NodeInfo, victim, preemptor *corev1.Pod,
+	may defaultpreemption.IsEligiblePodFunc,
+) bool {
+	gangUID := ev.Gangs.GangOf(victim)
 	if gangUID == "" {
 		return true
 	}
 	var here []string
 	for _, info := range node.GetPods() {
-		if pod := info.GetPod(); r.Gangs.GangOf(pod) == gangUID {
+		if pod := info.GetPod(); ev.Gangs.GangOf(pod) == gangUID {
 			here = append(here, string(pod.UID))
 		}
 	}
-	for _, unit := range units(r.Gangs, here, nil) {
+	for _, unit := range units(ev.Gangs, here, nil) {
 		if len(unit) == 1 {
 			continue
 		}
 		// All nodes of a cycle ask about the same gang, so the answer is remembered.
 		key := [2]string{string(preemptor.UID), gangUID}
-		known, found := r.mayWhole.Load(key)
+		known, found := ev.mayWhole.Load(key)
 		if !found {
 			known = !slices.ContainsFunc(unit, func(uid string) bool {
-				pod := r.Gangs.Pod(uid)
-				return pod == nil || r.importance(pod) >= corev1helpers.PodPriority(preemptor) ||
+				pod := ev.Gangs.Pod(uid)
+				return pod == nil || ev.importance(pod) >= corev1helpers.PodPriority(preemptor) ||
 					!may(node, &framework.PodInfo{Pod: pod}, preemptor)
 			})
-			r.mayWhole.Store(key, known)
+			ev.mayWhole.Store(key, known)
 		}
 		if !known.(bool) {
 			return false
 		}
 	}
-	return !slices.Contains(r.group(preemptor), gangUID)
+	return !slices.Contains(ev.group(preemptor), gangUID)
 }
 
 // importance is the priority below which no preemptor evicts a pod.
-func (r *Rounds) importance(pod *corev1.Pod) int32 {
-	return max(corev1helpers.PodPriority(pod), r.Gangs.Priority(pod))
+func (c *Cluster) importance(pod *corev1.Pod) int32 {
+	return max(corev1helpers.PodPriority(pod), c.Gangs.Priority(pod))
 }
 
 // group returns the gangs that start with a pod; none for a pod without a gang.
-func (r *Rounds) group(pod *corev1.Pod) (ids []string) {
-	if gangUID := r.Gangs.GangOf(pod); gangUID != "" {
-		r.Gangs.Read(func(s *gang.State) {
+func (c *Cluster) group(pod *corev1.Pod) (ids []string) {
+	if gangUID := c.Gangs.GangOf(pod); gangUID != "" {
+		c.Gangs.Read(func(s *gang.State) {
 			report, _ := s.Find(gangUID)
 			ids = report.Settings.Group
 		})
@@ -95,7 +97,7 @@ func (r *Rounds) group(pod *corev1.Pod) (ids []string) {
 // gang: of each one either all go, or enough remain for its minimum.
 type whole struct {
 	upstream.Interface // which chooses victims on one node, and knows nothing of gangs
-	*Rounds
+	*Evictions
 	plugin *defaultpreemption.DefaultPreemption // of the profile, for its order of importance
 	// handle is that of the profile, whose filters decide whether victims suffice.
 	handle fwk.Handle

@@ -125,18 +125,18 @@ func (m *members) demand(g *domain.Request) (d domain.Demand) {
 // shortage returns the failure of a group if the cluster has not what its PodGroups say that must be free before their
 // gangs are tried; else its UID is empty. What pods of lower priority have is free where the gang may evict them, and
 // what pods behind it have where it was overtaken by too many.
-func (r *Rounds) shortage(m *members) (failure gang.Failure) {
+func (ev *Evictions) shortage(m *members) (failure gang.Failure) {
 	member := m.first()
-	f := r.Core.Profiles[member.Spec.SchedulerName]
-	evicts, priority := r.chooser(member) != nil, r.Gangs.Priority(member)
-	rank := r.Gangs.RankOf(member)
-	overtaken := kube.Ask(r.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), false) })
+	f := ev.Core.Profiles[member.Spec.SchedulerName]
+	evicts, priority := ev.chooser(member) != nil, ev.Gangs.Priority(member)
+	rank := ev.Gangs.RankOf(member)
+	overtaken := kube.Ask(ev.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), false) })
 	// Room that pods leave counts as free only if they would have to go for this gang.
-	goes := either(r.usableBy(m), func(p *corev1.Pod) bool {
-		return evicts && corev1helpers.PodPriority(p) < priority || overtaken && rank.Before(r.Gangs.RankOf(p))
+	goes := either(ev.usableBy(m), func(p *corev1.Pod) bool {
+		return evicts && corev1helpers.PodPriority(p) < priority || overtaken && rank.Before(ev.Gangs.RankOf(p))
 	})
-	for _, id := range r.group(member) {
-		o := r.Gangs.Object(id)
+	for _, id := range ev.group(member) {
+		o := ev.Gangs.Object(id)
 		if o == nil {
 			continue
 		}

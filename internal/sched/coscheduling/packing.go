@@ -21,12 +21,12 @@ import (
 // describePacking describes members and the nodes of the snapshot. nil if all members ask for the same: then no order
 // is better than another. What it says is an estimate by labels, taints and amounts: nodes on which a member fits by it
 // may still refuse it. The search asks the filters before it relies on one.
-func (r *Rounds) describePacking(ctx context.Context, m *members) *gang.Packing {
+func (pl *planner) describePacking(ctx context.Context, m *members) *gang.Packing {
 	p := &gang.Packing{Steps: gang.MostPackSteps, Places: gang.MostPackPlaces}
 	var first []*framework.QueuedPodInfo // of each class
 	for _, uid := range m.order {
 		pod, class := m.pods[uid], 0
-		for class < len(first) && !r.asksTheSame(first[class], pod) {
+		for class < len(first) && !pl.asksTheSame(first[class], pod) {
 			class++
 		}
 		if class == len(first) {
@@ -38,11 +38,11 @@ func (r *Rounds) describePacking(ctx context.Context, m *members) *gang.Packing 
 	if len(first) == 1 {
 		return nil
 	}
-	nodes, err := r.Core.Profiles[first[0].Pod.Spec.SchedulerName].SnapshotSharedLister().NodeInfos().List()
+	nodes, err := pl.Core.Profiles[first[0].Pod.Spec.SchedulerName].SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return nil
 	}
-	dimensions, goes := m.dimensions(m.order), r.usableBy(m)
+	dimensions, goes := m.dimensions(m.order), pl.usableBy(m)
 	for _, n := range nodes {
 		p.Free = append(p.Free, freeInDimensions(n, dimensions, goes))
 	}
@@ -62,10 +62,10 @@ func (r *Rounds) describePacking(ctx context.Context, m *members) *gang.Packing 
 }
 
 // asksTheSame reports whether two members are of one gang and may be on the same nodes.
-func (r *Rounds) asksTheSame(a, b *framework.QueuedPodInfo) bool {
+func (c *Cluster) asksTheSame(a, b *framework.QueuedPodInfo) bool {
 	x, y := a.Pod, b.Pod
 	same := equality.Semantic.DeepEqual
-	if len(x.Spec.Containers) != len(y.Spec.Containers) || r.Gangs.GangOf(x) != r.Gangs.GangOf(y) {
+	if len(x.Spec.Containers) != len(y.Spec.Containers) || c.Gangs.GangOf(x) != c.Gangs.GangOf(y) {
 		return false
 	}
 	for i := range x.Spec.Containers {
@@ -109,7 +109,7 @@ func asksOf(pod *framework.QueuedPodInfo, name corev1.ResourceName) int64 {
 // searchNodes looks for nodes of the members where no order of them fits, and plans these: what the search found is
 // verified as a plan in the order in which it placed them, members without a node last. It does not if a member is
 // refused whatever its node is, which cause says, or if members must be spread over parts of a domain.
-func (r *Rounds) searchNodes(ctx context.Context, m *members, places map[string]*place, cause error,
+func (pl *planner) searchNodes(ctx context.Context, m *members, places map[string]*place, cause error,
 ) (o outcome, fits bool) {
 	var unfit *framework.FitError
 	p := m.packing
@@ -122,13 +122,13 @@ func (r *Rounds) searchNodes(ctx context.Context, m *members, places map[string]
 			return o, false
 		}
 	}
-	f := r.Core.Profiles[m.first().Spec.SchedulerName]
-	r.domains.release(f) // the nodes of the packing are those of the whole snapshot
+	f := pl.Core.Profiles[m.first().Spec.SchedulerName]
+	pl.domains.release(f) // the nodes of the packing are those of the whole snapshot
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return o, false
 	}
-	a := r.attempt(ctx, m, places, nil)
+	a := pl.attempt(ctx, m, places, nil)
 	// The search places members on the snapshot and takes them back in reverse order. steps has how many steps of the
 	// attempt came before each member that is placed.
 	var steps []int
@@ -148,7 +148,7 @@ func (r *Rounds) searchNodes(ctx context.Context, m *members, places map[string]
 			steps = steps[:len(steps)-1]
 		})
 	a.rollback(0)
-	r.domains.release(f)
+	pl.domains.release(f)
 	if order == nil {
 		return o, false
 	}
@@ -161,8 +161,8 @@ func (r *Rounds) searchNodes(ctx context.Context, m *members, places map[string]
 			order = append(order, member.UID)
 		}
 	}
-	if o, fits = r.tryAll(ctx, m, places, order, on(nodesOf)); !fits {
+	if o, fits = pl.tryAll(ctx, m, places, order, on(nodesOf)); !fits {
 		return o, false
 	}
-	return r.followOrder(ctx, m, o, order)
+	return pl.followOrder(ctx, m, o, order)
 }

@@ -18,6 +18,16 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
 )
 
+// planner makes plans on the snapshot of a cycle: attempts in domains. It belongs to the scheduling loop.
+type planner struct {
+	Cluster
+	schedule schedulePod // kube-scheduler's own; set by Rounds.Schedule
+	domains  domains
+	// attempting is the attempt for which a node is being chosen; nil outside of one. The ranking of nodes asks it for
+	// the node that is tried first.
+	attempting *attempt
+}
+
 // outcome is what a plan came to.
 type outcome struct {
 	// planned has the node of each member that fits, by UID; of a plan that failed, of those that were placed before it
@@ -50,7 +60,7 @@ func (r *Rounds) makePlan(ctx context.Context, round *groupRound, current string
 		round.asked = map[string]sets.Set[string]{current: sets.New(names.NodeResourcesFit)}
 		return false
 	}
-	if r.recall(ctx, round) {
+	if r.answers.recall(ctx, round) {
 		return false
 	}
 	round.packing = r.describePacking(ctx, round.members)
@@ -69,14 +79,14 @@ func (r *Rounds) makePlan(ctx context.Context, round *groupRound, current string
 // that of the choice in which most members were placed, and names the rule, how many domains were tried, and the best
 // of them. After gang.MostPlans choices it stops; the failure says how many were tried, and the next plan of the group
 // skips these. events is how many events were counted before the snapshot was taken.
-func (r *Rounds) planInDomains(ctx context.Context, m *members, events uint64) (best outcome, fits bool) {
+func (pl *planner) planInDomains(ctx context.Context, m *members, events uint64) (best outcome, fits bool) {
 	first := m.order[0]
-	f := r.Core.Profiles[m.first().Spec.SchedulerName]
+	f := pl.Core.Profiles[m.first().Spec.SchedulerName]
 	// Each choice confines the snapshot; in the end all nodes are seen again.
-	defer r.domains.release(f)
+	defer pl.domains.release(f)
 	tried, refusing := map[string]int{}, sets.New(Name, names.NodeResourcesFit)
 	left, more, since := gang.MostPlans, false, events
-	found := r.domains.search(f, m, m.plan.DomainRequests, nil)
+	found := pl.domains.search(f, m, m.plan.DomainRequests, nil)
 	if found.skip = m.plan.Skip.Choices; found.skip > 0 && isEmpty(found.places()) { // there are fewer by now
 		found.skip = 0
 	}
@@ -93,7 +103,7 @@ func (r *Rounds) planInDomains(ctx context.Context, m *members, events uint64) (
 			break
 		}
 		left--
-		o, fits := r.planMembers(ctx, m, places)
+		o, fits := pl.planMembers(ctx, m, places)
 		// A plan that has enough members, but not in the numbers that the parts of the domain need, does not fit.
 		if fits && isWhole(places, o.planned) {
 			return o, true
@@ -137,11 +147,11 @@ func (r *Rounds) planInDomains(ctx context.Context, m *members, events uint64) (
 // planMembers makes a plan in the domains that are chosen, all nodes without. The members of a plan have their cycles
 // in the order in which they fit, but for the first one, whose cycle is under way. If no order fits, the outcome is the
 // failure of the members in their own order.
-func (r *Rounds) planMembers(ctx context.Context, m *members, places map[string]*place) (failed outcome, fits bool) {
+func (pl *planner) planMembers(ctx context.Context, m *members, places map[string]*place) (failed outcome, fits bool) {
 	for _, order := range m.orders() {
-		o, fits := r.tryAll(ctx, m, places, order, nil)
+		o, fits := pl.tryAll(ctx, m, places, order, nil)
 		if fits {
-			if o, fits = r.followOrder(ctx, m, o, order); fits {
+			if o, fits = pl.followOrder(ctx, m, o, order); fits {
 				return o, true
 			}
 		}
@@ -152,7 +162,7 @@ func (r *Rounds) planMembers(ctx context.Context, m *members, places map[string]
 			failed = o
 		}
 	}
-	if o, fits := r.searchNodes(ctx, m, places, failed.cause); fits {
+	if o, fits := pl.searchNodes(ctx, m, places, failed.cause); fits {
 		return o, true
 	}
 	return failed, false
@@ -161,7 +171,7 @@ func (r *Rounds) planMembers(ctx context.Context, m *members, places map[string]
 // followOrder lets the cycles of a plan's members be in the order in which they were tried, the planned ones first. If
 // the first of the members was not tried first, all are tried once more on their nodes, as their CPUs and devices may
 // depend on the order.
-func (r *Rounds) followOrder(ctx context.Context, m *members, o outcome, order []string) (_ outcome, fits bool) {
+func (pl *planner) followOrder(ctx context.Context, m *members, o outcome, order []string) (_ outcome, fits bool) {
 	current, first := m.order[0], order[0]
 	order = slices.Clone(order)
 	slices.SortStableFunc(order, func(a, b string) int {
@@ -172,7 +182,7 @@ func (r *Rounds) followOrder(ctx context.Context, m *members, o outcome, order [
 	})
 	planned := maps.Clone(o.planned)
 	if o.isPlanned(current) && order[0] != first {
-		if o, fits = r.tryAll(ctx, m, o.places, order, planned); !fits {
+		if o, fits = pl.tryAll(ctx, m, o.places, order, planned); !fits {
 			return o, false
 		}
 	}
@@ -198,12 +208,12 @@ func trueFirst(a, b bool) int {
 }
 
 // tryAll tries members in order, first on these nodes; if there are none, on those that the members are nominated to.
-func (r *Rounds) tryAll(ctx context.Context, m *members, places map[string]*place, order []string,
+func (pl *planner) tryAll(ctx context.Context, m *members, places map[string]*place, order []string,
 	nodes map[string]scheduler.ScheduleResult,
 ) (o outcome, fits bool) {
 	proposed := on(m.nominated())
 	maps.Copy(proposed, nodes)
-	a := r.attempt(ctx, m, places, proposed)
+	a := pl.attempt(ctx, m, places, proposed)
 	o = outcome{planned: a.planned, places: places, unfit: map[string]error{}}
 	// Whatever comes of the attempt, the snapshot is as before.
 	defer a.rollback(0)

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
@@ -24,6 +27,34 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 )
+
+// Evictions decides which pods make way for gangs, and evicts them.
+type Evictions struct {
+	*planner
+	// preempting is the preemption under way; nil outside of one. The profiles' rules of eligibility read it.
+	preempting *preemption
+	// mayWhole knows whether all of a gang's group may be evicted, by UID of the pod that preempts, and gang. It is
+	// cleared in each cycle; candidates are looked at in parallel.
+	mayWhole sync.Map
+
+	mu sync.Mutex // guards the rest: victims are evicted by goroutines of their own
+	// evicting has the nodes for which victims are about to be evicted, by UID of members, until the informer has seen
+	// that all victims end.
+	evicting map[string]string
+	// due has what evicts victims when the failure of a pod is written, by UID of the pod whose cycle is under way.
+	due map[types.UID]func()
+}
+
+// NewEvictions returns what decides about victims in a cluster. Guard and Forget read c.Gangs alone. No preemption is
+// under way.
+func NewEvictions(c Cluster) *Evictions {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	pl := &planner{Cluster: c}
+	pl.domains = domains{Cluster: &pl.Cluster, sites: map[string]*knownSites{}}
+	return &Evictions{planner: pl, evicting: map[string]string{}, due: map[types.UID]func(){}}
+}
 
 // preemption is an attempt of which pods of lower priority make way. Each member that does not fit gets the node where
 // the least is lost with the victims there and with all that must go with them; then what need not go is spared.
@@ -69,13 +100,13 @@ type class struct {
 // preempt looks for pods whose eviction lets a failed plan succeed, and decides about the nominations of the members.
 // Where it must wait before it may evict, failed.failure says until when. The function that it returns begins to evict;
 // it is nil where nothing is evicted.
-func (r *Rounds) preempt(ctx context.Context, m *members, failed *outcome) (n nomination, evict func()) {
-	may, pending := r.mayPreempt(ctx, m)
+func (ev *Evictions) preempt(ctx context.Context, m *members, failed *outcome) (n nomination, evict func()) {
+	may, pending := ev.mayPreempt(ctx, m)
 	// Victims are on their way: a second preemption would take more than is needed.
 	if pending != nil {
 		return nomination{nodes: pending, preempts: true, unchanged: true}, nil
 	}
-	if again := r.preemptsAt(m.first(), r.Now()); !may || !again.IsZero() {
+	if again := ev.preemptsAt(m.first(), ev.Now()); !may || !again.IsZero() {
 		if may {
 			failed.failure.Again = again
 		}
@@ -83,16 +114,16 @@ func (r *Rounds) preempt(ctx context.Context, m *members, failed *outcome) (n no
 	}
 	var victims []*unit
 	var least gang.Loss
-	for places := range r.placesWithout(m, r.below(m, m.plan.DomainRequests)) {
-		p := r.newPreemption(ctx, m, places, failed.planned)
-		r.preempting = p
+	for places := range ev.placesWithout(m, ev.below(m, m.plan.DomainRequests)) {
+		p := ev.newPreemption(ctx, m, places, failed.planned)
+		ev.preempting = p
 		// Each step stops the preemption if it fails. Nothing was evicted so far: all of it is a trial.
 		found := p.prepare() && p.placeMembers() && p.admitMembers() && p.restoreVictims() &&
 			p.verifyPlacement() && isWhole(places, p.planned) && len(p.taken) > 0
 		nodes, taken := p.nodes(), p.victims()
 		p.rollback(0)
-		r.preempting = nil
-		r.domains.release(p.profile(m.order[0]))
+		ev.preempting = nil
+		ev.domains.release(p.profile(m.order[0]))
 		if !found || p.broken {
 			continue
 		}
@@ -106,7 +137,7 @@ func (r *Rounds) preempt(ctx context.Context, m *members, failed *outcome) (n no
 		return n, nil
 	}
 	member := m.pods[failed.failure.UID].Pod
-	return n, func() { r.evictVictims(ctx, member, n.nodes, victims) }
+	return n, func() { ev.evictVictims(ctx, member, n.nodes, victims) }
 }
 
 // nodes returns the node of each member that is placed.
@@ -125,13 +156,22 @@ func (p *preemption) victims() []*unit {
 
 // evictAfter lets evict, which is nil for nothing, run when the failure of a pod is written, whose cycle is under way:
 // when the first victim ends, the nominated nodes of all members are known.
-func (r *Rounds) evictAfter(pod *corev1.Pod, evict func()) {
+func (ev *Evictions) evictAfter(pod *corev1.Pod, evict func()) {
 	if evict == nil {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.evict[pod.UID] = evict
+	ev.mu.Lock()
+	defer ev.mu.Unlock()
+	ev.due[pod.UID] = evict
+}
+
+// takeDue returns what evictAfter was called with for a pod, nil for nothing, and forgets it.
+func (ev *Evictions) takeDue(uid types.UID) func() {
+	ev.mu.Lock()
+	defer ev.mu.Unlock()
+	evict := ev.due[uid]
+	delete(ev.due, uid)
+	return evict
 }
 
 // preemptRest looks for pods whose eviction lets a NonStrict gang start with what it holds, when the last of its
@@ -162,17 +202,17 @@ func (r *Rounds) preemptRest(ctx context.Context, pod *framework.QueuedPodInfo, 
 
 // restOf returns the members of what a NonStrict group lacks, as the queue would, to be tried as one group; the pods of
 // first come before all others. Members behind a scheduling gate cannot be tried.
-func (r *Rounds) restOf(ctx context.Context, plan *gang.Plan, first ...*framework.QueuedPodInfo) *members {
+func (pl *planner) restOf(ctx context.Context, plan *gang.Plan, first ...*framework.QueuedPodInfo) *members {
 	m := &members{plan: plan, pods: map[string]*framework.QueuedPodInfo{}}
 	for _, pod := range first {
 		m.pods[string(pod.Pod.UID)], m.order = pod, append(m.order, string(pod.Pod.UID))
 	}
 	for _, uid := range plan.Members {
-		pod := r.Gangs.Pod(uid)
+		pod := pl.Gangs.Pod(uid)
 		if m.pods[uid] != nil || pod == nil || len(pod.Spec.SchedulingGates) > 0 {
 			continue
 		}
-		f := r.Core.Profiles[pod.Spec.SchedulerName]
+		f := pl.Core.Profiles[pod.Spec.SchedulerName]
 		if info, err := framework.NewPodInfo(pod); f != nil && err == nil {
 			m.pods[uid] = &framework.QueuedPodInfo{PodInfo: info, PodSignature: f.SignPod(ctx, pod)}
 			m.order = append(m.order, uid)
@@ -182,11 +222,11 @@ func (r *Rounds) restOf(ctx context.Context, plan *gang.Plan, first ...*framewor
 }
 
 // newPreemption begins a preemption for members in their places. planned has the nodes to try first.
-func (r *Rounds) newPreemption(ctx context.Context, m *members, places map[string]*place,
+func (ev *Evictions) newPreemption(ctx context.Context, m *members, places map[string]*place,
 	planned map[string]scheduler.ScheduleResult,
 ) *preemption {
 	p := &preemption{
-		attempt: r.attempt(ctx, m, places, planned), classes: map[string]*class{}, gone: map[string]bool{},
+		attempt: ev.attempt(ctx, m, places, planned), classes: map[string]*class{}, gone: map[string]bool{},
 		spared: map[string]bool{}, trials: map[string]*quota.Trial{}, charges: gang.Charges{},
 	}
 	p.admits = true
@@ -195,20 +235,20 @@ func (r *Rounds) newPreemption(ctx context.Context, m *members, places map[strin
 
 // mayPreempt reports whether all members may have victims. If one of them still waits for its own, it returns the nodes
 // that the members are nominated to, which they keep; else pending is nil.
-func (r *Rounds) mayPreempt(ctx context.Context, m *members) (may bool, pending map[string]string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (ev *Evictions) mayPreempt(ctx context.Context, m *members) (may bool, pending map[string]string) {
+	ev.mu.Lock()
+	defer ev.mu.Unlock()
 	nominated, waits := map[string]string{}, false
 	for _, uid := range m.order {
 		pod := m.pods[uid].Pod
-		chooser := r.chooser(pod)
+		chooser := ev.chooser(pod)
 		if chooser == nil {
 			return false, nil
 		}
 		eligible, _ := chooser.Evaluator.PodEligibleToPreemptOthers(ctx, pod, nil)
-		waits = waits || !eligible || r.evicting[uid] != ""
+		waits = waits || !eligible || ev.evicting[uid] != ""
 		// The victims may be unknown to the informer for a moment, so the nodes of evicting come first.
-		nominated[uid] = cmp.Or(r.evicting[uid], pod.Status.NominatedNodeName)
+		nominated[uid] = cmp.Or(ev.evicting[uid], pod.Status.NominatedNodeName)
 	}
 	if waits {
 		return false, nominated
@@ -218,21 +258,21 @@ func (r *Rounds) mayPreempt(ctx context.Context, m *members) (may bool, pending 
 
 // chooser returns what chooses victims for a member of a gang; nil for one that evicts none. An extender that has a say
 // in preemption is asked about the victims on one node, not about those of a gang.
-func (r *Rounds) chooser(pod *corev1.Pod) *defaultpreemption.DefaultPreemption {
-	f := r.Core.Profiles[pod.Spec.SchedulerName]
-	group := r.Gangs.Object(r.Gangs.GangOf(pod))
+func (ev *Evictions) chooser(pod *corev1.Pod) *defaultpreemption.DefaultPreemption {
+	f := ev.Core.Profiles[pod.Spec.SchedulerName]
+	group := ev.Gangs.Object(ev.Gangs.GangOf(pod))
 	may := ptr.Deref(pod.Spec.PreemptionPolicy, "") != corev1.PreemptNever && (group == nil || !group.NeverPreempts) &&
 		slices.ContainsFunc(f.PreEnqueuePlugins(), func(p fwk.PreEnqueuePlugin) bool {
 			plugin, ok := p.(*Plugin)
 			return ok && plugin.preempts
 		}) &&
-		!slices.ContainsFunc(r.Core.Extenders, func(e fwk.Extender) bool {
+		!slices.ContainsFunc(ev.Core.Extenders, func(e fwk.Extender) bool {
 			return e.SupportsPreemption() && e.IsInterested(pod)
 		})
 	if !may {
 		return nil
 	}
-	return r.Preemption(f)
+	return ev.Preemption(f)
 }
 
 // allows reports whether a pod may be a victim of the members: of lower priority than all, and not of their group.

@@ -41,7 +41,7 @@ func (r *Rounds) PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status
 	ineligible := fwk.NewStatus(fwk.Unschedulable, notEligible+"the pod starts with others")
 	// A member that is not of the plan that failed last keeps its nomination only while nodes are kept for its group.
 	if failed == nil || failed.pods[uid] == nil {
-		if pod.Status.NominatedNodeName == "" || r.reserves(r.Gangs.RankOf(pod).Name) {
+		if pod.Status.NominatedNodeName == "" || r.reservations.reserves(r.Gangs.RankOf(pod).Name) {
 			return nil, ineligible
 		}
 		failed = &report{}
@@ -77,11 +77,12 @@ func (r *Rounds) concludeFailedPlan(ctx context.Context, f framework.Framework, 
 			r.evictAfter(pod.Pod, evict)
 		}
 		if round.failure.Preempts = failed.preempts; !failed.preempts {
-			failed.nodes, round.failure.Outlook = r.keepNodes(ctx, round.members, round.failure.Skip.Choices > 0)
+			failed.nodes, round.failure.Outlook = r.reservations.keepNodes(ctx, round.members,
+				round.failure.Skip.Choices > 0)
 		}
 	}
 	// The answer is remembered before the members are back in the queue.
-	r.learn(ctx, round)
+	r.answers.learn(ctx, round)
 	r.failRound(ctx, failed)
 	switch {
 	case uid != round.failure.UID || round.cause == nil || round.failure.Tried != (gang.Tried{}):

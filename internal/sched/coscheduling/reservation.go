@@ -41,8 +41,9 @@ type reservation struct {
 
 // reservations are the nodes that are kept for groups. They belong to the scheduling loop.
 type reservations struct {
+	*Evictions
 	// kept has the reservation of each group, by the name of the group's rank. Some have ended by the group's state;
-	// suspendReservations removes these.
+	// suspend removes these.
 	kept map[string]*reservation
 	// suspended are those whose room the cycle under way may use; empty between cycles.
 	suspended []*reservation
@@ -51,11 +52,11 @@ type reservations struct {
 // keepNodes keeps nodes for a group whose plan has failed, if it was overtaken too often and would fit without the pods
 // behind it, and returns the nodes that the members are nominated to. Those that run are not evicted. What is kept
 // remains while portion says that the plan has domains left to try.
-func (r *Rounds) keepNodes(ctx context.Context, m *members, portion bool) (map[string]string, gang.Outlook) {
+func (r *reservations) keepNodes(ctx context.Context, m *members, portion bool) (map[string]string, gang.Outlook) {
 	member := m.first()
 	preferred, rank := m.nominated(), r.Gangs.RankOf(member)
 	nominated := slices.ContainsFunc(m.order, func(uid string) bool { return preferred[uid] != "" })
-	if h := r.reservations.kept[rank.Name]; h != nil {
+	if h := r.kept[rank.Name]; h != nil {
 		preferred = h.nodes
 	}
 	// A group that was not overtaken too often keeps nothing. While domains are left to try, what is kept remains.
@@ -77,7 +78,7 @@ func (r *Rounds) keepNodes(ctx context.Context, m *members, portion bool) (map[s
 			break
 		}
 	}
-	delete(r.reservations.kept, rank.Name)
+	delete(r.kept, rank.Name)
 	if nodes == nil {
 		return nil, gang.Hopeless
 	}
@@ -87,7 +88,7 @@ func (r *Rounds) keepNodes(ctx context.Context, m *members, portion bool) (map[s
 		h.pods[uid] = pod
 		h.highest = max(h.highest, corev1helpers.PodPriority(pod))
 	}
-	r.reservations.kept[rank.Name] = h
+	r.kept[rank.Name] = h
 	klog.FromContext(ctx).V(2).Info("Nodes are kept for a gang that was overtaken", "gang", rank.Name,
 		"pods", len(nodes))
 	return nodes, gang.Reserved
@@ -102,8 +103,8 @@ type crowded struct {
 
 // planWithout returns a node for each member as if pods that go were gone: those of as few nodes as do, else all of
 // them; nil where the group does not fit even then.
-func (r *Rounds) planWithout(ctx context.Context, m *members, places map[string]*place, preferred map[string]string,
-	goes func(*corev1.Pod) bool,
+func (r *reservations) planWithout(ctx context.Context, m *members, places map[string]*place,
+	preferred map[string]string, goes func(*corev1.Pod) bool,
 ) map[string]string {
 	f := r.Core.Profiles[m.first().Spec.SchedulerName]
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
@@ -187,35 +188,35 @@ func (p *preemption) placeWithout(order []string, all []crowded, first int) map[
 	return p.nodes()
 }
 
-// suspendReservations lets a pod have what is kept for groups behind it, until resumeReservations.
-func (r *Rounds) suspendReservations(pod *corev1.Pod) {
-	if len(r.reservations.kept) == 0 {
+// suspend lets a pod have what is kept for groups behind it, until resume.
+func (r *reservations) suspend(pod *corev1.Pod) {
+	if len(r.kept) == 0 {
 		return
 	}
 	rank := r.Gangs.RankOf(pod)
-	for key, h := range r.reservations.kept {
+	for key, h := range r.kept {
 		switch {
 		case !r.reserves(key):
-			delete(r.reservations.kept, key)
+			delete(r.kept, key)
 		case corev1helpers.PodPriority(pod) <= h.highest && rank.Before(h.rank):
 			for uid := range h.nodes {
 				// The filters count nominated pods, so the nomination itself is lifted for this cycle.
 				r.Core.SchedulingQueue.DeleteNominatedPodIfExists(h.pods[uid])
 				r.Quotas.Read(func(a *quota.Account) { a.Withdraw(uid) }) // which wakes no pod: it is for this cycle
 			}
-			r.reservations.suspended = append(r.reservations.suspended, h)
+			r.suspended = append(r.suspended, h)
 		}
 	}
 }
 
 // reserves reports whether nodes are kept for the group of a name.
-func (r *Rounds) reserves(name string) bool {
+func (r *reservations) reserves(name string) bool {
 	return kube.Ask(r.Gangs, func(s *gang.State) bool { return s.Reserves(name) })
 }
 
-// resumeReservations ends what suspendReservations does: what is still kept is nominated again.
-func (r *Rounds) resumeReservations(logger klog.Logger) {
-	for _, h := range r.reservations.suspended {
+// resume ends what suspend does: what is still kept is nominated again.
+func (r *reservations) resume(logger klog.Logger) {
+	for _, h := range r.suspended {
 		stands := r.reserves(h.rank.Name)
 		for uid, node := range h.nodes {
 			if pod := r.Gangs.Pod(uid); stands && pod != nil {
@@ -225,13 +226,13 @@ func (r *Rounds) resumeReservations(logger klog.Logger) {
 			}
 		}
 	}
-	r.reservations.suspended = nil
+	r.suspended = nil
 }
 
 // Withdraw ends the nomination of a pod. Any goroutine may call it.
-func (r *Rounds) Withdraw(pod *corev1.Pod) {
-	r.Core.SchedulingQueue.DeleteNominatedPodIfExists(pod)
-	r.Quotas.Update(pod.UID, func(a *quota.Account) { a.Withdraw(string(pod.UID)) })
+func (c *Cluster) Withdraw(pod *corev1.Pod) {
+	c.Core.SchedulingQueue.DeleteNominatedPodIfExists(pod)
+	c.Quotas.Update(pod.UID, func(a *quota.Account) { a.Withdraw(string(pod.UID)) })
 }
 
 // withdraw ends the nominations of pods that their gang's gate holds back: it has lost a member since.
@@ -254,12 +255,12 @@ func (h *Held) withdraw(ctx context.Context) {
 }
 
 // preemptsAt returns when the group of a member that has failed now may evict pods; zero where it may at once.
-func (r *Rounds) preemptsAt(member *corev1.Pod, now time.Time) time.Time {
-	delay := r.Gangs.Rules().PreemptionDelay
+func (ev *Evictions) preemptsAt(member *corev1.Pod, now time.Time) time.Time {
+	delay := ev.Gangs.Rules().PreemptionDelay
 	if delay == 0 {
 		return time.Time{}
 	}
-	since := kube.Ask(r.Gangs, func(s *gang.State) time.Time { return s.FailedSince(string(member.UID), now) })
+	since := kube.Ask(ev.Gangs, func(s *gang.State) time.Time { return s.FailedSince(string(member.UID), now) })
 	if now.Sub(since) >= delay {
 		return time.Time{}
 	}

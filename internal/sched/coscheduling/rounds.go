@@ -32,52 +32,33 @@ import (
 //
 // The scheduling loop alone calls it, apart from the handler of failures.
 type Rounds struct {
-	Cluster
+	*Evictions // which has the planner and the Cluster
+	deadlocks
+	reservations reservations
+	answers      answers
 
-	schedule schedulePod                // kube-scheduler's own; set by Schedule
-	fail     scheduler.FailureHandlerFn // what Fail wraps
-	pulled   int                        // pods that were ever taken out of the queue with a sibling
+	fail   scheduler.FailureHandlerFn // what Fail wraps
+	pulled int                        // pods that were ever taken out of the queue with a sibling
 	// share bounds the part of the loop's time that failed rounds take.
 	share gang.LoopShare
 	// failed is what the members of the last plan learn that failed; nil from the begin of the next cycle on.
 	// PostFilter and the refusals of its members read it.
 	failed *report
-	// attempting is the attempt for which a node is being chosen; nil outside of one. The ranking of nodes asks it for
-	// the node that is tried first.
-	attempting *attempt
-	// preempting is the preemption under way; nil outside of one. The profiles' rules of eligibility read it.
-	preempting *preemption
-	// mayWhole knows whether all of a gang's group may be evicted, by UID of the pod that preempts, and gang. It is
-	// cleared in each cycle; candidates are looked at in parallel.
-	mayWhole sync.Map
-
-	// What the scheduling loop keeps between cycles, each with the part of the work that it belongs to.
-	domains      domains
-	reservations reservations
-	deadlocks    deadlocks
-	answers      answers
 
 	mu sync.Mutex // guards the rest: failures of bindings are reported from goroutines of their own
 	// current is the round under way; nil between rounds.
 	current *groupRound
 	// single is the UID of the pod that is tried alone; empty while a round is under way.
 	single types.UID
-	// evicting has the nodes for which victims are about to be evicted, by UID of members, until the informer has seen
-	// that all victims end.
-	evicting map[string]string
-	// evict has what evicts victims when the failure of a pod is written, by UID of the pod whose cycle is under way.
-	evict map[types.UID]func()
 }
 
 // NewRounds returns what places the members of gangs in a cluster. No round is under way, and nothing is kept.
 func NewRounds(c Cluster) *Rounds {
-	r := &Rounds{Cluster: c, evicting: map[string]string{}, evict: map[types.UID]func(){}}
-	if r.Now == nil {
-		r.Now = time.Now
+	e := NewEvictions(c)
+	return &Rounds{
+		Evictions: e, deadlocks: deadlocks{Evictions: e}, answers: answers{Evictions: e},
+		reservations: reservations{Evictions: e, kept: map[string]*reservation{}},
 	}
-	r.reservations.kept = map[string]*reservation{}
-	r.domains = domains{Cluster: &r.Cluster, sites: map[string]*knownSites{}}
-	return r
 }
 
 // Cluster is what gangs are placed in. It does not change.
@@ -150,7 +131,7 @@ func (r *Rounds) Next(next nextPod) nextPod {
 		}
 		// The last round has ended, or its remaining members were deleted.
 		r.conclude() // a member that is deleted meanwhile has no cycle
-		r.resumeReservations(logger)
+		r.reservations.resume(logger)
 		pod, err := next(logger)
 		if err != nil || pod == nil {
 			return pod, err
@@ -260,10 +241,10 @@ func (r *Rounds) Planned(pod *corev1.Pod) string {
 }
 
 // Alone reports whether a pod starts without others: for one member of a gang victims would be evicted in vain.
-func (r *Rounds) Alone(pod *corev1.Pod) bool { return r.Gangs.Alone(pod) }
+func (c *Cluster) Alone(pod *corev1.Pod) bool { return c.Gangs.Alone(pod) }
 
 // IsMember reports whether a pod is of a gang, started or not.
-func (r *Rounds) IsMember(pod *corev1.Pod) bool { return r.Gangs.GangOf(pod) != "" }
+func (c *Cluster) IsMember(pod *corev1.Pod) bool { return c.Gangs.GangOf(pod) != "" }
 
 // Schedule is the cycle of one pod:
 //
@@ -278,17 +259,14 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 		pod *framework.QueuedPodInfo,
 	) (scheduler.ScheduleResult, error) {
 		round, uid := r.current, string(pod.Pod.UID)
-		// What is remembered about victims holds for one pod and one snapshot.
-		r.mayWhole.Clear()
+		r.Forget() // what is remembered about victims holds for one pod and one snapshot
 		defer r.domains.release(f)
 		if len(r.reservations.suspended) == 0 { // for another member of the round
-			r.suspendReservations(pod.Pod)
+			r.reservations.suspend(pod.Pod)
 		}
 		switch {
 		case round == nil || !round.pending[uid]:
-			if r.deadlocks.requested.Swap(false) {
-				r.resolve(ctx)
-			}
+			r.deadlocks.resolveIfRequested(ctx)
 			result, err := r.scheduleAlone(ctx, f, state, pod)
 			if err != nil {
 				r.preemptRest(ctx, pod, err)
@@ -331,9 +309,8 @@ func (r *Rounds) Fail(fail scheduler.FailureHandlerFn) scheduler.FailureHandlerF
 		if mine && (round.failure.UID == "" || round.isPlanned(uid) && !round.isPlanned(round.failure.UID)) {
 			round.failure = gang.Failure{UID: uid, Cause: causeOf(f, pod.Pod, status.AsError())}
 		}
-		evict := r.evict[pod.Pod.UID]
-		delete(r.evict, pod.Pod.UID)
 		r.mu.Unlock()
+		evict := r.takeDue(pod.Pod.UID)
 		fail(ctx, f, pod, status, nominating, start)
 		if evict != nil {
 			evict()

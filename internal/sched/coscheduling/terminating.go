@@ -44,7 +44,7 @@ func removeTerminating(ctx context.Context, h fwk.Handle, state fwk.CycleState, 
 // status for none, and for a pod without a nomination that would evict none anyway. The nominated node comes first,
 // then the one whose terminating pods end first. Without every it looks at the nodes that have terminating pods
 // alone. The cost is one filtering of each such node.
-func (r *Rounds) Await(ctx context.Context, h fwk.Handle, state fwk.CycleState, pod *corev1.Pod,
+func (ev *Evictions) Await(ctx context.Context, h fwk.Handle, state fwk.CycleState, pod *corev1.Pod,
 	nodes fwk.NodeToStatusReader, every bool,
 ) (node string, status *fwk.Status) {
 	lister := h.SnapshotSharedLister().NodeInfos()
