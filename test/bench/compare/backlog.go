@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -35,6 +36,10 @@ func backlogSuite(stock, tenon string) suite {
 				name: "c", title: "(c) the same, and 50 nodes or pods change a second", ratioTo: "c", load: plain,
 				perSecond: 100, backlog: backlogPods, churn: churnPerSecond,
 			},
+			{
+				name: "o", title: "(o) 100 pods/s beside 500 pods of as many sizes that fit nowhere", ratioTo: "o",
+				load: plain, perSecond: 100, backlog: backlogPods, ownSizes: true,
+			},
 		},
 	}
 }
@@ -62,10 +67,15 @@ func (c *cluster) addRunning(ctx context.Context, run string, nodes int) error {
 	})
 }
 
-// addBacklog creates n pods that fit nowhere.
-func (c *cluster) addBacklog(ctx context.Context, run string, n int) error {
+// addBacklog creates n pods that fit nowhere. With ownSizes no two of them request the same memory.
+func (c *cluster) addBacklog(ctx context.Context, run string, n int, ownSizes bool) error {
 	return each(ctx, n, func(ctx context.Context, i int) error {
 		shape := shapes[i%len(shapes)]
+		if ownSizes {
+			memory := resource.MustParse(shape.memory)
+			memory.Add(*resource.NewQuantity(int64(i)<<20, resource.BinarySI))
+			shape.memory = memory.String()
+		}
 		pod := shape.pod(run+"-waits", i)
 		pod.Namespace, pod.Spec.NodeSelector = fillNamespace, shape.selector
 		_, err := c.kube.CoreV1().Pods(fillNamespace).Create(ctx, pod, metav1.CreateOptions{})

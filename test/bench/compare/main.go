@@ -37,6 +37,7 @@ type benchCase struct {
 	beside      workload // of gangs that come while an open loop lasts
 	besidePods  int      // plain pods that come each second beside gangs that arrive
 	backlog     int      // pods beside an open loop that fit nowhere
+	ownSizes    bool     // no two pods of the backlog request the same
 	churn       int      // changes of nodes and bound pods each second beside an open loop
 	starts      bool     // the start alone counts: few pods
 }

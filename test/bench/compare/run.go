@@ -227,7 +227,7 @@ func (b *bench) openLoop(ctx context.Context, who contender, run string, kase be
 	began := time.Now()
 	created, stored := make(chan error, n+2), func() {}
 	defer func() { stored() }()
-	go func() { created <- b.cluster.addBacklog(ctx, run, kase.backlog) }()
+	go func() { created <- b.cluster.addBacklog(ctx, run, kase.backlog, kase.ownSizes) }()
 	if kase.churn > 0 {
 		churning, stopChurn := context.WithCancel(ctx)
 		defer stopChurn()
