@@ -311,9 +311,8 @@ func TestTheCRDsRefuseWhatNeedsNoOtherObject(t *testing.T) {
 			  status: {allocations: [{type: gpu, entries: [{name: p, namespace: d, uuid: u, minors: [0]}]}]}}`,
 			"",
 		},
-		"two devices with one id": {
-			"devices.scheduling.koordinator.sh", devices(`type: gpu, id: a`, `type: gpu, id: a`),
-			"spec.devices[1]: Duplicate value",
+		"two devices with one id, of which readers take the first": {
+			"devices.scheduling.koordinator.sh", devices(`type: gpu, id: a`, `type: gpu, id: a`), "",
 		},
 		"a device without an id":  {"devices.scheduling.koordinator.sh", devices(`type: gpu`), "spec.devices[0].id"},
 		"a device without a type": {"devices.scheduling.koordinator.sh", devices(`id: a`), "spec.devices[0].type"},

@@ -40,11 +40,10 @@ type DeviceList struct {
 // DeviceSpec is what a node has.
 type DeviceSpec struct {
 	// Devices are all devices, also those that do not work. The agent writes them by type, then id. An id is unique
-	// among the devices of a type.
+	// among the devices of a type: of two, the first counts. The list has one owner, as owners of single fields take
+	// half of an object.
 	// +optional
-	// +listType=map
-	// +listMapKey=type
-	// +listMapKey=id
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=512
 	Devices []DeviceInfo `json:"devices,omitempty"`
 }
