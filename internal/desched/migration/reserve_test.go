@@ -169,6 +169,15 @@ func TestReservationOfAUser(t *testing.T) {
 	}
 }
 
+// addUser adds a pod on the target, whose UID is its name, and lets it use a Reservation.
+func (c *cluster) addUser(name string, r *reservation.Reservation, options ...object.PodOption) {
+	used := annotation.Encode(annotation.ReservationAllocated{Name: r.Name, UID: r.UID})
+	c.addPod(name, name, target, append(options, object.Annotation(annotation.ReservationAllocatedKey, used))...)
+	r.Status.Phase = reservation.ReservationSucceeded
+	r.Status.CurrentOwners = []corev1.ObjectReference{{Namespace: "a", Name: name, UID: types.UID(name)}}
+	c.other(func() error { return c.client.Status().Update(c.t.Context(), r) })
+}
+
 // Another pod of the owner may take the place while the old pod runs, as after a scale-up: another one is reserved.
 func TestPlaceThatAnotherPodTakesFirst(t *testing.T) {
 	t.Parallel()
@@ -182,11 +191,7 @@ func TestPlaceThatAnotherPodTakesFirst(t *testing.T) {
 	if r.Status.Phase != reservation.ReservationAvailable {
 		t.Fatalf("the Reservation is %+v", r.Status)
 	}
-	used := annotation.Encode(annotation.ReservationAllocated{Name: r.Name, UID: r.UID})
-	c.addPod("more", "more", target, object.Annotation(annotation.ReservationAllocatedKey, used))
-	r.Status.Phase = reservation.ReservationSucceeded
-	r.Status.CurrentOwners = []corev1.ObjectReference{{Namespace: "a", Name: "more", UID: types.UID("more")}}
-	c.other(func() error { return c.client.Status().Update(t.Context(), r) })
+	c.addUser("more", r)
 	c.run(time.Minute)
 	if diff := cmp.Diff(succeeded(), c.end("j")); diff != "" {
 		t.Errorf("job (-want +got):\n%s", diff)
@@ -212,12 +217,8 @@ func TestSuccessorInThePlaceOfAnotherJob(t *testing.T) {
 	if err := c.terminate(c.pod("p")); err != nil { // another client deletes the pod
 		t.Fatal(err)
 	}
-	used := annotation.Encode(annotation.ReservationAllocated{Name: r.Name, UID: r.UID})
 	c.now = c.now.Add(time.Second)
-	c.addPod("new", "new", target, object.Annotation(annotation.ReservationAllocatedKey, used), object.Created(c.now))
-	r.Status.Phase = reservation.ReservationSucceeded
-	r.Status.CurrentOwners = []corev1.ObjectReference{{Namespace: "a", Name: "new", UID: "new"}}
-	c.other(func() error { return c.client.Status().Update(t.Context(), r) })
+	c.addUser("new", r, object.Created(c.now))
 	c.run(10 * time.Second)
 	c.plan.bound = 2
 	c.run(2 * time.Minute)
@@ -245,12 +246,8 @@ func TestSuccessorOfAJobThatGaveItsPlaceUpIsNotThatOfAnother(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		testkit.Check(t, c.terminate(c.pod("pod-"+name))) // another client deletes the pods
 	}
-	used := annotation.Encode(annotation.ReservationAllocated{Name: r.Name, UID: r.UID})
 	c.now = c.now.Add(time.Second)
-	c.addPod("new", "new", target, object.Annotation(annotation.ReservationAllocatedKey, used), object.Created(c.now))
-	r.Status.Phase = reservation.ReservationSucceeded
-	r.Status.CurrentOwners = []corev1.ObjectReference{{Namespace: "a", Name: "new", UID: "new"}}
-	c.other(func() error { return c.client.Status().Update(t.Context(), r) })
+	c.addUser("new", r, object.Created(c.now))
 	c.run(10 * time.Second)
 	a, b := c.end("a"), c.end("b")
 	if a.Phase != "Succeeded" || a.New != "new" || a.Place || b.Phase != "Running" || b.New != "" || !b.Place {
