@@ -194,8 +194,9 @@ func (j *jobs) controller() (*migration.Controller, error) {
 	}
 	return migration.New(migration.Options{
 		Args: settings.Migration, Client: objects{jobs: j}, Pods: j.client, Jobs: j.all,
-		Reservations: j.api.reservations, Pod: j.known.Pod, Read: j.known.Read, Record: j.known.PutJob, Policy: limits,
-		Events: &events.FakeRecorder{}, Metrics: migration.NewMetrics(), Now: func() time.Time { return j.now },
+		Reservations: j.api.reservations, Pod: j.known.Pod, PodsOf: j.known.PodsOf, Read: j.known.Read,
+		Record: j.known.PutJob, Policy: limits, Events: &events.FakeRecorder{}, Metrics: migration.NewMetrics(),
+		Now: func() time.Time { return j.now },
 	}), nil
 }
 

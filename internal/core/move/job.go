@@ -191,7 +191,7 @@ func (s *Status) end(now time.Time, phase Phase, reason, message string) {
 }
 
 // Room is the reservation of a job, beside those of other jobs whose pods have the same owner: the scheduler may place
-// the new pod of any of them in any of these rooms. Of a job without a reservation, only Job and Successor are set.
+// the new pod of any of them in any of these rooms. A job has one more for each pod in a reservation that it released.
 type Room struct {
 	// Job is the UID of the job.
 	Job string
@@ -199,8 +199,8 @@ type Room struct {
 	Source string
 	// Evicted is when that pod was evicted; the zero time where it was not, or where the eviction has no effect yet.
 	Evicted time.Time
-	// Successor is the UID of the new pod, once the job knows it.
-	Successor string
+	// Successor is the new pod, once the job knows it; one without a UID where the job ended without a new pod.
+	Successor *User
 	// User is the pod that uses the room; nil for none.
 	User *User
 }
@@ -212,20 +212,30 @@ type User struct {
 }
 
 // Exchanged returns which pods in rooms of others count as the successors of jobs, by job: for a job whose pod was
-// evicted and whose own room is empty, a pod that came after the first eviction of all, that no other job needs, and
-// that is not on the node which the job's pod left. As many jobs as possible get a pod, those before others whose pods
-// were evicted first. The room of such a job is not needed any more then.
+// evicted and whose own room is empty, a pod that the evictions have caused, that no other job needs, and that is not
+// on the node which the job's pod left. As many jobs as possible get a pod, those before others whose pods were evicted
+// first. The room of such a job is not needed any more then.
 func Exchanged(rooms []Room) map[string]*Pod {
 	rooms = slices.SortedFunc(slices.Values(rooms), func(a, b Room) int {
 		return cmp.Or(a.Evicted.Compare(b.Evicted), cmp.Compare(a.Job, b.Job))
 	})
 	needed, first := map[string]bool{}, time.Time{}
+	waits := func(r Room) bool { return !r.Evicted.IsZero() && r.Successor == nil && r.User == nil }
 	for _, r := range rooms {
-		if needed[r.Successor] = true; first.IsZero() {
+		if first.IsZero() && waits(r) {
 			first = r.Evicted
 		}
-		if r.User != nil && !r.Evicted.IsZero() && r.Successor == "" {
+		if r.Successor != nil {
+			needed[r.Successor.UID] = true
+		} else if r.User != nil && !r.Evicted.IsZero() {
 			needed[r.User.UID] = true
+		}
+	}
+	// A job that has the pod which the eviction of another one has caused leaves the pod that its own eviction has caused.
+	for _, r := range slices.Backward(rooms) {
+		has := cmp.Or(r.Successor, r.User)
+		if has != nil && !r.Evicted.IsZero() && r.Evicted.Before(first) && !has.Created.Before(first) {
+			first = r.Evicted
 		}
 	}
 	found, jobs := map[string]*Pod{}, map[string]Room{} // by job, and by the UID of the pod that it has
@@ -245,7 +255,7 @@ func Exchanged(rooms []Room) map[string]*Pod {
 		return false
 	}
 	for _, r := range rooms {
-		if !r.Evicted.IsZero() && r.Successor == "" && r.User == nil {
+		if waits(r) {
 			assign(r, map[string]bool{})
 		}
 	}

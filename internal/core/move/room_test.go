@@ -22,7 +22,7 @@ func TestExchanged(t *testing.T) {
 		return move.Room{Job: job, Source: source, Evicted: at(seconds), User: u}
 	}
 	known := evicted("a", "n0", 1, nil)
-	known.Successor = "x"
+	known.Successor = user("x", "n2", 2)
 	for name, test := range map[string]struct {
 		rooms []move.Room
 		want  string
@@ -39,6 +39,20 @@ func TestExchanged(t *testing.T) {
 		},
 		"the pod is on the node that it had to leave": {
 			[]move.Room{evicted("a", "n0", 1, nil), {Job: "b", User: user("x", "n0", 2)}}, "",
+		},
+		"the pod was there before the eviction, while another job ended with its own": {
+			[]move.Room{
+				evicted("z", "n0", 1, user("y", "n1", 2)), evicted("a", "n0", 4, nil),
+				{Job: "b", User: user("x", "n2", 3)},
+			},
+			"",
+		},
+		"the pod was there before the eviction, and another job has the pod that came for it": {
+			[]move.Room{
+				evicted("z", "n0", 1, user("y", "n1", 5)), evicted("a", "n0", 4, nil),
+				{Job: "b", User: user("x", "n2", 2)},
+			},
+			"a:x",
 		},
 		"the pod counts already": {[]move.Room{known, {Job: "b", User: user("x", "n2", 2)}}, ""},
 		"two wait for one pod": {
@@ -120,31 +134,44 @@ func TestAsManyJobsAsPossibleGetAPod(t *testing.T) {
 	})
 }
 
-// workload is two jobs whose pods have one owner, in a cluster whose scheduler places each new pod in any room that is
-// free.
+// workload is two or three jobs whose pods have one owner, in a cluster whose scheduler places each new pod in any room
+// that is free, also in one that was released a moment ago.
 type workload struct {
 	jobs   []*cluster
 	free   []*move.User // new pods without a room
 	users  map[*move.Place]*move.User
+	made   map[*cluster][]*move.Place // with nil where there was none
 	taken  int
 	choose func(most int) int
 }
 
 func (w *workload) rooms() (all []move.Room) {
 	for _, c := range w.jobs {
-		r := move.Room{Job: c.job.PodUID, Source: source, Successor: c.job.Status.Pod.UID}
+		r := move.Room{Job: c.job.PodUID, Source: source, User: w.users[c.place]}
 		if c.left() {
 			r.Evicted = c.job.Status.EvictedAt()
 		}
-		if r.User = w.users[c.place]; c.job.Status.Phase.IsFinal() && r.Successor == "" {
-			r.Successor = "none"
-		}
-		if c.place == nil { // released, or not there yet
-			r = move.Room{Job: r.Job, Successor: c.job.Status.Pod.UID}
+		if i := slices.IndexFunc(w.free, func(u *move.User) bool { return u.UID == c.job.Status.Pod.UID }); i >= 0 {
+			r.Successor = w.free[i]
+		} else if c.job.Status.Phase.IsFinal() {
+			r.Successor = &move.User{}
 		}
 		all = append(all, r)
+		for _, p := range w.made[c] {
+			if u := w.users[p]; u != nil && p != c.place {
+				all = append(all, move.Room{Job: r.Job, User: u})
+			}
+		}
 	}
 	return all
+}
+
+// known is the room of a job as the scheduler knows it: what it was when it last placed pods.
+func (w *workload) known(c *cluster) *move.Place {
+	if made := w.made[c]; len(made) > 0 {
+		return made[len(made)-1]
+	}
+	return nil
 }
 
 // left reports whether the pod of a job leaves its node, or has left it.
@@ -189,11 +216,16 @@ func (w *workload) place() {
 		first := w.choose(len(w.jobs) - 1)
 		for i := range w.jobs {
 			c := w.jobs[(first+i)%len(w.jobs)]
-			if p := c.place; p != nil && p.Available && !p.Used {
+			if p := w.known(c); p != nil && p.Available && !p.Used {
 				p.Used, p.Available, u.Node = true, false, p.Node
-				w.users[c.place] = u
+				w.users[p] = u
 				break
 			}
+		}
+	}
+	for _, c := range w.jobs {
+		if w.known(c) != c.place {
+			w.made[c] = append(w.made[c], c.place)
 		}
 	}
 }
@@ -203,9 +235,10 @@ func (w *workload) place() {
 func TestJobsOfOneWorkloadEndInRooms(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		w := &workload{users: map[*move.Place]*move.User{}, choose: func(most int) int {
-			return rapid.IntRange(0, most).Draw(t, "choice")
-		}}
+		w := &workload{
+			users: map[*move.Place]*move.User{}, made: map[*cluster][]*move.Place{},
+			choose: func(most int) int { return rapid.IntRange(0, most).Draw(t, "choice") },
+		}
 		for i := range 2 + w.choose(1) {
 			s := usual()
 			s.bindAfter, s.graceful = 0, time.Duration(1+w.choose(8))*time.Second

@@ -56,9 +56,11 @@ type Options struct {
 	// evicts pods.
 	Client client.Client
 	Pods   kubernetes.Interface
-	// Jobs, Reservations, Requests and Pod are caches. Requests are of RequestInformer, with evictionPolicy Request.
+	// Jobs, Reservations, Requests, Pod and PodsOf are caches. Requests are of RequestInformer, with evictionPolicy
+	// Request. PodsOf returns all pods of a namespace.
 	Jobs, Reservations, Requests cache.Store
 	Pod                          func(namespace string, uid types.UID) *corev1.Pod
+	PodsOf                       func(namespace string) []*corev1.Pod
 	// Read calls a function with the state of the cluster. Record makes a job that was written part of it.
 	Read   func(func(*evict.State))
 	Record func(*v1alpha1.PodMigrationJob)

@@ -376,20 +376,26 @@ func (c *cluster) start() *migration.Controller {
 		c.plan.args(&settings.Migration)
 	}
 	c.killed = false
+	podsOf := func(namespace string) (all []*corev1.Pod) {
+		list, err := c.pods.CoreV1().Pods(namespace).List(c.t.Context(), metav1.ListOptions{})
+		testkit.Check(c.t, err)
+		for i := range list.Items {
+			all = append(all, &list.Items[i])
+		}
+		return all
+	}
 	return migration.New(migration.Options{
 		Args: settings.Migration, DryRun: c.plan.dry, Client: c.client, Pods: c.pods, Jobs: c.jobs,
 		Reservations: c.places, Requests: c.asked,
 		Pod: func(namespace string, uid types.UID) *corev1.Pod {
-			list, err := c.pods.CoreV1().Pods(namespace).List(c.t.Context(), metav1.ListOptions{})
-			testkit.Check(c.t, err)
-			for i := range list.Items {
-				if list.Items[i].UID == uid {
-					return &list.Items[i]
-				}
+			all := podsOf(namespace)
+			if i := slices.IndexFunc(all, func(p *corev1.Pod) bool { return p.UID == uid }); i >= 0 {
+				return all[i]
 			}
 			return nil
 		},
-		Read: c.read, Record: func(*v1alpha1.PodMigrationJob) {}, Policy: policy, Events: c.events,
+		PodsOf: podsOf,
+		Read:   c.read, Record: func(*v1alpha1.PodMigrationJob) {}, Policy: policy, Events: c.events,
 		Metrics: migration.NewMetrics(), Now: func() time.Time { return c.now },
 	})
 }

@@ -19,8 +19,11 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
+// placePrefix is before the UID of a job in the name of the Reservation that is created for the job.
+const placePrefix = "migration-"
+
 // defaultPlace is the name of the Reservation that is created for a job.
-func defaultPlace(j *v1alpha1.PodMigrationJob) string { return "migration-" + string(j.UID) }
+func defaultPlace(j *v1alpha1.PodMigrationJob) string { return placePrefix + string(j.UID) }
 
 // placeName is the name of the Reservation of a job, "" where it has none.
 func placeName(j *v1alpha1.PodMigrationJob) string {

@@ -228,6 +228,37 @@ func TestSuccessorInThePlaceOfAnotherJob(t *testing.T) {
 	}
 }
 
+// A job gives its own place up where another pod counts for it. The scheduler may still place a pod there before it
+// knows: no Reservation shows that pod, and it counts for the job that waits for one. A pod that came before does not.
+func TestSuccessorInAPlaceThatIsGone(t *testing.T) {
+	t.Parallel()
+	p := usual()
+	p.refusedBefore, p.bound, p.replicas = 20*time.Second, -1, 40
+	c := newCluster(t, p)
+	c.addPod("p", "old-p", source)
+	c.addPod("q", "old-q", source)
+	c.addJob("a", "p")
+	c.addJob("b", "q")
+	c.run(5 * time.Second)
+	given, r := c.place(c.job("a")), c.place(c.job("b"))
+	testkit.Check(t, c.terminate(c.pod("p")))
+	c.now = c.now.Add(time.Second)
+	c.addUser("new", r, object.Created(c.now))
+	used := object.Annotation(annotation.ReservationAllocatedKey,
+		annotation.Encode(annotation.ReservationAllocated{Name: given.Name, UID: given.UID}))
+	c.run(10 * time.Second)
+	c.addPod("more", "more", target, object.Created(c.now), used)
+	c.run(time.Minute)
+	if a, b := c.end("a"), c.end("b"); a.New != "new" || a.Place || c.pod("q") != nil || b.Phase != "Running" {
+		t.Fatalf("before the pod of job b has a successor, job a is %+v and job b %+v", a, b)
+	}
+	c.addPod("late", "late", target, object.Created(c.now), used)
+	c.run(10 * time.Second)
+	if b := c.end("b"); b.Phase != "Succeeded" || b.New != "late" || b.Place {
+		t.Errorf("job b ends as %+v", b)
+	}
+}
+
 // A pod in the place of a third job counts for one of two jobs that wait, also after that job gave its own place up.
 func TestSuccessorOfAJobThatGaveItsPlaceUpIsNotThatOfAnother(t *testing.T) {
 	t.Parallel()

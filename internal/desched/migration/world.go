@@ -1,13 +1,13 @@
 package migration
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -149,17 +149,23 @@ func (c *Controller) successor(ctx context.Context, r *reservation.Reservation, 
 			return &u.Pod, nil
 		}
 	}
-	known := m.Status.Pod
-	if known.UID == "" {
-		return nil, nil
-	}
-	p, err := from.pod(ctx, corev1.ObjectReference{
-		Namespace: known.Namespace, Name: known.Name, UID: types.UID(known.UID),
-	})
-	if err != nil || p == nil || string(p.UID) != known.UID || convert.UsedReservation(p) == "" {
+	p, err := readPod(ctx, m.Status.Pod, from)
+	if err != nil || p == nil || convert.UsedReservation(p) == "" {
 		return nil, err
 	}
 	return podOf(p), nil
+}
+
+// readPod reads a pod by its UID, nil for none.
+func readPod(ctx context.Context, r move.Reference, from source) (*corev1.Pod, error) {
+	if r.UID == "" {
+		return nil, nil
+	}
+	p, err := from.pod(ctx, corev1.ObjectReference{Namespace: r.Namespace, Name: r.Name, UID: types.UID(r.UID)})
+	if err != nil || p == nil || string(p.UID) != r.UID {
+		return nil, err
+	}
+	return p, nil
 }
 
 // userOf returns the pod that uses a Reservation, nil for none. announced: a pod is named that is not bound yet.
@@ -171,7 +177,7 @@ func userOf(ctx context.Context, r *reservation.Reservation, from source) (u *mo
 			return nil, false, err
 		case p == nil || p.UID != ref.UID:
 		case convert.UsedReservation(p) == string(r.UID):
-			return &move.User{Pod: *podOf(p), Created: p.CreationTimestamp.Time}, false, nil
+			return newUser(p), false, nil
 		default:
 			announced = true
 		}
@@ -195,36 +201,40 @@ func (c *Controller) exchange(ctx context.Context, w *move.World, m *move.Job, j
 	if err != nil {
 		return err
 	}
-	var rooms []move.Room
+	rooms, err := c.released(ctx, r, j.Spec.PodRef.Namespace, places, from)
+	if err != nil {
+		return err
+	}
 	for _, other := range jobs {
 		i := slices.IndexFunc(places, func(p *reservation.Reservation) bool {
 			return p.Annotations[annotation.MigrationJobKey] == string(other.UID)
 		})
+		if i >= 0 && !reflect.DeepEqual(places[i].Spec.Owners, r.Spec.Owners) {
+			continue
+		}
+		known := c.job(other)
+		room := move.Room{Job: string(other.UID), Source: known.Source}
+		if room.Successor, err = successorOf(ctx, known, from); err != nil {
+			return err
+		}
 		if i < 0 { // a job that has its successor, such as one in the room of another job, has released its own room
-			rooms = append(rooms, move.Room{Job: string(other.UID), Successor: c.job(other).Status.Pod.UID})
+			if room.Successor != nil {
+				room.Evicted = known.Status.EvictedAt()
+				rooms = append(rooms, room)
+			}
 			continue
 		}
-		if !reflect.DeepEqual(places[i].Spec.Owners, r.Spec.Owners) {
-			continue
-		}
-		place := places[i]
-		user, announced, err := userOf(ctx, place, from)
+		user, announced, err := userOf(ctx, places[i], from)
 		if err != nil {
 			return err
 		}
-		w.Claimed = w.Claimed || announced && place.UID == r.UID
-		known := c.job(other)
-		room := move.Room{
-			Job: string(other.UID), Source: known.Source, Successor: known.Status.Pod.UID, User: user,
-		}
+		w.Claimed = w.Claimed || announced && places[i].UID == r.UID
+		room.User = user
 		old, err := from.pod(ctx, *other.Spec.PodRef)
 		if err != nil {
 			return err
 		} else if old == nil || leaves(podOf(old), known) {
 			room.Evicted = known.Status.EvictedAt()
-		}
-		if known.Status.Phase.IsFinal() {
-			room.Successor = cmp.Or(room.Successor, "none")
 		}
 		rooms = append(rooms, room)
 	}
@@ -239,6 +249,45 @@ func (c *Controller) exchange(ctx context.Context, w *move.World, m *move.Job, j
 		})
 	}
 	return nil
+}
+
+// released returns the rooms of Reservations that jobs have released, in which pods are that may use a Reservation.
+func (c *Controller) released(ctx context.Context, r *reservation.Reservation, namespace string,
+	places []*reservation.Reservation, from source,
+) (rooms []move.Room, err error) {
+	for _, p := range c.PodsOf(namespace) {
+		used := convert.ReservationOf(p)
+		uid, own := strings.CutPrefix(used.Name, placePrefix)
+		if !own || slices.ContainsFunc(places, func(r *reservation.Reservation) bool { return r.UID == used.UID }) ||
+			unusable(r, p) != nil {
+			continue
+		}
+		if p, err = readPod(ctx, podOf(p).Reference, from); err != nil {
+			return nil, err
+		} else if p != nil {
+			rooms = append(rooms, move.Room{Job: uid, User: newUser(p)})
+		}
+	}
+	return rooms, nil
+}
+
+// successorOf returns the new pod that a job knows; one without a UID where it has ended without one, and nil where it
+// may still get one.
+func successorOf(ctx context.Context, m *move.Job, from source) (*move.User, error) {
+	p, err := readPod(ctx, m.Status.Pod, from)
+	switch {
+	case err != nil:
+		return nil, err
+	case p != nil:
+		return newUser(p), nil
+	case m.Status.Pod.UID != "" || m.Status.Phase.IsFinal():
+		return &move.User{Pod: move.Pod{Reference: m.Status.Pod}}, nil
+	}
+	return nil, nil
+}
+
+func newUser(p *corev1.Pod) *move.User {
+	return &move.User{Pod: *podOf(p), Created: p.CreationTimestamp.Time}
 }
 
 // leaves reports whether the pod of a job is being deleted, or another pod has its name already.

@@ -178,6 +178,13 @@ func (c *Cluster) Pod(namespace string, uid types.UID) *corev1.Pod {
 	return c.pods[namespace][uid]
 }
 
+// PodsOf returns the pods of a namespace, in no order.
+func (c *Cluster) PodsOf(namespace string) []*corev1.Pod {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.pods[namespace]))
+}
+
 // refresh converts what has changed.
 func (c *Cluster) refresh() {
 	for namespace := range c.changed {

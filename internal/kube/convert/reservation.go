@@ -178,9 +178,12 @@ func nodeTerms(list []corev1.NodeSelectorRequirement) (terms device.Selector) {
 }
 
 // UsedReservation returns the UID of the Reservation whose room a pod uses, "" for none.
-func UsedReservation(pod *corev1.Pod) string {
+func UsedReservation(pod *corev1.Pod) string { return string(ReservationOf(pod).UID) }
+
+// ReservationOf returns which Reservation a pod uses; it may not exist any more.
+func ReservationOf(pod *corev1.Pod) annotation.ReservationAllocated {
 	used, _, _ := parse(pod.Annotations, annotation.ReservationAllocatedKey, annotation.ParseReservationAllocated)
-	return string(used.UID)
+	return used
 }
 
 // ReserveNamespace is that of reserve pods whose template names none.
