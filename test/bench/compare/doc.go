@@ -36,10 +36,10 @@
 // The suite workloads measures bursts of 50, 200 and 1,000 alternating sizes and ReplicaSets, and pods that have no
 // ranking: spread by a constraint that must hold, one on each node, or with volumes.
 //
-//	compare --suite start --stock bin/kube-scheduler --tenon bin/tenon-scheduler [--nodes 1000,5000] [--rounds 5]
+//	compare --suite start --stock bin/kube-scheduler --tenon bin/tenon-scheduler [--others bin/before] [--rounds 5]
 //
-// The suite start measures the time from the start to the first bind, the scheduler's CPU until then, and its memory,
-// on servers of one kind and of many, without and with Devices.
+// The suite start measures the time from the start to the first bind, the scheduler's CPU until then and until all pods
+// are bound, and its memory, on servers of one kind and of many, without and with Devices.
 //
 // Closed bursts: all pods exist before the scheduler starts; bind times come from a watch. Open loop: a warm scheduler
 // gets pods at a fixed rate and latency counts from each pod's due time. CPU is user + system time of the scheduler's

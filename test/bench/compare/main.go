@@ -190,6 +190,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	stock := flags.String("stock", "bin/kube-scheduler", "the stock kube-scheduler")
 	community := flags.String("community", "bin/scheduler-plugins", "kube-scheduler with scheduler-plugins")
 	tenon := flags.String("tenon", "bin/tenon-scheduler", "tenon-scheduler")
+	others := flags.String("others", "", "more schedulers that the suite start measures, as in bin/before,bin/after")
 	sizes := flags.String("nodes", "1000,5000", "numbers of nodes")
 	pods := flags.Int("pods", 5000, "pods of a burst")
 	paced := flags.Int("paced-pods", 1500, "pods of an open loop")
@@ -227,7 +228,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case "backlog":
 		chosen = backlogSuite(*stock, *tenon)
 	case "start":
-		chosen = startSuite(*stock, *tenon)
+		chosen = startSuite(*stock, *tenon, strings.FieldsFunc(*others, func(c rune) bool { return c == ',' }))
 	case "journal":
 		folder, err := os.MkdirTemp("", "tenon-bench-journal-")
 		if err != nil {

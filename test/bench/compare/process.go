@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // process is a child whose resources are accounted.
@@ -51,27 +52,14 @@ func (p *process) stop() {
 	p.log.Close()
 }
 
-// cpu is user + system time so far, from the kernel's accounting in clock ticks of 10 ms.
+// cpu is user + system time of all threads so far, from the process's CPU clock, whose id is made of the pid.
 func cpu(pid int) (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
+	const ofProcess = 2 // CPUCLOCK_SCHED without CPUCLOCK_PERTHREAD
+	var used unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|ofProcess), &used); err != nil {
+		return 0, fmt.Errorf("CPU clock of process %d: %w", pid, err)
 	}
-	// The command name may hold spaces; fields count from its closing bracket.
-	_, rest, ok := bytes.Cut(text, []byte(") "))
-	fields := strings.Fields(string(rest))
-	if !ok || len(fields) < 13 {
-		return 0, fmt.Errorf("/proc/%d/stat: unexpected form", pid)
-	}
-	user, err := strconv.ParseInt(fields[11], 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	system, err := strconv.ParseInt(fields[12], 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	return time.Duration(user+system) * 10 * time.Millisecond, nil
+	return time.Duration(used.Nano()), nil
 }
 
 // peakMemory is the largest resident set so far, in bytes.

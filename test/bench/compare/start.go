@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"path/filepath"
 	"time"
 )
 
@@ -11,11 +12,15 @@ import (
 const manyKinds = 50
 
 // startSuite is the start of kube-scheduler and of tenon-scheduler with few pods to bind, on equal servers and on
-// many kinds, without and with Devices.
-func startSuite(stock, tenon string) suite {
+// many kinds, without and with Devices. others are more schedulers to measure, by their paths.
+func startSuite(stock, tenon string, others []string) suite {
 	plain := workload{cpu: "100m", memory: "128Mi"}
+	contenders := []contender{{name: "stock", path: stock}, {name: "tenon", path: tenon}}
+	for _, path := range others {
+		contenders = append(contenders, contender{name: filepath.Base(path), path: path})
+	}
 	return suite{
-		contenders: []contender{{name: "stock", path: stock}, {name: "tenon", path: tenon}},
+		contenders: contenders,
 		base:       "stock", digits: 2,
 		cases: []benchCase{
 			{name: "s", title: "(s) nodes with topologies", ratioTo: "s", load: plain, starts: true},
@@ -34,10 +39,12 @@ func startSuite(stock, tenon string) suite {
 	}
 }
 
-// startTable writes how long each contender took until its first bind, its CPU until then, and its memory.
+// startTable writes how long each contender took until its first bind, its CPU until then and until all pods were
+// bound, and its memory.
 func startTable(w io.Writer, results []result, s suite, sizes []int) {
-	fmt.Fprintf(w, "| Nodes | Case | Scheduler | first bind | × %[1]s | CPU until then | × %[1]s | peak memory | "+
-		"× %[1]s |\n|---:|---|---|---:|---:|---:|---:|---:|---:|\n", s.base)
+	fmt.Fprintf(w, "| Nodes | Case | Scheduler | first bind | × %[1]s | CPU until then | × %[1]s | "+
+		"until %[2]d binds | × %[1]s | peak memory | × %[1]s |\n"+
+		"|---:|---|---|---:|---:|---:|---:|---:|---:|---:|---:|\n", s.base, startPods)
 	for _, nodes := range sizes {
 		for _, c := range s.cases {
 			for _, who := range s.contenders {
@@ -45,10 +52,12 @@ func startTable(w io.Writer, results []result, s suite, sizes []int) {
 				base := pick(results, c.ratioTo, nodes, cmp.Or(c.ratioOf, s.base))
 				first := func(f figures) float64 { return float64(f.Startup) }
 				used := func(f figures) float64 { return float64(f.StartCPU) }
+				all := func(f figures) float64 { return used(f) + f.SchedulerCPUms*1e6*float64(f.Bound) }
 				memory := func(f figures) float64 { return float64(f.PeakMemory) }
-				fmt.Fprintf(w, "| %d | %s | %s | %s | %s | %s | %s | %s | %s |\n", nodes, c.title, who.name,
+				fmt.Fprintf(w, "| %d | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", nodes, c.title, who.name,
 					short(time.Duration(median(rows, first))), s.ratio(rows, base, first),
 					short(time.Duration(median(rows, used))), s.ratio(rows, base, used),
+					short(time.Duration(median(rows, all))), s.ratio(rows, base, all),
 					megabytes(median(rows, memory)), s.ratio(rows, base, memory))
 			}
 		}
