@@ -27,27 +27,51 @@ func percent(uid, gpu string, n int64) ledger.Entry {
 func TestAccountsThatShareFramesAreAsEachByItself(t *testing.T) {
 	t.Parallel()
 	machines := []*topo.Machine{nil, grid.Machine{Cores: 4}.Build(t), grid.Machine{Cores: 4, Threads: 2}.Build(t)}
+	idle := 0 // views without pods that two accounts have shared
 	rapid.Check(t, func(t *rapid.T) {
 		var shared ledger.Frames
-		accounts := map[int]*ledger.Ledger{}
+		accounts, facts, pods := map[int]*ledger.Ledger{}, map[int]ledger.Facts{}, map[int][]ledger.Entry{}
 		for range rapid.IntRange(1, 60).Draw(t, "events") {
 			node := rapid.IntRange(0, 3).Draw(t, "node")
 			if accounts[node] == nil {
 				accounts[node] = ledger.New(ledger.Facts{})
 			}
-			f := ledger.Facts{
-				Machine:       rapid.SampledFrom(machines).Draw(t, "machine"),
-				MinSharedCPUs: rapid.IntRange(0, 20).Draw(t, "floor"), // more than are kept of one machine
+			account := accounts[node]
+			before := account.View()
+			switch rapid.SampledFrom([]string{"facts", "facts", "facts", "put", "remove"}).Draw(t, "event") {
+			case "facts":
+				f := ledger.Facts{
+					Machine:       rapid.SampledFrom(machines).Draw(t, "machine"),
+					MinSharedCPUs: rapid.IntRange(0, 20).Draw(t, "floor"), // more than are kept of one machine
+				}
+				if rapid.IntRange(0, 3).Draw(t, "has devices") > 1 {
+					f.Devices = gpus(t, f.Machine, "a", rapid.SampledFrom([]string{"b", "c"}).Draw(t, "GPU"))
+				}
+				shared.SetFacts(account, f)
+				facts[node] = f
+			case "put":
+				pods[node] = []ledger.Entry{percent("pod", "b", 60)}
+				account.Put(pods[node][0])
+			case "remove":
+				pods[node] = nil
+				account.Remove("pod")
 			}
-			if rapid.IntRange(0, 3).Draw(t, "has devices") > 0 {
-				f.Devices = gpus(t, f.Machine, "a", rapid.SampledFrom([]string{"b", "c"}).Draw(t, "GPU"))
+			if account.View() != before && account.View().Version() <= before.Version() {
+				t.Fatalf("version %d after %d", account.View().Version(), before.Version())
 			}
-			shared.SetFacts(accounts[node], f)
-			if got := accounts[node].View(); !got.Equal(ledger.New(f).View()) {
-				t.Fatalf("the account of %+v differs", f)
+			for other, account := range accounts {
+				if !account.View().Equal(ledger.New(facts[other], pods[other]...).View()) {
+					t.Fatalf("the account of %+v with %+v differs", facts[other], pods[other])
+				}
+				if other != node && account.View() == accounts[node].View() {
+					idle++
+				}
 			}
 		}
 	})
+	if idle == 0 {
+		t.Error("no account shares a view with another one")
+	}
 }
 
 // TestDevicesOfAnAccount: after every event the devices of the account are those of its facts and entries, with or

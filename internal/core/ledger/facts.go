@@ -130,11 +130,27 @@ type Frames struct {
 type frames struct {
 	bare  *frame // without devices
 	armed *frame // with the last devices; nil before any
+	// idle has the views of accounts without pods on bare, by their version; nil before there is one. An account that
+	// has had no pod reaches these versions alone, one for each object that describes its node.
+	idle [4]*View
 }
 
-// frame returns what follows from facts.
-func (s *Frames) frame(f Facts) *frame {
-	devices, m := f.Devices, f.Machine
+// derive returns the view that follows from facts and accounts. Views without accounts and devices are shared: they
+// never change.
+func (s *Frames) derive(f Facts, accounts []*account, version uint64) *View {
+	known := s.find(&f)
+	if len(accounts) > 0 || f.Devices != nil || version >= uint64(len(known.idle)) {
+		return derive(known.frame(f.Devices), accounts, version, change{})
+	}
+	if known.idle[version] == nil {
+		known.idle[version] = derive(known.bare, nil, version, change{})
+	}
+	return known.idle[version]
+}
+
+// find returns the frames of facts, whatever their devices. They are valid until the next call.
+func (s *Frames) find(given *Facts) *frames {
+	f, m := *given, given.Machine
 	f.Devices = nil
 	list := s.last[m]
 	i := slices.IndexFunc(list, func(known frames) bool { return known.bare.facts.Equal(&f) })
@@ -148,16 +164,20 @@ func (s *Frames) frame(f Facts) *frame {
 		list = append(list, frames{bare: newFrame(f)})
 		s.last[m], i = list, len(list)-1
 	}
-	known := &list[i]
+	return &list[i]
+}
+
+// frame returns the frame with these devices; nil is none.
+func (k *frames) frame(devices *device.Inventory) *frame {
 	switch {
 	case devices == nil:
-		return known.bare
-	case known.armed == nil || !known.armed.facts.Devices.Equal(devices):
-		next := *known.bare
+		return k.bare
+	case k.armed == nil || !k.armed.facts.Devices.Equal(devices):
+		next := *k.bare
 		next.facts.Devices = devices
-		known.armed = &next
+		k.armed = &next
 	}
-	return known.armed
+	return k.armed
 }
 
 // newFrame returns what follows from the facts of a node alone, whatever its pods.

@@ -57,7 +57,7 @@ func (s *Frames) SetFacts(l *Ledger, f Facts) {
 		}
 		deductAllUsers(f.Machine, accounts)
 	}
-	l.view = derive(s.frame(f), accounts, v.version+1, change{})
+	l.view = s.derive(f, accounts, v.version+1)
 }
 
 // Put records what the API server says of a pod: it replaces any entry of that UID, an assumed one too. An equal entry

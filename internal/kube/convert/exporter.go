@@ -144,17 +144,23 @@ type zone struct {
 // than any machine has. What cannot be used is left out and reported: zones may have another writer, and CPU sets do
 // not depend on distances.
 func (r *factReader) readZones() {
-	list := slices.DeleteFunc(slices.Clone(r.nrt.Zones),
-		func(z v1alpha2.Zone) bool { return z.Type != annotation.ZoneTypeNode })
-	if len(list) > topo.MaxNUMANodes {
-		r.onNRT("zones", "", fmt.Errorf("%d zones of type %s, at most %d are supported: none is used", len(list),
+	list, nodes := r.nrt.Zones, 0
+	for i := range list {
+		if list[i].Type == annotation.ZoneTypeNode {
+			nodes++
+		}
+	}
+	if nodes > topo.MaxNUMANodes {
+		r.onNRT("zones", "", fmt.Errorf("%d zones of type %s, at most %d are supported: none is used", nodes,
 			annotation.ZoneTypeNode, topo.MaxNUMANodes))
 		return
 	}
+	r.zones, r.shape = make([]zone, 0, nodes), make([]topo.NUMASpec, 0, nodes)
 	for i := range list {
 		z := &list[i]
 		id, ok := zoneID(z.Name)
 		switch {
+		case z.Type != annotation.ZoneTypeNode:
 		case !ok:
 			r.onNRT("zones["+z.Name+"]", z.Name,
 				fmt.Errorf("want the name %s<id of the NUMA node> for a zone of type %s", annotation.ZoneNamePrefix,

@@ -41,7 +41,7 @@ type Sources struct {
 func (k *Known) Read(s Sources, args Args) (ledger.Facts, []Problem) {
 	node, nrt := s.Node, s.Topology
 	if node == nil {
-		node = &corev1.Node{}
+		node = &k.noNode
 		switch {
 		case nrt != nil:
 			node.Name = nrt.Name
@@ -52,7 +52,7 @@ func (k *Known) Read(s Sources, args Args) (ledger.Facts, []Problem) {
 		}
 	}
 	if nrt == nil {
-		nrt = &v1alpha2.NodeResourceTopology{}
+		nrt = &k.noTopology
 		nrt.Name = node.Name
 	}
 	r := &k.reader
@@ -92,7 +92,7 @@ func (k *Known) ReadDevices(s Sources, was *Devices, facts ledger.Facts, problem
 }
 
 // forget lets go of the objects that were read last.
-func (k *Known) forget() { k.reader = factReader{} }
+func (k *Known) forget() { k.reader, k.noNode.Name, k.noTopology.Name = factReader{}, "", "" }
 
 type factReader struct {
 	known *Known

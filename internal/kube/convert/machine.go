@@ -8,8 +8,11 @@ import (
 	"slices"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
@@ -110,6 +113,9 @@ type Known struct {
 	compared [2]devicev1alpha1.DeviceInfo
 	// reader reads the facts of one node after the other; it is zero in between.
 	reader factReader
+	// noNode and noTopology are read in the place of absent objects. They have a name while reader reads, and no more.
+	noNode     corev1.Node
+	noTopology v1alpha2.NodeResourceTopology
 }
 
 // texts are values by their texts, of which nothing may be changed.
