@@ -11,6 +11,7 @@ import (
 	"k8s.io/component-base/logs"
 
 	"github.com/tenon-project/tenon/internal/sched/app"
+	_ "github.com/tenon-project/tenon/internal/sched/firstgc" // a start without collections of a small heap
 )
 
 func main() {
