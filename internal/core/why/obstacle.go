@@ -95,6 +95,22 @@ func distinct(findings []Finding) []Finding {
 		func(f Finding) bool { return f.Code == SharedPoolFloor && short[f.Object] })
 }
 
+// Closest adds a finding to those of other codes. Of two with one code, which Obstacles would count as one obstacle, it
+// keeps the example.
+func Closest(some []Finding, f *Finding) []Finding {
+	for i := range some {
+		s := &some[i]
+		if s.Code != f.Code || (s.Phase == Preemption) != (f.Phase == Preemption) {
+			continue
+		}
+		if closer(f, s) < 0 {
+			*s = *f
+		}
+		return some
+	}
+	return append(some, *f)
+}
+
 // closer orders findings of one code: the smallest relative shortfall first, then by all their fields, so that the
 // first one does not depend on the order in which nodes were asked.
 func closer(a, b *Finding) int {

@@ -3,6 +3,7 @@ package refusals
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // ByFilters returns what Filter plugins said of each node, nil for an attempt that failed otherwise.
@@ -49,7 +51,7 @@ func Attempt(f framework.Framework, pod *corev1.Pod, status *fwk.Status) ([]why.
 	}
 	findings, refused := make([]why.Finding, 0, len(nodes)), &refusedPod{Pod: pod}
 	for _, n := range nodes {
-		findings = append(findings, refused.findings(n, why.Filter, statuses.Get(n.Node().Name), "")...)
+		findings = refused.findings(findings, n, why.Filter, statuses.Get(n.Node().Name), "")
 	}
 	return append(findings, preemption(pod, fit, lister)...), fit.NumAllNodes
 }
@@ -57,25 +59,83 @@ func Attempt(f framework.Framework, pod *corev1.Pod, status *fwk.Status) ([]why.
 // Refusals returns why an attempt failed, by all filters where filters refused; none for another failure. It must be
 // called from the scheduling cycle, where the snapshot does not change.
 func Refusals(ctx context.Context, f framework.Framework, pod *corev1.Pod, status *fwk.Status) ([]why.Finding, error) {
-	first, _ := Attempt(f, pod, status)
 	if ByFilters(status) == nil {
+		first, _ := Attempt(f, pod, status)
 		return first, nil
 	}
-	v, err := Of(ctx, f, pod)
+	first, v, err := After(ctx, f, status)
 	if err != nil {
 		return nil, err
 	}
 	return Completed(v.Findings, first), nil
 }
 
+// After runs all filters on all nodes after an attempt that filters refused, and reads the attempt in the same pass. Of
+// nodes that some filter refuses, first has only the closest finding of each code: that is all that a count of the
+// attempt's codes and Completed read. The rest of first is as in Attempt. If nodes are not asked, because PreFilter
+// refuses or filters fail, first is Attempt.
+func After(ctx context.Context, f framework.Framework, status *fwk.Status) (first []why.Finding, v view.Verdict,
+	err error,
+) {
+	fit := fitOf(status)
+	read := &attempted{statuses: fit.Diagnosis.NodeToStatus}
+	v, err = verdict(ctx, f, framework.NewCycleState(), fit.Pod, read)
+	if err != nil || !read.any {
+		first, _ = Attempt(f, fit.Pod, status)
+		return first, v, err
+	}
+	first = read.closest
+	first = append(first, read.passed...)
+	return append(first, preemption(fit.Pod, fit, f.SnapshotSharedLister().NodeInfos())...), v, nil
+}
+
+// attempted is what a pass of all filters reads of the attempt before it.
+type attempted struct {
+	statuses *framework.NodeToStatus
+	any      bool // a node was read
+	// closest has a finding of each code, passed all those on nodes that no filter refuses any more.
+	closest, passed []why.Finding
+	// another has the findings of a node that refused the attempt otherwise than now.
+	another []why.Finding
+}
+
+// node reads how a node refused the attempt. first is how it does now. findings has the findings of first, then others.
+func (a *attempted) node(p *refusedPod, n fwk.NodeInfo, first *fwk.Status, findings []why.Finding) {
+	a.any = true
+	was := a.statuses.Get(n.Node().Name)
+	if first != nil && was.Plugin() == first.Plugin() && slices.Equal(was.Reasons(), first.Reasons()) &&
+		WordsOnly(was) && WordsOnly(first) {
+		end := 0
+		for end < min(len(findings), len(was.Reasons())) && findings[end].Plugin == was.Plugin() {
+			end++
+		}
+		findings = findings[:end]
+	} else {
+		a.another = p.findings(a.another[:0], n, why.Filter, was, "")
+		findings = a.another
+	}
+	for i := range findings {
+		a.closest = why.Closest(a.closest, &findings[i])
+	}
+}
+
 // Completed adds to all those of first that are about preemption or about nodes that no filter rejects.
 func Completed(all, first []why.Finding) []why.Finding {
-	refused := make(map[string]bool, len(all))
-	for _, f := range all {
-		refused[f.Object] = true
+	passed := make(map[string]bool)
+	for i := range first {
+		if first[i].Phase != why.Preemption {
+			passed[first[i].Object] = true
+		}
 	}
+	for i := range all {
+		if len(passed) == 0 {
+			break
+		}
+		delete(passed, all[i].Object)
+	}
+	all = slices.Grow(all, len(first))
 	for _, f := range first {
-		if !refused[f.Object] || f.Phase == why.Preemption {
+		if f.Phase == why.Preemption || passed[f.Object] {
 			all = append(all, f)
 		}
 	}

@@ -11,13 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
-
-	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // Bounds of the explanations that are due, and of the tables with a status of each node that these keep: refusals for
@@ -161,12 +158,8 @@ func (r *Reporter) analyzeBeside(ctx context.Context, e *explanation) analysis {
 		return found
 	}
 	first, v, err := r.beside(ctx, e.key.profile, e.status)
-	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Filters failed for rejected pod", "pod", klog.KObj(fitOf(e.status).Pod),
-			"err", err)
-	}
-	found := analysis{counted: counted(first), whole: err == nil}
-	if found.root, found.message = why.Explain(Completed(v.Findings, first), v.Nodes); found.message == "" {
+	found := r.analyzeRun(ctx, first, v, e.status, err)
+	if found.message == "" {
 		found.message = e.text // none of the nodes is there any more
 	}
 	r.ran(e.key, filterRun{e.causes, start, found})

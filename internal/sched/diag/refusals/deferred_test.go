@@ -2,6 +2,7 @@ package refusals
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -57,13 +58,12 @@ func newBesideBench(t *testing.T) *besideBench {
 		summarized: summarized{b.framework, "2 Insufficient cpu", 1},
 		factory:    informers.NewSharedInformerFactory(b.client, 0),
 	}
-	b.verdict = view.Verdict{Nodes: 2, Findings: []why.Finding{exclusive("a"), exclusive("b")}}
+	b.verdict.Findings = []why.Finding{exclusive("a"), exclusive("b")}
 	b.reporter.placed = func(pod *corev1.Pod) bool { return b.placed(pod) }
 	b.reporter.beside = func(_ context.Context, _ string, status *fwk.Status) ([]why.Finding, view.Verdict, error) {
 		b.explains = append(b.explains, status.Message())
 		b.during()
-		first, _ := Attempt(b.framework, fitOf(status).Pod, status)
-		return first, b.verdict, nil
+		return b.answer(b.framework, status)
 	}
 	return b
 }
@@ -203,6 +203,36 @@ func TestPodsShareAnExplanationIfTheyAreRefusedForTheSameCauses(t *testing.T) {
 	if len(b.explains) != 2 || len(b.framework.notes.all) != 3 ||
 		!strings.Contains(b.explains[0], "cpu") || !strings.Contains(b.explains[1], "memory") {
 		t.Errorf("got explanations %q and Events %q", b.explains, b.framework.notes.all)
+	}
+}
+
+// TestWhereFiltersFailTheAttemptIsReported: with the codes and the number of nodes that it had.
+func TestWhereFiltersFailTheAttemptIsReported(t *testing.T) {
+	for _, beside := range []bool{false, true} {
+		b := newBesideBench(t)
+		failed := func(f framework.Framework, status *fwk.Status) ([]why.Finding, view.Verdict, error) {
+			first, _, _ := b.answer(f, status)
+			return first, view.Verdict{}, errors.New("no snapshot")
+		}
+		b.reporter.beside = func(_ context.Context, _ string, status *fwk.Status) ([]why.Finding, view.Verdict, error) {
+			return failed(b.framework, status)
+		}
+		b.reporter.filters = func(_ context.Context, f framework.Framework, status *fwk.Status) ([]why.Finding,
+			view.Verdict, error,
+		) {
+			return failed(f, status)
+		}
+		if !beside {
+			b.signature = ""
+		}
+		b.refuse(t, b.pod(t, "p"), "Insufficient cpu")
+		if got := b.condition(t, "p"); (got == "") != beside {
+			t.Fatalf("beside %t: the condition is %q within the attempt", beside, got)
+		}
+		b.drain(t)
+		if got := b.condition(t, "p"); !strings.HasPrefix(got, "InsufficientCPU: 0/2 nodes are available: 2 ") {
+			t.Errorf("beside %t: the condition is %q", beside, got)
+		}
 	}
 }
 
@@ -427,12 +457,13 @@ func attemptsBesideExplanations(t *testing.T) {
 	var mu sync.Mutex // guards gone
 	gone := map[types.UID]bool{}
 	b.reporter.clock, b.reporter.decided = clock.RealClock{}, func(string, string) { counted.Add(1) }
-	b.reporter.filters = func(context.Context, framework.Framework, *corev1.Pod) (view.Verdict, error) {
-		return b.verdict, nil
+	b.reporter.filters = func(_ context.Context, f framework.Framework, status *fwk.Status) ([]why.Finding,
+		view.Verdict, error,
+	) {
+		return b.answer(f, status)
 	}
 	b.reporter.beside = func(_ context.Context, _ string, status *fwk.Status) ([]why.Finding, view.Verdict, error) {
-		first, _ := Attempt(b.framework, fitOf(status).Pod, status)
-		return first, b.verdict, nil
+		return b.answer(b.framework, status)
 	}
 	b.reporter.placed = func(pod *corev1.Pod) bool {
 		mu.Lock()

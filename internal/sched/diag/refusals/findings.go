@@ -3,6 +3,7 @@ package refusals
 import (
 	"cmp"
 	"errors"
+	"reflect"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,7 +54,7 @@ var codes = map[string]why.Code{
 // Findings reads a plugin's refusal of a pod, with amounts where there is a node; nil means that the pod was refused as
 // such. plugin is the name for a status that carries none.
 func Findings(pod *corev1.Pod, node fwk.NodeInfo, phase why.Phase, status *fwk.Status, plugin string) []why.Finding {
-	return (&refusedPod{Pod: pod}).findings(node, phase, status, plugin)
+	return (&refusedPod{Pod: pod}).findings(nil, node, phase, status, plugin)
 }
 
 // refusedPod is a pod that nodes refuse. What it asks for is read once.
@@ -67,26 +68,34 @@ type refusedPod struct {
 	heard map[string]sets.Set[string]
 }
 
-// findings is Findings for this pod. A status of one of our plugins carries its reason; the texts of any other become
-// one finding each.
-func (p *refusedPod) findings(node fwk.NodeInfo, phase why.Phase, status *fwk.Status, plugin string) []why.Finding {
+// WordsOnly reports whether a status has no error besides its reasons, which a status of our plugins has.
+func WordsOnly(s *fwk.Status) bool { return reflect.TypeOf(s.AsError()) == wordsOnly }
+
+// wordsOnly is the type of the error that a status makes of its reasons.
+var wordsOnly = reflect.TypeOf(errors.New(""))
+
+// findings appends Findings of this pod. A status of one of our plugins carries its reason; the texts of any other
+// become one finding each.
+func (p *refusedPod) findings(out []why.Finding, node fwk.NodeInfo, phase why.Phase, status *fwk.Status, plugin string,
+) []why.Finding {
 	if status.IsSuccess() || status.IsSkip() || status.IsWait() {
-		return nil
+		return out
 	}
 	blank := why.Finding{Plugin: cmp.Or(status.Plugin(), plugin), Phase: phase}
 	if node != nil && node.Node() != nil {
 		blank.Object = node.Node().Name
 	}
-	var own Refusal
-	if errors.As(status.AsError(), &own) {
-		f, said := blank, own.Finding()
-		f.Reason, f.Detail, f.Plugin = said.Reason, said.Detail, cmp.Or(said.Plugin, f.Plugin)
-		return []why.Finding{f}
-	}
-	var out []why.Finding
 	var beside *Beside
-	if errors.As(status.AsError(), &beside) {
-		status = beside.Status
+	if !WordsOnly(status) {
+		var own Refusal
+		if errors.As(status.AsError(), &own) {
+			f, said := blank, own.Finding()
+			f.Reason, f.Detail, f.Plugin = said.Reason, said.Detail, cmp.Or(said.Plugin, f.Plugin)
+			return append(out, f)
+		}
+		if errors.As(status.AsError(), &beside) {
+			status = beside.Status
+		}
 	}
 	for _, text := range status.Reasons() {
 		f := blank

@@ -72,8 +72,7 @@ func (l *Live) profile(ctx context.Context, name string) (framework.Framework, e
 	return l.profiles[name], l.refresh(ctx)
 }
 
-// Refusals returns why an attempt by filters failed: the first refusals that it met, and the verdict of all filters on
-// the nodes as the scheduler has them now.
+// Refusals is After on the nodes as the scheduler has them now; nothing for a profile that is not served.
 func (l *Live) Refusals(ctx context.Context, profile string, status *fwk.Status) ([]why.Finding, view.Verdict, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,10 +80,7 @@ func (l *Live) Refusals(ctx context.Context, profile string, status *fwk.Status)
 	if err != nil || f == nil {
 		return nil, view.Verdict{}, err
 	}
-	pod := fitOf(status).Pod
-	first, _ := Attempt(f, pod, status)
-	v, err := Of(ctx, f, pod)
-	return first, v, err
+	return After(ctx, f, status)
 }
 
 // Placed reports whether the scheduler has placed a pod on a node, where its Binding may be under way.

@@ -50,8 +50,8 @@ type Reporter struct {
 	// clock is the real one but in tests. budget bounds the Events.
 	clock  flowcontrol.Clock
 	budget flowcontrol.RateLimiter
-	// filters runs all filters for a pod. It is Of but in tests.
-	filters func(context.Context, framework.Framework, *corev1.Pod) (view.Verdict, error)
+	// filters is what attempts explain themselves by. It is After but in tests.
+	filters func(context.Context, framework.Framework, *fwk.Status) ([]why.Finding, view.Verdict, error)
 	// beside is what Run explains attempts by, Refusals of a Live; nil before ExplainBeside, when all filters run
 	// within the attempts. placed is Placed of the same.
 	beside func(ctx context.Context, profile string, status *fwk.Status) ([]why.Finding, view.Verdict, error)
@@ -156,7 +156,7 @@ func NewReporter(client clientset.Interface, register func(...metrics.Registerab
 	decided func(plugin, result string), clock flowcontrol.Clock,
 ) *Reporter {
 	r := &Reporter{
-		client: client, decided: decided, clock: clock, filters: Of, pending: map[types.UID]attempt{},
+		client: client, decided: decided, clock: clock, filters: After, pending: map[types.UID]attempt{},
 		runs: lru.New(runsKept), tables: map[*framework.NodeToStatus]int{}, wake: make(chan struct{}, 1),
 		budget: flowcontrol.NewTokenBucketRateLimiterWithClock(eventsPerSecond, eventsBurst, clock),
 		refusals: metrics.NewCounterVec(&metrics.CounterOpts{
@@ -226,26 +226,36 @@ func (r *Reporter) explain(ctx context.Context, f framework.Framework, pod *fram
 	if found, ran := r.recall(key, c, start); ran {
 		return found, true
 	}
-	findings, nodes := Attempt(f, pod.Pod, status)
-	switch byFilters := ByFilters(status) != nil; {
-	case len(findings) == 0:
+	if ByFilters(status) == nil {
+		switch findings, nodes := Attempt(f, pod.Pod, status); len(findings) {
+		case 0:
+			return analysis{}, false
+		case 1:
+			return r.analyzeSingle(findings[0], nodes), true
+		default:
+			return analyze(findings, nil, nodes), true
+		}
+	}
+	first, v, err := r.filters(ctx, f, status)
+	if len(first) == 0 {
 		return analysis{}, false
-	case len(findings) == 1 && !byFilters:
-		return r.analyzeSingle(findings[0], nodes), true
-	case !byFilters:
-		return analyze(findings, nodes), true
 	}
-	v, err := r.filters(ctx, f, pod.Pod)
-	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Filters failed for rejected pod", "pod", klog.KObj(pod.Pod), "err", err)
-		v.Findings = nil
-	}
-	found := analyze(findings, nodes)
-	if found.whole = err == nil; found.whole {
-		found.root, found.message = why.Explain(Completed(v.Findings, findings), nodes)
-	}
+	found := r.analyzeRun(ctx, first, v, status, err)
 	r.ran(key, filterRun{c, start, found})
 	return found, true
+}
+
+// analyzeRun is analyze for a run of all filters after an attempt, which may have failed.
+func (r *Reporter) analyzeRun(ctx context.Context, first []why.Finding, v view.Verdict, status *fwk.Status, err error,
+) analysis {
+	fit := fitOf(status)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Filters failed for rejected pod", "pod", klog.KObj(fit.Pod), "err", err)
+		return analyze(first, nil, fit.NumAllNodes)
+	}
+	found := analyze(first, v.Findings, v.Nodes)
+	found.whole = true
+	return found
 }
 
 // recall returns the analysis that a run of all filters led to for equal refusals within the last minute.
@@ -269,10 +279,10 @@ func (r *Reporter) ran(key runKey, run filterRun) {
 	}
 }
 
-// analyze returns the analysis of findings on this many nodes.
-func analyze(findings []why.Finding, nodes int) analysis {
-	found := analysis{counted: counted(findings)}
-	found.root, found.message = why.Explain(findings, nodes)
+// analyze returns the analysis of an attempt's findings, and of those of all filters, on this many nodes.
+func analyze(first, all []why.Finding, nodes int) analysis {
+	found := analysis{counted: counted(first)}
+	found.root, found.message = why.Explain(Completed(all, first), nodes)
 	return found
 }
 
@@ -290,7 +300,7 @@ func (r *Reporter) analyzeSingle(finding why.Finding, nodes int) analysis {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.latest.finding != finding || r.latest.nodes != nodes {
-		r.latest = single{finding, nodes, analyze([]why.Finding{finding}, nodes)}
+		r.latest = single{finding, nodes, analyze([]why.Finding{finding}, nil, nodes)}
 	}
 	return r.latest.analysis
 }

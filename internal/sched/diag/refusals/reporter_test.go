@@ -118,13 +118,23 @@ func newBench(t testing.TB, nodes ...string) *bench {
 		client:    fake.NewClientset(), now: time.Unix(1e9, 0),
 	}
 	b.reporter = NewReporter(b.client, unregistered, func(string, string) {}, b)
-	b.reporter.filters = func(context.Context, framework.Framework, *corev1.Pod) (view.Verdict, error) {
+	b.reporter.filters = func(_ context.Context, f framework.Framework, status *fwk.Status) ([]why.Finding,
+		view.Verdict, error,
+	) {
 		b.evaluated++
 		b.now = b.now.Add(b.takes)
-		return b.verdict, nil
+		return b.answer(f, status)
 	}
 	b.handle = b.reporter.Wrap(upstreamHandler)
 	return b
+}
+
+// answer is what all filters say after an attempt on the nodes of the attempt.
+func (b *bench) answer(f framework.Framework, status *fwk.Status) ([]why.Finding, view.Verdict, error) {
+	fit, v := fitOf(status), b.verdict
+	first, _ := Attempt(f, fit.Pod, status)
+	v.Nodes = fit.NumAllNodes
+	return first, v, nil
 }
 
 // refuse is one attempt that ended with a status on each node.
@@ -362,7 +372,7 @@ func TestEachRefusalOfAPodAsSuchIsItsOwn(t *testing.T) {
 			for _, nodes := range []int{0, 3} {
 				f := one
 				f.Detail = detail
-				want := analyze([]why.Finding{f}, nodes)
+				want := analyze([]why.Finding{f}, nil, nodes)
 				got := r.analyzeSingle(f, nodes)
 				if diff := cmp.Diff(want, got, cmp.AllowUnexported(analysis{}, pluginCode{})); diff != "" {
 					t.Errorf("%s, %d nodes (-want +got):\n%s", detail, nodes, diff)
@@ -444,9 +454,11 @@ func TestBackoffDoublesUpToItsBound(t *testing.T) {
 func TestFailedBindingCyclesReportBesideTheSchedulingCycle(t *testing.T) {
 	b := newBench(t, "a")
 	var evaluated atomic.Int32
-	b.reporter.filters = func(context.Context, framework.Framework, *corev1.Pod) (view.Verdict, error) {
+	b.reporter.filters = func(_ context.Context, f framework.Framework, status *fwk.Status) ([]why.Finding,
+		view.Verdict, error,
+	) {
 		evaluated.Add(1)
-		return b.verdict, nil
+		return b.answer(f, status)
 	}
 	b.handle = b.reporter.Wrap(func(context.Context, framework.Framework, *framework.QueuedPodInfo, *fwk.Status,
 		*fwk.NominatingInfo, time.Time,

@@ -59,6 +59,12 @@ func Of(ctx context.Context, f framework.Framework, pod *corev1.Pod) (view.Verdi
 
 // In is Of in a cycle whose state has no more than marks.
 func In(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *corev1.Pod) (view.Verdict, error) {
+	return verdict(ctx, f, state, pod, nil)
+}
+
+// verdict is In. It also reads an attempt unless that is nil.
+func verdict(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *corev1.Pod, read *attempted,
+) (view.Verdict, error) {
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return view.Verdict{}, fmt.Errorf("list the snapshot's nodes: %w", err)
@@ -80,9 +86,14 @@ func In(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *c
 		}
 	}
 	for _, n := range nodes {
-		findings, err := refusals(ctx, f, state, skip, refused, n)
+		before := len(v.Findings)
+		all, first, err := refusals(ctx, f, state, skip, refused, n, v.Findings)
 		if err != nil {
 			return view.Verdict{}, err
+		}
+		findings := all[before:len(all):len(all)]
+		if read != nil {
+			read.node(refused, n, first, findings)
 		}
 		if !allowed.AllNodes() && !allowed.NodeNames.Has(n.Node().Name) {
 			findings = append(findings, narrowed(pod, n, narrowing, findings)...)
@@ -92,7 +103,11 @@ func In(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *c
 		}
 		if len(findings) == 0 {
 			v.Feasible++
+			if read != nil {
+				read.passed = refused.findings(read.passed, n, why.Filter, read.statuses.Get(n.Node().Name), "")
+			}
 		}
+		v.Findings = all[:before]
 		v.Findings = append(v.Findings, findings...)
 	}
 	if len(v.Findings) == 0 {
@@ -101,24 +116,28 @@ func In(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *c
 	return v, nil
 }
 
-// refusals runs the filters on one node again and again, each time without those that have refused, until none does.
+// refusals runs the filters on one node again and again, each time without those that have refused, until none does. It
+// appends what they find, and returns the first refusal.
 func refusals(ctx context.Context, f framework.Framework, state fwk.CycleState, skip sets.Set[string], pod *refusedPod,
-	n fwk.NodeInfo,
-) ([]why.Finding, error) {
+	n fwk.NodeInfo, out []why.Finding,
+) (all []why.Finding, first *fwk.Status, err error) {
 	defer state.SetSkipFilterPlugins(skip)
-	var out []why.Finding
+	before := len(out)
 	// heard are the plugins that need not be asked again.
 	heard := skip
 	for {
 		status := f.RunFilterPlugins(ctx, state, pod.Pod, n)
 		if status.IsSuccess() {
-			return append(out, nominated(ctx, f, state, pod.Pod, n, len(out))...), nil
+			return append(out, nominated(ctx, f, state, pod.Pod, n, len(out)-before)...), first, nil
 		}
 		if !status.IsRejected() || status.Plugin() == "" || heard.Has(status.Plugin()) {
-			return nil, fmt.Errorf("filter node %s: %w", n.Node().Name, status.AsError())
+			return nil, nil, fmt.Errorf("filter node %s: %w", n.Node().Name, status.AsError())
 		}
-		out = append(out, pod.findings(n, why.Filter, status, "")...)
-		out = append(out, pod.hidden(state, n, status.Plugin(), out)...)
+		if first == nil {
+			first = status
+		}
+		out = pod.findings(out, n, why.Filter, status, "")
+		out = append(out, pod.hidden(state, n, status.Plugin(), out[before:])...)
 		heard = pod.also(heard, status.Plugin(), heard.Len() == skip.Len())
 		state.SetSkipFilterPlugins(heard)
 	}
@@ -145,7 +164,7 @@ func (p *refusedPod) hidden(state fwk.CycleState, n fwk.NodeInfo, plugin string,
 			continue
 		}
 		for _, status := range t.Refusals(state, n) {
-			for _, f := range p.findings(n, why.Filter, status, plugin) {
+			for _, f := range p.findings(nil, n, why.Filter, status, plugin) {
 				if !slices.ContainsFunc(known, func(k why.Finding) bool { return k.Code == f.Code }) {
 					out = append(out, f)
 				}
