@@ -147,8 +147,9 @@ type Profile struct {
 	rankings *lru.Cache
 	// kept is how many bytes these take.
 	kept     int
-	refusals *lru.Cache // key → *refusal
-	tables   *lru.Cache // sum → the *refusal that had it last
+	refusals *lru.Cache           // key → *refusal
+	tables   []*refusal           // the last ones of which each has other statuses, the latest first
+	texts    map[text]*fwk.Status // what these have in common
 	// lowest is the lowest priority that runs, attempt the last attempt on a pod.
 	lowest  priorities
 	attempt attempt
@@ -198,7 +199,7 @@ func NewProfile(
 ) (*Profile, error) {
 	p := &Profile{
 		Framework: f, changes: changes, usable: true, Memory: Memory,
-		refusals: lru.New(refusalsKept), tables: lru.New(tablesKept),
+		refusals: lru.New(refusalsKept), texts: map[text]*fwk.Status{},
 		asked: map[string]fwk.ScorePlugin{}, sizedNames: sets.New[string](),
 	}
 	p.rankings = lru.NewWithEvictionFunc(0, func(_ lru.Key, gone any) { p.kept -= *gone.(entry).size() })

@@ -8,7 +8,6 @@ import (
 	"hash/maphash"
 	"maps"
 	"math"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -20,15 +19,20 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
-	"k8s.io/utils/lru"
+
+	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
 )
 
 // refusalsKept bounds the refusals that a profile remembers; the least recently used one goes. One has a status for
 // each node.
 const refusalsKept = 64
 
-// tablesKept bounds the tables of statuses among which one is looked for that equals a new one.
-const tablesKept = 8
+// tablesKept bounds the tables of statuses among which one is looked for that equals a new one, textsKept the statuses
+// that these have in common.
+const (
+	tablesKept = 8
+	textsKept  = 1 << 10
+)
 
 // refusal is how all nodes refuse the pods of one key. The next pod of the key asks only the nodes that have changed
 // since; while all of them refuse it too, no other node is asked.
@@ -66,36 +70,71 @@ type attempt struct {
 // reasonSeed makes hashes of reasons comparable within the process.
 var reasonSeed = maphash.MakeSeed()
 
-// newRefusal returns the refusal of the pods that all nodes refuse with these statuses.
-func newRefusal(seen uint64, statuses *framework.NodeToStatus) *refusal {
+// refusalOf returns the refusal of the pods of the attempt, which all nodes refuse with these statuses. Sizes of pods
+// that nodes refuse for the same reasons share one table.
+func (p *Profile) refusalOf(statuses *framework.NodeToStatus) *refusal {
+	same := slices.DeleteFunc(slices.Clone(p.tables), func(r *refusal) bool {
+		return len(r.statuses) != statuses.Len()
+	})
+	statuses.ForEachExplicitNode(func(node string, s *fwk.Status) {
+		if len(same) > 0 {
+			s = p.oneOf(s)
+			same = slices.DeleteFunc(same, func(r *refusal) bool { return r.statuses[node] != s })
+		}
+	})
+	var r *refusal
+	if len(same) > 0 {
+		same[0].shared = true
+		other := *same[0]
+		other.seen, r = p.attempt.seen, &other
+		p.tables = slices.DeleteFunc(p.tables, func(r *refusal) bool { return r == same[0] })
+	} else {
+		r = p.newRefusal(statuses)
+	}
+	p.tables = slices.Insert(p.tables, 0, r)[:min(len(p.tables)+1, tablesKept)]
+	return r
+}
+
+// text is all that a status says that has no error of its own.
+type text struct {
+	verdict
+	reasons string
+}
+
+// oneOf returns one status for all that say the same in words alone. One with an error, which may have amounts, is a
+// status of its own.
+func (p *Profile) oneOf(s *fwk.Status) *fwk.Status {
+	if !refusals.WordsOnly(s) {
+		return s
+	}
+	said := text{verdict{s.Plugin(), s.Code()}, strings.Join(s.Reasons(), "\n")}
+	if known, ok := p.texts[said]; ok {
+		return known
+	}
+	if len(p.texts) == textsKept {
+		clear(p.texts)
+	}
+	p.texts[said] = s
+	return s
+}
+
+// newRefusal returns a refusal with a table of its own.
+func (p *Profile) newRefusal(statuses *framework.NodeToStatus) *refusal {
 	r := &refusal{
-		seen: seen, statuses: make(map[string]*fwk.Status, statuses.Len()), counts: map[verdict]int{},
+		seen: p.attempt.seen, statuses: make(map[string]*fwk.Status, statuses.Len()), counts: map[verdict]int{},
 		reasons: map[string]int{},
 	}
 	r.nodes = framework.NewNodeToStatus(r.statuses, fwk.NewStatus(fwk.UnschedulableAndUnresolvable))
-	statuses.ForEachExplicitNode(r.set)
-	return r
-}
-
-// table returns the refusal with the statuses of another one if they are equal: sizes of pods that nodes refuse for the
-// same reasons share them.
-func (r *refusal) table(tables *lru.Cache) *refusal {
-	if known, ok := tables.Get(r.sum); ok && maps.EqualFunc(r.statuses, known.(*refusal).statuses, equal) {
-		other := known.(*refusal)
-		other.shared = true
-		same := *other
-		same.seen = r.seen
-		r = &same
+	alike := map[*fwk.Status]int{}
+	statuses.ForEachExplicitNode(func(node string, s *fwk.Status) {
+		s = p.oneOf(s)
+		r.statuses[node] = s
+		alike[s]++
+	})
+	for s, n := range alike {
+		r.count(s, n)
 	}
-	tables.Add(r.sum, r)
 	return r
-}
-
-// equal reports whether two statuses say the same. Those with an error, which may have amounts, are not equal.
-func equal(a, b *fwk.Status) bool {
-	textOnly := func(s *fwk.Status) bool { return reflect.TypeOf(s.AsError()) == reflect.TypeOf(errors.New("")) }
-	return a == b || a.Code() == b.Code() && a.Plugin() == b.Plugin() && slices.Equal(a.Reasons(), b.Reasons()) &&
-		textOnly(a) && textOnly(b)
 }
 
 // clone returns a copy that is not shared.
@@ -182,7 +221,7 @@ func Remember(profile func(name string) *Profile, schedule schedulePod) schedule
 			known.diagnose(&fit.Diagnosis)
 		case p.attempt.key != "" && fit.Diagnosis.PreFilterMsg == "" && p.coversAll(fit) &&
 			!fit.Diagnosis.UnschedulablePlugins.Has(framework.ExtenderName):
-			r := newRefusal(p.attempt.seen, fit.Diagnosis.NodeToStatus).table(p.tables)
+			r := p.refusalOf(fit.Diagnosis.NodeToStatus)
 			fit.Diagnosis.NodeToStatus = r.nodes
 			p.refusals.Add(p.attempt.key, r)
 			p.refused.Store(r)
@@ -266,7 +305,7 @@ func (p *Profile) refresh(ctx context.Context, r *refusal, state fwk.CycleState,
 		case !statuses[i].IsRejected():
 			return nil
 		default:
-			r.set(name, statuses[i])
+			r.set(name, p.oneOf(statuses[i]))
 		}
 	}
 	r.seen = seen

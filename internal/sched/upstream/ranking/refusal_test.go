@@ -188,6 +188,38 @@ func TestWhatIsSaidOfARefusalIsWhatAPassOverTheNodesSays(t *testing.T) {
 	}
 }
 
+// TestSizesShareATableWhateverComesBetweenThem: pods of more CPUs than a node has and than a node has left, in
+// alternation, are refused in the same words with other codes. Each kind has one table.
+func TestSizesShareATableWhateverComesBetweenThem(t *testing.T) {
+	c := newCluster(t, 1)
+	c.prepare(200, mix{sizes: 1}, -1)
+	testkit.Check(t, c.cache.AddPod(klog.Background(), object.Pod("runs", object.UID("runs"), object.On("bench-00000"),
+		object.Requests("cpu", "4"))))
+	testkit.Check(t, c.cache.UpdateSnapshot(klog.Background(), c.snapshot))
+	p, asked := c.profiles["all"], 0
+	remembering := Remember(func(string) *Profile { return p }, c.choose(&asked))
+	tables, statuses := map[*framework.NodeToStatus]int{}, map[*fwk.Status]bool{}
+	for i := range 50 {
+		pod := c.nextOfMix()
+		pod.UID = types.UID(fmt.Sprint(i))
+		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "bench-00000"}
+		object.Requests("cpu", fmt.Sprintf("%dm", []int{30000, 64000}[i%2]+i), "memory", "1Gi")(pod)
+		info, err := framework.NewPodInfo(pod)
+		testkit.Check(t, err)
+		queued := &framework.QueuedPodInfo{PodInfo: info, PodSignature: p.SignPod(t.Context(), pod)}
+		_, err = remembering(t.Context(), p, framework.NewCycleState(), queued)
+		var fit *framework.FitError
+		if !errors.As(err, &fit) {
+			t.Fatal(err)
+		}
+		tables[fit.Diagnosis.NodeToStatus]++
+		fit.Diagnosis.NodeToStatus.ForEachExplicitNode(func(_ string, s *fwk.Status) { statuses[s] = true })
+	}
+	if len(tables) != 2 || len(statuses) > 10 {
+		t.Errorf("%d tables of %d statuses, want 2 of a few", len(tables), len(statuses))
+	}
+}
+
 // retained is a refusal of a step before, with how the nodes refused.
 type retained struct {
 	fit   *framework.FitError
