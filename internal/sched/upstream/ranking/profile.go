@@ -198,7 +198,7 @@ func NewProfile(
 	localPlugins ...string,
 ) (*Profile, error) {
 	p := &Profile{
-		Framework: f, changes: changes, usable: true, Memory: Memory,
+		Framework: quiet{f}, changes: changes, usable: true, Memory: Memory,
 		refusals: lru.New(refusalsKept), texts: map[text]*fwk.Status{},
 		asked: map[string]fwk.ScorePlugin{}, sizedNames: sets.New[string](),
 	}
@@ -429,6 +429,20 @@ func (p *Profile) AddWaitingPod(pod *corev1.Pod, waits map[string]time.Duration)
 	if p.Together != nil {
 		p.Together.Waits(pod)
 	}
+}
+
+// quiet is a framework that runs filters on nodes without nominated pods as upstream does, but without making a logger
+// and a context for each node.
+type quiet struct{ framework.Framework }
+
+// RunFilterPluginsWithNominatedPods runs the filters once if no pod is nominated to the node.
+func (q quiet) RunFilterPluginsWithNominatedPods(
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
+) *fwk.Status {
+	if len(q.NominatedPodsForNode(node.Node().Name)) > 0 {
+		return q.Framework.RunFilterPluginsWithNominatedPods(ctx, state, pod, node)
+	}
+	return q.RunFilterPlugins(ctx, state, pod, node)
 }
 
 // RunFilterPluginsWithNominatedPods counts the nodes that refuse.

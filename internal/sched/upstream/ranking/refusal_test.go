@@ -220,6 +220,45 @@ func TestSizesShareATableWhateverComesBetweenThem(t *testing.T) {
 	}
 }
 
+// TestAProfileFiltersNodesAsItsFrameworkDoes: those with nominated pods, and those without, of which it makes less.
+func TestAProfileFiltersNodesAsItsFrameworkDoes(t *testing.T) {
+	c := newCluster(t, 3)
+	c.wait("12")
+	c.wait("12")
+	p, refused, nominated := c.profiles["all"], 0, 0
+	for step := range 500 {
+		c.renominate(step % 2)
+		if step%3 == 0 {
+			c.disturb()
+		}
+		testkit.Check(t, c.cache.UpdateSnapshot(klog.Background(), c.snapshot))
+		pod, state := c.large(c.rnd.IntN(8)), framework.NewCycleState()
+		if _, status, _ := p.Framework.RunPreFilterPlugins(t.Context(), state, pod); !status.IsSuccess() {
+			continue
+		}
+		nodes, err := c.snapshot.NodeInfos().List()
+		testkit.Check(t, err)
+		for _, n := range nodes {
+			got := p.RunFilterPluginsWithNominatedPods(t.Context(), state, pod, n)
+			want := p.Framework.(quiet).Framework.RunFilterPluginsWithNominatedPods(t.Context(), state, pod, n)
+			if got.IsSuccess() != want.IsSuccess() || !want.IsSuccess() &&
+				fmt.Sprint(got.Code(), got.Plugin(), got) != fmt.Sprint(want.Code(), want.Plugin(), want) {
+				t.Fatalf("step %d, node %s: got %v, want %v", step, n.Node().Name, got, want)
+			}
+			alone := p.RunFilterPlugins(t.Context(), state, pod, n)
+			if !want.IsSuccess() {
+				refused++
+			}
+			if alone.IsSuccess() != want.IsSuccess() {
+				nominated++
+			}
+		}
+	}
+	if refused < 1000 || nominated < 20 {
+		t.Errorf("%d nodes refused, %d of them because of nominated pods: too few to mean anything", refused, nominated)
+	}
+}
+
 // retained is a refusal of a step before, with how the nodes refused.
 type retained struct {
 	fit   *framework.FitError
