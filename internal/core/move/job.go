@@ -231,7 +231,8 @@ func Exchanged(rooms []Room) map[string]*Pod {
 			needed[r.User.UID] = true
 		}
 	}
-	// A job that has the pod which the eviction of another one has caused leaves the pod that its own eviction has caused.
+	// A job that has the pod which the eviction of another one has caused leaves the pod which its own eviction has
+	// caused.
 	for _, r := range slices.Backward(rooms) {
 		has := cmp.Or(r.Successor, r.User)
 		if has != nil && !r.Evicted.IsZero() && r.Evicted.Before(first) && !has.Created.Before(first) {

@@ -103,8 +103,8 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 	p.mover = migration.New(migration.Options{
 		Args: o.Settings.Migration, DryRun: o.Settings.DryRun, Client: objects, Pods: pods, Requests: requests,
 		Jobs: p.known.Jobs.GetStore(), Reservations: p.reservations.GetStore(), Pod: p.known.Pod,
-		PodsOf: p.known.PodsOf, Read: p.known.Read, Record: p.known.PutJob, Policy: limits, Events: mgr.GetEventRecorder(Component),
-		Metrics: counters, Now: time.Now,
+		PodsOf: p.known.PodsOf, Read: p.known.Read, Record: p.known.PutJob, Policy: limits,
+		Events: mgr.GetEventRecorder(Component), Metrics: counters, Now: time.Now,
 	})
 	rounds := policy.Options{
 		Settings: o.Settings, Policy: limits, PriorityClass: class, Read: p.known.Read, Unsynced: p.unsynced,
