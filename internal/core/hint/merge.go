@@ -13,14 +13,14 @@ func (r *Rule) Answer(lists []List, w *Scratch) Answer {
 	if r.Policy == None {
 		return Answer{Admitted: true}
 	}
-	if m, found := r.preferred(lists); found {
+	if w == nil {
+		w = new(Scratch)
+	}
+	if m, found := r.preferred(lists, w); found {
 		return r.finish(Hint{Mask: m, Preferred: true}, true)
 	}
 	if r.Policy == SingleNUMANode { // what is left of the lists is preferred or disjoint
 		return r.finish(Hint{}, false)
-	}
-	if w == nil {
-		w = new(Scratch)
 	}
 	best, found := r.reachable(lists, w)
 	return r.finish(Hint{Mask: best}, found)
@@ -38,23 +38,22 @@ func indifferent(l List) bool {
 
 // preferred returns the best mask that every list prefers. The kubelet compares masks before it drops nodes that the
 // machine does not have, so masks are compared as they come.
-func (r *Rule) preferred(lists []List) (topo.NodeSet, bool) {
+func (r *Rule) preferred(lists []List, w *Scratch) (topo.NodeSet, bool) {
 	all := topo.FirstNodes(r.Nodes)
-	var common, own []topo.NodeSet // common is nil while no list imposes anything
+	common, own, imposed := w.common[:0], w.own[:0], false
+	defer func() { w.common, w.own = common, own }()
 	for _, l := range lists {
 		if indifferent(l) {
 			continue
 		}
-		if own = own[:0]; own == nil {
-			own = make([]topo.NodeSet, 0, len(l))
-		}
+		own = own[:0]
 		for _, h := range l {
 			if h.Preferred && r.takes(h) {
 				own = append(own, h.Mask)
 			}
 		}
-		if common == nil {
-			common, own = own, nil
+		if !imposed {
+			common, own, imposed = own, common, true
 			continue
 		}
 		slices.Sort(own)
@@ -63,8 +62,8 @@ func (r *Rule) preferred(lists []List) (topo.NodeSet, bool) {
 			return !wanted
 		})
 	}
-	if common == nil {
-		common = []topo.NodeSet{all}
+	if !imposed {
+		common = append(common, all)
 		for _, l := range lists {
 			for _, h := range l {
 				if h.Preferred && h.Mask != 0 && r.takes(h) {
@@ -97,6 +96,8 @@ type Scratch struct {
 	table []int64 // of a walk
 	sums  []int64 // of one resource, mask by mask
 	short []bool  // masks without the memory
+	// Of lists: the masks that those so far prefer in common, and those of one list.
+	common, own []topo.NodeSet
 }
 
 // WalkNodes is the number of nodes up to which a kubelet walks all masks within half a minute: at 256 CPUs it takes

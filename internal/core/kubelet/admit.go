@@ -68,17 +68,22 @@ type admission struct {
 	devices deviceAdmission
 	// given is what the containers before have got, and the one under way up to now, in the order of the pod.
 	given Placement
+	// room is shared by the managers.
+	room room
 	// uncertain is set once what comes from here on follows from something that is not known, see Given.
 	uncertain bool
 }
 
 // admission begins the admission of a pod on copies of the managers' states.
 func (s *State) admission(p *Pod) *admission {
-	a := &admission{start: s, node: s.node, pod: p, cpus: s.cpus.admit(p), uncertain: s.Uncertain(p)}
+	a := &admission{start: s, node: s.node, pod: p, uncertain: s.Uncertain(p)}
 	a.own, _ = s.Placement(p.UID)
-	a.memory = memoryAdmission{node: s.node, pod: p, memoryState: s.memory.clone()}
-	a.devices = deviceAdmission{node: s.node, given: slices.Clone(s.devices)}
-	a.devices.reuse = make([]int, len(s.devices))
+	a.cpus = s.cpus.admit(p, &a.room)
+	a.memory = memoryAdmission{node: s.node, pod: p, memoryState: s.memory.clone(), room: &a.room}
+	a.devices = deviceAdmission{node: s.node, given: slices.Clone(s.devices), room: &a.room}
+	sets := len(s.devices)
+	counts := make([]int, 6*sets)
+	a.devices.reuse, a.devices.free, a.devices.counts = counts[:sets], counts[sets:sets:2*sets], counts[2*sets:]
 	a.given = make(Placement, 0, len(p.Containers))
 	return a
 }
@@ -89,9 +94,7 @@ type watch func(c *Container, lists []hint.Named, answer hint.Answer)
 // run admits container by container. It reports each merge to w, unless that is nil.
 func (a *admission) run(w watch) *Refusal {
 	topology := &a.node.config.Topology
-	if enough := breadth(w == nil && topology.Policy == hint.SingleNUMANode); enough == oneNode {
-		a.devices.enough, a.cpus.enough, a.memory.enough = enough, enough, enough
-	}
+	a.room.enough = breadth(w == nil && topology.Policy == hint.SingleNUMANode)
 	var whole hint.Answer
 	if topology.Policy != hint.None && topology.PodScope {
 		answer, reason := a.merge(nil, w)
@@ -140,6 +143,9 @@ func (a *admission) allocateDevices(c *Container, g *Given) why.Reason {
 		at, known := a.node.kindOf(ask.Name)
 		if !known {
 			continue
+		}
+		if g.Devices == nil {
+			g.Devices = make([]Devices, 0, len(c.Devices))
 		}
 		k := &a.node.kinds[at]
 		if kept := has.devicesOf(ask.Name); len(kept) > 0 {

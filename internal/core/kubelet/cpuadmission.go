@@ -19,15 +19,15 @@ type cpuAdmission struct {
 	own       cpuPod
 	available cpuset.Set // CPUs that no pod has, without those that the pod got meanwhile
 	// reuse are the CPUs of the pod's regular init containers that later containers of it may take.
-	reuse  cpuset.Set
-	enough breadth // of the hints
+	reuse cpuset.Set
+	room  *room // of the hints
 	// changed: allocate gave something.
 	changed bool
 }
 
 // admit begins the admission of a pod by the CPU manager. A pod that is known keeps its grants.
-func (s *cpuState) admit(pod *Pod) *cpuAdmission {
-	a := &cpuAdmission{policy: s.policy, start: s, pod: pod, available: s.available}
+func (s *cpuState) admit(pod *Pod, r *room) *cpuAdmission {
+	a := &cpuAdmission{policy: s.policy, start: s, pod: pod, available: s.available, room: r}
 	a.own.uid = pod.UID
 	if i, ok := s.find(pod.UID); ok {
 		a.own = s.pods[i]
@@ -46,9 +46,9 @@ func (a *cpuAdmission) hints(c *Container) hint.List {
 		if has.Len() != n {
 			return hint.List{}
 		}
-		return a.policy.hints(has, &cpuset.Set{}, n, a.enough)
+		return a.policy.hints(has, &cpuset.Set{}, n, a.room)
 	}
-	return a.policy.hints(&a.available, &a.reuse, n, a.enough)
+	return a.policy.hints(&a.available, &a.reuse, n, a.room)
 }
 
 // podHints are those for the whole pod, under pod scope. CPUs that some containers have already may be used again.
@@ -70,10 +70,10 @@ func (a *cpuAdmission) podHints() hint.List {
 		has.Include(cpus)
 	}
 	if has.Len() == n {
-		return a.policy.hints(&has, &cpuset.Set{}, n, a.enough)
+		return a.policy.hints(&has, &cpuset.Set{}, n, a.room)
 	}
 	reuse := a.reuse.Union(has)
-	return a.policy.hints(&a.available, &reuse, n, a.enough)
+	return a.policy.hints(&a.available, &reuse, n, a.room)
 }
 
 // allocate gives a container its CPUs: inside m as far as that goes, the rest from anywhere; m = 0 is anywhere at once.

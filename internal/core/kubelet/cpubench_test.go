@@ -52,7 +52,7 @@ func BenchmarkCPUAdmission(b *testing.B) {
 	}}
 	b.ReportAllocs()
 	for b.Loop() {
-		a := s.admit(pod)
+		a := s.admit(pod, new(room))
 		for i := range pod.Containers {
 			list := a.hints(&pod.Containers[i])
 			if _, fault := a.allocate(&pod.Containers[i], list[0].Mask); fault != cpuOK {

@@ -141,7 +141,7 @@ func (p *cpuPolicy) within(m topo.NodeSet) cpuset.Set {
 
 // hints lists the masks of nodes that hold n CPUs of free and reuse, with all of reuse: 2^nodes masks are walked, so
 // the caller bounds the nodes. The list is not nil; its order says nothing.
-func (p *cpuPolicy) hints(free, reuse *cpuset.Set, n int, enough breadth) hint.List {
+func (p *cpuPolicy) hints(free, reuse *cpuset.Set, n int, r *room) hint.List {
 	var all, must topo.NodeSet
 	for i := range p.nodes {
 		node := &p.nodes[i]
@@ -151,7 +151,7 @@ func (p *cpuPolicy) hints(free, reuse *cpuset.Set, n int, enough breadth) hint.L
 		}
 	}
 	left, need := p.count(free), int64(n-reuse.Len())
-	list, least := hintsOf(all, enough,
+	list, least := r.list(all,
 		func(m topo.NodeSet) bool { return sumOn(p.capacity, m) >= int64(n) },
 		func(m topo.NodeSet) bool { return must.Within(m) && sumOn(left, m) >= need })
 	for i := range list {

@@ -139,7 +139,7 @@ func drawPod(t *rapid.T, uid string, most int) *Pod {
 // admit lets a pod through the CPU manager, on both sides, and compares at each step. It returns the state with what
 // the pod got; false when the kubelet refuses it on the way.
 func (b *book) admit(t *rapid.T, s *cpuState, pod *Pod) (*cpuState, bool) {
-	a := s.admit(pod)
+	a := s.admit(pod, new(room))
 	var reuse cpuset.Set
 	if b.pods[pod.UID] == nil {
 		b.pods[pod.UID] = map[string]cpuset.Set{}
@@ -518,7 +518,7 @@ func TestHintsOfCPUs(t *testing.T) {
 			if tt.others != "" {
 				s = s.with("others", []cpuGrant{{"c", cpuset.MustParse(tt.others)}})
 			}
-			a := s.with(tt.pod.UID, tt.given).admit(tt.pod)
+			a := s.with(tt.pod.UID, tt.given).admit(tt.pod, new(room))
 			got := a.hints(&tt.pod.Containers[0])
 			if tt.podScope {
 				got = a.podHints()
@@ -612,7 +612,7 @@ func TestAdmissionOfCPUs(t *testing.T) {
 			if tt.others != "" {
 				s = s.with("others", []cpuGrant{{"c", cpuset.MustParse(tt.others)}})
 			}
-			a := s.with("p", tt.given).admit(pod)
+			a := s.with("p", tt.given).admit(pod, new(room))
 			var got []string
 			for i := range pod.Containers {
 				cpus, fault := a.allocate(&pod.Containers[i], tt.mask)
@@ -645,7 +645,7 @@ func TestHybridMachineGivesACPUTwice(t *testing.T) {
 		{"a", 1, "4"}, {"b", 1, "0"}, {"c", 3, "0-2"},
 	} {
 		pod := &Pod{UID: step.uid, Guaranteed: true, Containers: []Container{{Name: "c", CPUs: step.cpus}}}
-		a := s.admit(pod)
+		a := s.admit(pod, new(room))
 		if got, fault := a.allocate(&pod.Containers[0], 0); fault != cpuOK || got != cpuset.MustParse(step.want) {
 			t.Fatalf("pod %s got %s, fault %d, want %s", step.uid, got, fault, step.want)
 		}

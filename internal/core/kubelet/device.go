@@ -66,9 +66,10 @@ type deviceAdmission struct {
 	given deviceState
 	// reuse is what finished init containers of the pod leave to later ones, by set.
 	reuse []int
-	// free is working memory: available returns it.
+	// free and counts are working memory: available returns free.
+	counts []int
 	free   []int
-	enough breadth // of the hints
+	room   *room // of the hints
 	// open are the resources of which the pod was given devices that may be others.
 	open []string
 }
@@ -80,7 +81,7 @@ func (a *deviceAdmission) hints(k *kind, available, reuse []int, n int64) hint.L
 		return nil
 	}
 	sets := a.node.sets[k.first:k.last]
-	list, _ := hintsOf(k.walked, a.enough, func(m topo.NodeSet) bool {
+	list, _ := a.room.list(k.walked, func(m topo.NodeSet) bool {
 		capacity := 0
 		for i := range sets {
 			if sets[i].Nodes&m != 0 {
@@ -132,7 +133,8 @@ func (a *deviceAdmission) allocate(k *kind, n int64, g *Given) why.Reason {
 		free += int64(count)
 	}
 	sets := len(available)
-	counts := make([]int, 4*sets)
+	counts := a.counts[:4*sets]
+	clear(counts)
 	need := deviceTaking{node: a.node, kind: k, left: n, taken: counts[:sets], fit: counts[sets : 2*sets]}
 	if k.healthy == 0 {
 		return devicesRefused(why.DevicesUnhealthy, n, 0)

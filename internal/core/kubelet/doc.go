@@ -52,7 +52,7 @@
 // has any (hint.Rule.Answer, blame). A node that has what is asked would have it with all its units free, so a hint of
 // one node is always preferred, under align-by-socket too. So Admit and Fits walk wider masks of a list only if no node
 // alone has what is asked: whether the list is empty depends on them then. Explain walks all masks, and
-// TestFitsIsTheVerdictOfAdmit compares both. (hintsOf)
+// TestFitsIsTheVerdictOfAdmit compares both. (list of room)
 //
 // Sources: the kubelet's packages cm/{topologymanager,cpumanager,memorymanager,devicemanager} of Kubernetes 1.33 to
 // 1.37, KEP-693, KEP-1769, KEP-3570. test/oracle compares with the kubelets themselves.

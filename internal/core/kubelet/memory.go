@@ -116,8 +116,8 @@ type memoryAdmission struct {
 	pod  *Pod
 	memoryState
 	// reuse is what finished init containers of the pod leave to later containers, by exact set of nodes.
-	reuse  []Block
-	enough breadth // of the hints
+	reuse []Block
+	room  *room // of the hints
 }
 
 // managesMemory reports whether the static policy of the memory manager gives the pod memory.
@@ -146,7 +146,7 @@ func (a *memoryAdmission) hints(ask []Amount) hint.List {
 		return nil
 	}
 	capable := func(m topo.NodeSet) bool { return a.holds(a.node.allocatable, ask, m, false) }
-	list, _ := hintsOf(a.node.all, a.enough, capable, func(m topo.NodeSet) bool {
+	list, _ := a.room.list(a.node.all, capable, func(m topo.NodeSet) bool {
 		return a.allowed(m) && a.holds(a.free, ask, m, true) && capable(m)
 	})
 	if len(list) == 0 {

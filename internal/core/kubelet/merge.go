@@ -21,6 +21,9 @@ func (a *admission) merge(c *Container, w watch) (hint.Answer, why.Reason) {
 			return hint.Answer{}, reason
 		}
 	}
+	if w == nil { // else w may keep the lists
+		a.room.hints, a.room.named = a.room.hints[:0], a.room.named[:0]
+	}
 	lists, reason := a.neverEnds(&q)
 	if !reason.OK() {
 		if w != nil {
@@ -30,6 +33,9 @@ func (a *admission) merge(c *Container, w watch) (hint.Answer, why.Reason) {
 	}
 	if lists == nil {
 		lists = a.lists(&q)
+	}
+	if w == nil {
+		a.room.named = lists
 	}
 	answer := a.answer(lists)
 	if w != nil {
@@ -144,7 +150,7 @@ func (n *Node) walks(q *question) iter.Seq[int] {
 
 // lists returns the hints of all managers for q, in the kubelet's order.
 func (a *admission) lists(q *question) []hint.Named {
-	named := make([]hint.Named, 0, len(q.devices)+1+max(len(q.memory), 1))
+	named := slices.Grow(a.room.named, len(q.devices)+1+max(len(q.memory), 1))
 	for _, ask := range q.devices {
 		if i, known := a.node.kindOf(ask.Name); known {
 			named = append(named, hint.Named{Resource: ask.Name, List: a.deviceList(q, i, ask)})
@@ -155,7 +161,7 @@ func (a *admission) lists(q *question) []hint.Named {
 	} else {
 		named = append(named, hint.Named{Resource: cpuName, List: a.cpus.hints(q.container)})
 	}
-	return append(named, a.memoryLists(q)...)
+	return a.memoryLists(named, q)
 }
 
 // breadth is which hints a merge reads.
@@ -167,17 +173,28 @@ const (
 	oneNode  breadth = true
 )
 
-// hintsOf lists the masks of walked nodes that have what is asked, and returns the size of the preferred ones: of the
+// room is the memory of the lists of one admission. A merge that no watch sees uses that of the one before.
+type room struct {
+	enough breadth // of the hints
+	// hints are those of the merge under way, list behind list. named are its lists.
+	hints hint.List
+	named []hint.Named
+}
+
+// list lists the masks of walked nodes that have what is asked, and returns the size of the preferred ones: of the
 // smallest that would have it with all its units free, of all nodes when none would. The list is not nil. If masks of
 // one node are enough, wider ones are not walked.
-func hintsOf(walked topo.NodeSet, enough breadth, capable, has func(topo.NodeSet) bool) (hint.List, int) {
+func (r *room) list(walked topo.NodeSet, capable, has func(topo.NodeSet) bool) (hint.List, int) {
 	least, most := walked.Len(), 1<<min(walked.Len(), 8)
-	if enough == oneNode {
+	if r.enough == oneNode {
 		most = walked.Len()
 	}
-	list := make(hint.List, 0, most)
+	if cap(r.hints)-len(r.hints) < most { // the lists before keep theirs
+		r.hints = make(hint.List, 0, 4*most)
+	}
+	list := r.hints[len(r.hints):]
 	for m := range walked.AllSubsets() {
-		if enough == oneNode && m.Len() > 1 && len(list) > 0 {
+		if r.enough == oneNode && m.Len() > 1 && len(list) > 0 {
 			break
 		}
 		if m.Len() < least && capable(m) {
@@ -190,7 +207,10 @@ func hintsOf(walked topo.NodeSet, enough breadth, capable, has func(topo.NodeSet
 	for i := range list {
 		list[i].Preferred = list[i].Mask.Len() == least
 	}
-	return list, least
+	if end := len(r.hints) + len(list); end <= cap(r.hints) {
+		r.hints = r.hints[:end]
+	}
+	return slices.Clip(list), least
 }
 
 // deviceList returns the hints of the device manager for an amount of one kind. Devices that the container has already
@@ -228,18 +248,17 @@ func (a *admission) held(q *question, k *kind) []int {
 	return has
 }
 
-// memoryLists returns the memory manager's list once for each type that is asked for: the kubelet merges each.
-func (a *admission) memoryLists(q *question) []hint.Named {
+// memoryLists appends the memory manager's list once for each type that is asked for: the kubelet merges each.
+func (a *admission) memoryLists(named []hint.Named, q *question) []hint.Named {
 	if q.memory == nil {
-		return []hint.Named{{Resource: memoryName}}
+		return append(named, hint.Named{Resource: memoryName})
 	}
 	if blocks := a.blocks(q); blocks != nil {
-		return keepMemory(blocks, q.memory)
+		return append(named, keepMemory(blocks, q.memory)...)
 	}
 	list := a.memory.hints(q.memory)
-	named := make([]hint.Named, len(q.memory))
-	for i, ask := range q.memory {
-		named[i] = hint.Named{Resource: ask.Name, List: list}
+	for _, ask := range q.memory {
+		named = append(named, hint.Named{Resource: ask.Name, List: list})
 	}
 	return named
 }
