@@ -68,10 +68,12 @@ func (v *solver) evaluateCores(c *choice, s *sum) {
 		c.cost[rowStrategy] = v.evaluateEven(c)
 		return
 	}
-	all := v.expect(&s.all, v.req.Count)
-	spare := outcome{}
-	if v.held {
+	var all, spare outcome
+	if v.held && !v.keepsApart(c.nodes) {
 		spare = v.expect(&s.spare, v.req.Count)
+	}
+	if !spare.ok || v.req.Bind == FullPCPUs { // else decideStage takes spare
+		all = v.expect(&s.all, v.req.Count)
 	}
 	v.decideStage(c, all, spare)
 	c.cost[rowStrategy] = s.free
@@ -107,9 +109,7 @@ func (v *solver) decideStage(c *choice, all, spare outcome) {
 	avoidable := spare.ok && (v.req.Bind == SpreadByPCPUs || spare.partial == all.partial)
 	c.stage, c.spare = 3, false
 	switch {
-	case v.req.Exclusive == NotExclusive,
-		v.req.Exclusive == PCPULevel && !v.held,
-		v.req.Exclusive == NUMANodeLevel && c.nodes&v.heldNodes == 0:
+	case v.keepsApart(c.nodes):
 		c.stage = 1
 	case avoidable && v.req.Exclusive == PCPULevel:
 		c.stage, c.spare = 1, true
@@ -126,6 +126,13 @@ func (v *solver) decideStage(c *choice, all, spare outcome) {
 		c.cost[rowBind], c.cost[rowBindNext] = int64(c.stage), -got.distinct
 	}
 	c.cost[rowCores] = got.damage
+}
+
+// keepsApart reports whether no core of nodes can be one that the exclusive policy avoids.
+func (v *solver) keepsApart(nodes topo.NodeSet) bool {
+	return v.req.Exclusive == NotExclusive ||
+		v.req.Exclusive == PCPULevel && !v.held ||
+		v.req.Exclusive == NUMANodeLevel && nodes&v.heldNodes == 0
 }
 
 // sum is what the nodes of a set have together: of all cores, and of those that are not held.
@@ -146,9 +153,9 @@ func (v *solver) sumOf(nodes topo.NodeSet) sum {
 // add adds what one node has, or subtracts it with the sign -1. spare is computed only if some core is held.
 func (s *sum) add(v *solver, i topo.NUMA, sign int16) {
 	n := &v.node[i]
-	s.all.add(&n.all, v.threads, sign)
+	s.all.add(v, &n.all, sign)
 	if v.held {
-		s.spare.add(&n.spare, v.threads, sign)
+		s.spare.add(v, &n.spare, sign)
 	}
 	s.free += int64(sign) * int64(n.free)
 }

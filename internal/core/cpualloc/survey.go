@@ -51,14 +51,20 @@ func (t *tally) count(c *coreTally) {
 	t.byFree[c.free]++
 }
 
-// add adds another tally, or subtracts it with the sign -1.
-func (t *tally) add(o *tally, threads int, sign int16) {
+// add adds what expect reads of another tally, or subtracts it with the sign -1.
+func (t *tally) add(v *solver, o *tally, sign int16) {
 	t.open += int(sign) * o.open
 	t.cores += int(sign) * o.cores
+	threads := v.threads
+	if v.req.Bind == SpreadByPCPUs {
+		for x := 1; x <= threads; x++ {
+			t.byFree[x] += sign * o.byFree[x]
+		}
+		return
+	}
 	for x := 1; x <= threads; x++ {
 		t.byOpen[entire][x] += sign * o.byOpen[entire][x]
 		t.byOpen[broken][x] += sign * o.byOpen[broken][x]
-		t.byFree[x] += sign * o.byFree[x]
 	}
 }
 
