@@ -21,6 +21,7 @@ type record struct {
 	ledger   *ledger.Ledger
 	sources  convert.Sources
 	problems []convert.Problem
+	unread   bool // the sources have changed since facts and problems were read; see Store.Fill
 	dead     bool // the record is not in the Store's map any more: updates must go to its successor
 }
 
@@ -72,13 +73,19 @@ func set[T any](s *Store, r *record, object **T, next *T, same func(a, b *T) boo
 	}
 }
 
-// setFacts reads the objects again. The ledger's version moves only when the facts differ.
+// setFacts reads the objects again. The ledger's version moves only when the facts differ. While the store is filled,
+// objects are not read before a Node and a topology are among them.
 func (r *record) setFacts(s *Store) {
+	described := r.sources != (convert.Sources{})
+	r.unread = described && s.filling.Load() && (r.sources.Node == nil || r.sources.Topology == nil)
+	if r.unread {
+		return
+	}
 	facts := noFacts()
 	r.problems = nil
 	s.reading.Lock()
 	defer s.reading.Unlock()
-	if r.sources != (convert.Sources{}) {
+	if described {
 		args, sources := s.Args(), r.sources
 		if n := sources.Node; n != nil && annotation.IsLeaving(n.Annotations) {
 			sources = convert.Sources{Node: n} // what is still published is given to no pod
@@ -93,7 +100,7 @@ func (r *record) setFacts(s *Store) {
 func (r *record) setDevices(s *Store, d *convert.Devices) {
 	was, node := r.sources.Devices, r.sources.Node
 	r.sources.Devices = d
-	if node == nil || annotation.IsLeaving(node.Annotations) {
+	if node == nil || r.unread || annotation.IsLeaving(node.Annotations) {
 		r.setFacts(s)
 		return
 	}

@@ -47,6 +47,7 @@ type Store struct {
 
 	unknown *NodeView // the empty account that View returns for a node that no object names
 
+	filling  atomic.Bool // from Fill until MarkSynced: see there
 	syncOnce sync.Once
 	synced   chan struct{}
 }
@@ -99,8 +100,25 @@ func (s *Store) notifyChange(node string, r *record, f func()) {
 	}
 }
 
+// Fill declares that MarkSynced follows once all objects have been put. Until then the facts of a node are read when
+// both its Node and its topology are there, each read once in the place of twice; MarkSynced reads the others.
+func (s *Store) Fill() { s.filling.Store(true) }
+
 // MarkSynced declares that every object which existed at start has been put.
-func (s *Store) MarkSynced() { s.syncOnce.Do(func() { close(s.synced) }) }
+func (s *Store) MarkSynced() {
+	s.syncOnce.Do(func() {
+		s.filling.Store(false) // a node whose facts are left unread from now on is in the map already
+		s.nodes.Range(func(name, _ any) bool {
+			s.change(name.(string), func(r *record) {
+				if r.unread {
+					r.setFacts(s)
+				}
+			})
+			return true
+		})
+		close(s.synced)
+	})
+}
 
 // Synced is closed by MarkSynced. Before, views are incomplete and nothing may be decided on them.
 func (s *Store) Synced() <-chan struct{} { return s.synced }

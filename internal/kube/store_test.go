@@ -314,19 +314,26 @@ func mustOffer(t *testing.T, s *kube.Store, p *corev1.Pod) ledger.Offer {
 }
 
 // The account after any interleaving of the objects' histories, with duplicates and whole replays, equals the one that
-// is built from the last objects alone. Events of one object keep their order, as informers promise.
+// is built from the last objects alone, also where it was filled until a step or the end. Events of one object keep
+// their order, as informers promise.
 func TestLiveStoreEqualsARebuild(t *testing.T) {
 	t.Parallel()
 	big, small := machine(t, 2, 4), machine(t, 1, 4)
 	rapid.Check(t, func(rt *rapid.T) {
 		world := map[string]func(*kube.Store){} // last event of each object
 		live := kube.NewStore()
-		steps := rapid.IntRange(1, 40).Draw(rt, "steps")
-		for range steps {
+		steps, filled := rapid.IntRange(1, 40).Draw(rt, "steps"), rapid.IntRange(0, 40).Draw(rt, "filled")
+		if filled > 0 {
+			live.Fill()
+		}
+		for step := range steps {
+			if step == filled {
+				live.MarkSynced()
+			}
 			name := fmt.Sprintf("n%d", rapid.IntRange(0, 2).Draw(rt, "node"))
 			var key string
 			var event func(*kube.Store)
-			switch rapid.IntRange(0, 8).Draw(rt, "kind") {
+			switch rapid.IntRange(0, 10).Draw(rt, "kind") {
 			case 0:
 				key = "node/" + name
 				policy := rapid.SampledFrom([]string{"None", "Restricted", "SingleNUMANode"}).Draw(rt, "policy")
@@ -354,6 +361,13 @@ func TestLiveStoreEqualsARebuild(t *testing.T) {
 			case 6:
 				key = "numatopology/" + name
 				event = func(s *kube.Store) { s.RemoveNumatopology(name) }
+			case 7:
+				key = "device/" + name
+				server := serverOf{sick: rapid.IntRange(-1, 5).Draw(rt, "sick"), gone: -1, mode: annotation.DeviceOwn}
+				event = func(s *kube.Store) { s.PutDevice(server.device(name)) }
+			case 8:
+				key = "device/" + name
+				event = func(s *kube.Store) { s.RemoveDevice(name) }
 			default:
 				uid := fmt.Sprintf("p%d", rapid.IntRange(0, 5).Draw(rt, "pod"))
 				key = "pod/" + uid
@@ -370,6 +384,7 @@ func TestLiveStoreEqualsARebuild(t *testing.T) {
 				}
 			}
 		}
+		live.MarkSynced()
 		rebuilt := kube.NewStore()
 		for _, k := range keysIn(rt, world) {
 			world[k](rebuilt)
@@ -382,11 +397,15 @@ func TestLiveStoreEqualsARebuild(t *testing.T) {
 			if diff := cmp.Diff(accountOf(rebuilt.View(name)), accountOf(live.View(name))); diff != "" {
 				rt.Fatalf("account of %s (-rebuilt +live):\n%s", name, diff)
 			}
+			if a, b := rebuilt.View(name), live.View(name); !a.Facts().Equal(b.Facts()) {
+				rt.Fatalf("facts of %s: rebuilt %+v, live %+v", name, a.Facts(), b.Facts())
+			}
 			if (rebuilt.Known(name) == nil) != (live.Known(name) == nil) {
 				rt.Fatalf("Known(%s): rebuilt %v, live %v", name, rebuilt.Known(name), live.Known(name))
 			}
 		}
-		if rebuilt.AnyConstrained() != live.AnyConstrained() || rebuilt.AnyStaticKubelet() != live.AnyStaticKubelet() {
+		if rebuilt.AnyConstrained() != live.AnyConstrained() || rebuilt.AnyStaticKubelet() != live.AnyStaticKubelet() ||
+			rebuilt.AnyInventory() != live.AnyInventory() {
 			rt.Fatal("the cluster-wide counters differ from a rebuild's")
 		}
 	})

@@ -260,6 +260,7 @@ func assemble(ctx context.Context, o *Options, c *config.Config) (*Scheduler, er
 	}
 	schedulers := convert.NewSchedulers(trusted...)
 	store.Trust(schedulers)
+	store.Fill()
 	quotas.Trust(schedulers)
 	reserved := kube.NewReservations(client, now)
 	reserved.Profile = c.ComponentConfig.Profiles[0].SchedulerName
