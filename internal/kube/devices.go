@@ -2,6 +2,7 @@ package kube
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -34,22 +35,39 @@ func (s *sharedDevices) read(text *json.RawMessage) *devicev1alpha1.Device {
 	d := &devicev1alpha1.Device{}
 	var list []byte
 	plain := true // all devices are of known kinds, and nothing is odd
-	err := readFields(*text, func(name, value []byte) {
+	v := values{read: *text}
+	err := v.fields(func(name []byte) (err error) {
+		var whole bool
 		switch string(name) {
 		case `"metadata"`:
-			if labels := s.metadata(&d.ObjectMeta, value); labels != nil {
+			var labels []byte
+			_, _, err = v.within(func() (err error) {
+				labels, err = s.metadata(&d.ObjectMeta, &v)
+				return err
+			})
+			if labels != nil {
 				d.Labels = s.strings(labels)
 			}
 		case `"spec"`:
-			err := readFields(value, func(name, value []byte) {
-				if string(name) == `"devices"` {
-					var known bool
-					d.Spec.Devices, known = s.devices(value)
-					list, plain = value, plain && known
-				}
+			_, whole, err = v.within(func() error {
+				return v.fields(func(name []byte) (err error) {
+					if string(name) != `"devices"` {
+						_, err = v.next()
+						return err
+					}
+					list, whole, err = v.within(func() (err error) {
+						d.Spec.Devices, err = s.devices(&v)
+						return err
+					})
+					plain = plain && whole
+					return err
+				})
 			})
-			plain = plain && err == nil
+			plain = plain && whole
+		default:
+			_, err = v.next()
 		}
+		return err
 	})
 	if err == nil && plain {
 		return d
@@ -59,7 +77,7 @@ func (s *sharedDevices) read(text *json.RawMessage) *devicev1alpha1.Device {
 		return &devicev1alpha1.Device{} // no server has an object whose metadata cannot be read
 	}
 	var kinds []string
-	_ = s.readDevices(list, func(_ string, kind []byte) { kinds = append(kinds, string(kind)) })
+	_ = s.readDevices(&values{read: list}, func(_ string, kind []byte) { kinds = append(kinds, string(kind)) })
 	if len(whole.Unread) == 0 && len(whole.Spec.Devices) == len(kinds) {
 		for i, kind := range kinds {
 			one := whole.Spec.Devices[i]
@@ -71,10 +89,14 @@ func (s *sharedDevices) read(text *json.RawMessage) *devicev1alpha1.Device {
 	return whole
 }
 
-// devices reads a list of devices. It returns whether all are known and differ.
-func (s *sharedDevices) devices(text []byte) (all []devicev1alpha1.DeviceInfo, known bool) {
-	known, all = true, make([]devicev1alpha1.DeviceInfo, 0, s.listed)
-	err := s.readDevices(text, func(id string, kind []byte) {
+// errUnknown is returned for devices that are not all known or do not differ.
+var errUnknown = errors.New("unknown devices")
+
+// devices reads a list of devices, which must all be known and differ.
+func (s *sharedDevices) devices(v *values) (all []devicev1alpha1.DeviceInfo, err error) {
+	known := true
+	all = make([]devicev1alpha1.DeviceInfo, 0, s.listed)
+	err = s.readDevices(v, func(id string, kind []byte) {
 		one, found := s.kinds[string(kind)]
 		one.ID = id
 		known = known && found && id != "" && !slices.ContainsFunc(all, func(o devicev1alpha1.DeviceInfo) bool {
@@ -85,26 +107,26 @@ func (s *sharedDevices) devices(text []byte) (all []devicev1alpha1.DeviceInfo, k
 	if s.listed = len(all); len(all) < cap(all) {
 		all = slices.Clone(all)
 	}
-	return all, known && err == nil
+	if err == nil && !known {
+		err = errUnknown
+	}
+	return all, err
 }
 
 // readDevices has use read each device of a list: its id, and its JSON without the id, valid until use returns. It is
 // not called within use.
-func (s *sharedDevices) readDevices(list []byte, use func(id string, kind []byte)) error {
-	v := values{read: list}
+func (s *sharedDevices) readDevices(v *values, use func(id string, kind []byte)) error {
 	return v.members('[', ']', func() error {
-		device, err := v.next()
-		if err != nil {
-			return err
-		}
 		var id string
 		kind := s.kind[:0]
-		err = readFields(device, func(name, value []byte) {
+		err := v.fields(func(name []byte) error {
+			value, err := v.next()
 			if string(name) == `"id"` {
 				id = readString(value)
 			} else {
 				kind = append(append(kind, name...), value...)
 			}
+			return err
 		})
 		s.kind = kind
 		use(id, kind)

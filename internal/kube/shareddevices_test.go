@@ -39,20 +39,26 @@ func TestADeviceOfKnownKindsIsReadAsAnyOther(t *testing.T) {
 			"not a list":       `{}`,
 			"not only objects": `[` + gpu("a") + `,7]`,
 		} {
-			text := json.RawMessage(`{"apiVersion":"scheduling.koordinator.sh/v1alpha1","kind":"Device",` +
-				`"metadata":{"name":"n","uid":"u","labels":{"l":"1"},"annotations":{"a":"2"},` +
-				`"resourceVersion":"3","generation":4},` +
-				`"status":{"allocations":[]},"spec":{"devices":` + devices + `}}`)
-			want, err := ReadDevice(text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := s.read(&text)
-			want.TypeMeta, got.TypeMeta = metav1.TypeMeta{}, metav1.TypeMeta{}
-			if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b devicev1alpha1.DeviceSpec) bool {
-				return len(a.Devices) == len(b.Devices) && (len(a.Devices) == 0 || cmp.Equal(a.Devices, b.Devices))
-			})); diff != "" {
-				t.Errorf("%s: (-want +got)\n%s", name, diff)
+			metadata := `"metadata":{"name":"n","uid":"u","labels":{"l":"1"},"annotations":{"a":"2"},` +
+				`"resourceVersion":"3","generation":4}`
+			for _, parts := range []string{ // metadata are read whatever is in front of them
+				metadata + `,"status":{"allocations":[]},"spec":{"devices":` + devices + `}`,
+				`"spec":{"x":[{"}":1}],"devices":` + devices + ` , "y":{"z":"\\"}} ,` + metadata,
+				`"spec":` + devices + `,` + metadata,
+			} {
+				text := json.RawMessage(`{"apiVersion":"scheduling.koordinator.sh/v1alpha1","kind":"Device",` +
+					parts + `}`)
+				want, err := ReadDevice(text)
+				if err != nil {
+					want = &devicev1alpha1.Device{}
+				}
+				got := s.read(&text)
+				want.TypeMeta, got.TypeMeta = metav1.TypeMeta{}, metav1.TypeMeta{}
+				if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b devicev1alpha1.DeviceSpec) bool {
+					return len(a.Devices) == len(b.Devices) && (len(a.Devices) == 0 || cmp.Equal(a.Devices, b.Devices))
+				})); diff != "" {
+					t.Errorf("%s, in %s: (-want +got)\n%s", name, parts, diff)
+				}
 			}
 		}
 	}

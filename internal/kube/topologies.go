@@ -44,10 +44,20 @@ func (m *models) read(text []byte) *v1alpha2.NodeResourceTopology {
 	defer m.mu.Unlock()
 	t := &v1alpha2.NodeResourceTopology{}
 	var zones []byte
-	_ = readFields(text, func(name, value []byte) {
+	v := values{read: text}
+	_ = v.fields(func(name []byte) error {
+		if string(name) == `"metadata"` {
+			_, _, err := v.within(func() error {
+				_, err := m.metadata(&t.ObjectMeta, &v)
+				return err
+			})
+			return err
+		}
+		value, err := v.next()
+		if err != nil {
+			return err
+		}
 		switch string(name) {
-		case `"metadata"`:
-			m.metadata(&t.ObjectMeta, value)
 		case `"topologyPolicies"`:
 			//nolint:staticcheck // deprecated, and still what exporters of v1alpha1 write
 			readPart(value, &t.TopologyPolicies)
@@ -56,14 +66,19 @@ func (m *models) read(text []byte) *v1alpha2.NodeResourceTopology {
 		case `"zones"`:
 			zones = value
 		}
+		return nil
 	})
 	t.Zones = m.share(t.Annotations[annotation.CPUTopology], zones)
 	return t
 }
 
-// metadata reads what is read of the metadata of an object, and returns the JSON of its labels.
-func (m *models) metadata(o *metav1.ObjectMeta, text []byte) (labels []byte) {
-	_ = readFields(text, func(name, value []byte) {
+// metadata reads what is read of the metadata of an object, the next value, and returns the JSON of its labels.
+func (m *models) metadata(o *metav1.ObjectMeta, v *values) (labels []byte, err error) {
+	err = v.fields(func(name []byte) error {
+		value, err := v.next()
+		if err != nil {
+			return err
+		}
 		switch string(name) {
 		case `"name"`:
 			o.Name = readString(value)
@@ -80,8 +95,9 @@ func (m *models) metadata(o *metav1.ObjectMeta, text []byte) (labels []byte) {
 		case `"labels"`:
 			labels = value
 		}
+		return nil
 	})
-	return labels
+	return labels, err
 }
 
 // readAnnotations reads the annotations that the scheduler reads, and others.

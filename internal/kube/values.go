@@ -47,6 +47,17 @@ func readFields(object []byte, use func(name, value []byte)) error {
 	})
 }
 
+// within has read take the next value in parts, such as its fields, so that a text is not looked through once for each
+// object that it is in. It returns the text of the value, and takes it whole where read fails. All of v must be read.
+func (v *values) within(read func() error) (text []byte, whole bool, err error) {
+	from := v.at
+	if whole = read() == nil; !whole {
+		v.at = from
+		_, err = v.next()
+	}
+	return v.read[from:v.at], whole, err
+}
+
 // values splits JSON into the texts of its values. It finds where each one ends and leaves it to others to check it,
 // which makes it several times as fast as a json.Decoder.
 type values struct {
