@@ -103,7 +103,7 @@ type attempted struct {
 func (a *attempted) node(p *refusedPod, n fwk.NodeInfo, first *fwk.Status, findings []why.Finding) {
 	a.any = true
 	was := a.statuses.Get(n.Node().Name)
-	if first != nil && was.Plugin() == first.Plugin() && slices.Equal(was.Reasons(), first.Reasons()) &&
+	if first != nil && was != nil && was.Plugin() == first.Plugin() && slices.Equal(was.Reasons(), first.Reasons()) &&
 		WordsOnly(was) && WordsOnly(first) {
 		end := 0
 		for end < min(len(findings), len(was.Reasons())) && findings[end].Plugin == was.Plugin() {
