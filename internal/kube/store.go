@@ -107,7 +107,8 @@ func (s *Store) Fill() { s.filling.Store(true) }
 // MarkSynced declares that every object which existed at start has been put.
 func (s *Store) MarkSynced() {
 	s.syncOnce.Do(func() {
-		s.filling.Store(false) // a node whose facts are left unread from now on is in the map already
+		// Whoever still reads true has its node in the map, which is read below.
+		s.filling.Store(false)
 		s.nodes.Range(func(name, _ any) bool {
 			s.change(name.(string), func(r *record) {
 				if r.unread {

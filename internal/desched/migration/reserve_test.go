@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
@@ -198,18 +199,25 @@ func TestPlaceThatAnotherPodTakesFirst(t *testing.T) {
 	}
 }
 
-// The successor of a pod may get the place of another job of its owner, whose pod still runs. It counts for the first
-// job, which gives its own place up, and the other job reserves another one.
-func TestSuccessorInThePlaceOfAnotherJob(t *testing.T) {
-	t.Parallel()
-	p := usual()
-	p.refusedBefore, p.bound = 20*time.Second, -1
+// newPair is a cluster with the jobs a and b for the pods p and q of one owner, which have had time to reserve.
+func newPair(t *testing.T, p plan) *cluster {
+	t.Helper()
 	c := newCluster(t, p)
 	c.addPod("p", "old-p", source)
 	c.addPod("q", "old-q", source)
 	c.addJob("a", "p")
 	c.addJob("b", "q")
 	c.run(5 * time.Second)
+	return c
+}
+
+// The successor of a pod may get the place of another job of its owner, whose pod still runs. It counts for the first
+// job, which gives its own place up, and the other job reserves another one.
+func TestSuccessorInThePlaceOfAnotherJob(t *testing.T) {
+	t.Parallel()
+	p := usual()
+	p.refusedBefore, p.bound = 20*time.Second, -1
+	c := newPair(t, p)
 	r := c.place(c.job("b"))
 	if c.place(c.job("a")) == nil || r.Status.Phase != reservation.ReservationAvailable {
 		t.Fatalf("the Reservation is %+v", r.Status)
@@ -234,18 +242,14 @@ func TestSuccessorInAPlaceThatIsGone(t *testing.T) {
 	t.Parallel()
 	p := usual()
 	p.refusedBefore, p.bound, p.replicas = 20*time.Second, -1, 40
-	c := newCluster(t, p)
-	c.addPod("p", "old-p", source)
-	c.addPod("q", "old-q", source)
-	c.addJob("a", "p")
-	c.addJob("b", "q")
-	c.run(5 * time.Second)
+	c := newPair(t, p)
 	given, r := c.place(c.job("a")), c.place(c.job("b"))
 	testkit.Check(t, c.terminate(c.pod("p")))
 	c.now = c.now.Add(time.Second)
 	c.addUser("new", r, object.Created(c.now))
 	used := object.Annotation(annotation.ReservationAllocatedKey,
 		annotation.Encode(annotation.ReservationAllocated{Name: given.Name, UID: given.UID}))
+	c.addPod("aged", "aged", target, used)
 	c.run(10 * time.Second)
 	c.addPod("more", "more", target, object.Created(c.now), used)
 	c.run(time.Minute)
@@ -256,6 +260,11 @@ func TestSuccessorInAPlaceThatIsGone(t *testing.T) {
 	c.run(10 * time.Second)
 	if b := c.end("b"); b.Phase != "Succeeded" || b.New != "late" || b.Place {
 		t.Errorf("job b ends as %+v", b)
+	}
+	for _, a := range c.pods.Actions() {
+		if get, ok := a.(clienttesting.GetAction); ok && get.GetName() == "aged" {
+			t.Fatal("a pod that came before all evictions is read")
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -201,7 +202,13 @@ func (c *Controller) exchange(ctx context.Context, w *move.World, m *move.Job, j
 	if err != nil {
 		return err
 	}
-	rooms, err := c.released(ctx, r, j.Spec.PodRef.Namespace, places, from)
+	workload, first := convert.EvictJob(j).Workload, time.Time{} // first is the first eviction that a job has made
+	for _, other := range jobs {
+		if at := c.job(other).Status.EvictedAt(); !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	rooms, err := c.released(ctx, r, j.Spec.PodRef.Namespace, places, first, from)
 	if err != nil {
 		return err
 	}
@@ -209,7 +216,8 @@ func (c *Controller) exchange(ctx context.Context, w *move.World, m *move.Job, j
 		i := slices.IndexFunc(places, func(p *reservation.Reservation) bool {
 			return p.Annotations[annotation.MigrationJobKey] == string(other.UID)
 		})
-		if i >= 0 && !reflect.DeepEqual(places[i].Spec.Owners, r.Spec.Owners) {
+		if i >= 0 && !reflect.DeepEqual(places[i].Spec.Owners, r.Spec.Owners) ||
+			i < 0 && convert.EvictJob(other).Workload != workload {
 			continue
 		}
 		known := c.job(other)
@@ -251,11 +259,15 @@ func (c *Controller) exchange(ctx context.Context, w *move.World, m *move.Job, j
 	return nil
 }
 
-// released returns the rooms of Reservations that jobs have released, in which pods are that may use a Reservation.
+// released returns the rooms of Reservations that jobs have released, in which pods are that may use a Reservation. No
+// pod counts that came before the first eviction, and none such is read: each pod that ever moved is in such a room.
 func (c *Controller) released(ctx context.Context, r *reservation.Reservation, namespace string,
-	places []*reservation.Reservation, from source,
+	places []*reservation.Reservation, first time.Time, from source,
 ) (rooms []move.Room, err error) {
 	for _, p := range c.PodsOf(namespace) {
+		if p.CreationTimestamp.Time.Before(first) {
+			continue
+		}
 		used := convert.ReservationOf(p)
 		uid, own := strings.CutPrefix(used.Name, placePrefix)
 		if !own || slices.ContainsFunc(places, func(r *reservation.Reservation) bool { return r.UID == used.UID }) ||
