@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/move"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -255,6 +256,21 @@ func TestSuccessorInAPlaceThatIsGone(t *testing.T) {
 	c.run(time.Minute)
 	if a, b := c.end("a"), c.end("b"); a.New != "new" || a.Place || c.pod("q") != nil || b.Phase != "Running" {
 		t.Fatalf("before the pod of job b has a successor, job a is %+v and job b %+v", a, b)
+	}
+	early := metav1.NewTime(c.now.Add(-time.Hour))
+	c.addPod("other", "other", target, object.Created(c.now))
+	c.addJob("of-another-workload", "other", func(j *v1alpha1.PodMigrationJob) { // its successor has come only now
+		j.Annotations = map[string]string{annotation.MigrationStartKey: annotation.Encode(annotation.MigrationStart{
+			Time: early, Node: source, Workload: "another",
+		})}
+		j.Status.Phase, j.Status.PodRef = v1alpha1.PodMigrationJobSucceeded, j.Spec.PodRef
+		j.Status.Conditions = []v1alpha1.PodMigrationJobCondition{{
+			Type: move.Eviction, Status: metav1.ConditionTrue, Reason: move.EvictComplete, LastProbeTime: early,
+		}}
+	})
+	c.run(10 * time.Second)
+	if b := c.end("b"); b.New != "" {
+		t.Fatalf("a pod that came before the eviction counts for job b: %+v", b)
 	}
 	c.addPod("late", "late", target, object.Created(c.now), used)
 	c.run(10 * time.Second)
