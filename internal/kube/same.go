@@ -68,3 +68,9 @@ func SamePodGroup(a, b *v1alpha1.PodGroup) bool {
 func SameNumatopology(a, b *nodeinfo.Numatopology) bool {
 	return equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
+
+// IsEdited reports whether a pod was changed in more than its status.
+func IsEdited(was, now *corev1.Pod) bool {
+	return was.Generation != now.Generation || !maps.Equal(was.Annotations, now.Annotations) ||
+		!maps.Equal(was.Labels, now.Labels) || !equality.Semantic.DeepEqual(was.Spec, now.Spec)
+}

@@ -122,7 +122,13 @@ func Registry(d *placement.Decisions, q *kube.Quotas, m *elasticquota.Metrics, g
 func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.Store, changes *hooks.Changes,
 	now func() time.Time,
 ) *coscheduling.Rounds {
-	events := &hooks.Events{SiblingPlugin: coscheduling.Name}
+	events := &hooks.Events{SiblingPlugin: coscheduling.Name, Node: core.Cache.GetNode}
+	events.Amounts = func(pod *corev1.Pod) hooks.Amounts {
+		if p, ok := core.Profiles[pod.Spec.SchedulerName].(*ranking.Profile); ok {
+			return p.Amounts(pod)
+		}
+		return nil
+	}
 	core.SchedulingQueue = events.Watch(core.SchedulingQueue, changes)
 	core.NextPod = core.SchedulingQueue.Pop
 	r := coscheduling.NewRounds(coscheduling.Cluster{

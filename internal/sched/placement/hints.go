@@ -3,11 +3,9 @@ package placement
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
@@ -81,7 +79,7 @@ func (d *decision) afterPod(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.Q
 	now, _ := obj.(*corev1.Pod)
 	switch {
 	case now != nil && now.UID == pod.UID:
-		if was != nil && !edited(was, now) {
+		if was != nil && !kube.IsEdited(was, now) {
 			return fwk.QueueSkip, nil // its status: our own refusal, most often
 		}
 		return fwk.Queue, nil
@@ -104,12 +102,6 @@ func moved(was, now *corev1.Pod) bool {
 	return slices.ContainsFunc([]string{
 		annotation.ResourceStatusKey, annotation.PredictedPlacementKey, annotation.DeviceAllocatedKey,
 	}, func(key string) bool { return was.Annotations[key] != now.Annotations[key] })
-}
-
-// edited reports whether a pod was changed in more than its status.
-func edited(was, now *corev1.Pod) bool {
-	return was.Generation != now.Generation || !maps.Equal(was.Annotations, now.Annotations) ||
-		!maps.Equal(was.Labels, now.Labels) || !equality.Semantic.DeepEqual(was.Spec, now.Spec)
 }
 
 // hint wakes the pod if the node accepts it: the account has room, no back-off holds, the node's labels match the pod's

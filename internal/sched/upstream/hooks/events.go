@@ -9,10 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // Events counts what may let a pod fit that did not: all for which the queue looks at its unschedulable pods, but that
@@ -21,8 +24,21 @@ type Events struct {
 	// SiblingPlugin is the plugin that refuses a pod because of others that start with it. For a pod that no other
 	// plugin refused, no event of another pod is of use.
 	SiblingPlugin string
+	// Amounts returns the plugin that compares what a pod asks for with what a node has left, if all nodes refused the
+	// pod in its last attempt, each for reasons of its own; nil for another pod, which is asked about each event. It
+	// must be safe for concurrent use.
+	Amounts func(*corev1.Pod) Amounts
+	// Node returns a copy of what the cache has of a node.
+	Node func(name string) (*framework.NodeInfo, error)
 	// count only grows.
 	count atomic.Uint64
+}
+
+// Amounts is a plugin as NodeResourcesFit is: its filter reads a node's amounts, and of the state what its PreFilter
+// has written.
+type Amounts interface {
+	fwk.PreFilterPlugin
+	fwk.FilterPlugin
 }
 
 // Count returns how many there were. An event is counted after the cache has it, and before it wakes pods.
@@ -32,8 +48,7 @@ func (e *Events) Count() uint64 { return e.count.Load() }
 // before.
 func (e *Events) Watch(q queue.SchedulingQueue, c *Changes) queue.SchedulingQueue {
 	return &eventQueue{
-		SchedulingQueue: q, events: e, changes: c, refusedForSiblings: sets.New[types.UID](),
-		nominated: map[types.UID]string{},
+		SchedulingQueue: q, events: e, changes: c, refused: map[types.UID]refusal{}, nominated: map[types.UID]string{},
 	}
 }
 
@@ -44,21 +59,27 @@ type eventQueue struct {
 	events  *Events
 	changes *Changes
 
-	asking             sync.RWMutex        // guards refusedForSiblings; is held while the queue looks at its pods
-	refusedForSiblings sets.Set[types.UID] // pods that only Events.SiblingPlugin has refused
+	asking  sync.RWMutex // guards refused; is held while the queue looks at its pods
+	refused map[types.UID]refusal
 
 	mu        sync.Mutex           // guards nominated
 	nominated map[types.UID]string // the node of each nominated pod, after the last call that concerned the pod
 }
 
-// setRefusedForSiblings records whether no event of another pod is of use for a pod.
-func (q *eventQueue) setRefusedForSiblings(uid types.UID, refused bool) {
+// refusal is what the last attempt on a pod says of the events that are of use for the pod; all may be if it is zero.
+type refusal struct {
+	siblings bool    // only Events.SiblingPlugin has refused it
+	amounts  Amounts // of Events.Amounts
+}
+
+// setRefusal records what is known of a pod.
+func (q *eventQueue) setRefusal(uid types.UID, r refusal) {
 	q.asking.Lock()
 	defer q.asking.Unlock()
-	if refused {
-		q.refusedForSiblings.Insert(uid)
+	if r == (refusal{}) {
+		delete(q.refused, uid)
 	} else {
-		q.refusedForSiblings.Delete(uid)
+		q.refused[uid] = r
 	}
 }
 
@@ -98,8 +119,11 @@ func (q *eventQueue) Add(ctx context.Context, pod *corev1.Pod) {
 	q.logNomination(pod.UID, pod.Status.NominatedNodeName)
 }
 
-// Update logs a pod whose nomination or requests may have changed.
+// Update logs a pod whose nomination or requests may have changed, and forgets what was known of another pod.
 func (q *eventQueue) Update(ctx context.Context, old, pod *corev1.Pod) {
+	if old != nil && kube.IsEdited(old, pod) {
+		q.setRefusal(pod.UID, refusal{})
+	}
 	q.SchedulingQueue.Update(ctx, old, pod)
 	q.logNomination(pod.UID, pod.Status.NominatedNodeName)
 }
@@ -107,7 +131,7 @@ func (q *eventQueue) Update(ctx context.Context, old, pod *corev1.Pod) {
 // Delete forgets what is known of the pod.
 func (q *eventQueue) Delete(pod *corev1.Pod) {
 	q.SchedulingQueue.Delete(pod)
-	q.setRefusedForSiblings(pod.UID, false)
+	q.setRefusal(pod.UID, refusal{})
 	q.logNomination(pod.UID)
 }
 
@@ -126,10 +150,15 @@ func (q *eventQueue) PopSpecificPod(logger klog.Logger, pod *corev1.Pod) *framew
 	return q.SchedulingQueue.PopSpecificPod(logger, pod)
 }
 
-// AddUnschedulableIfNotPresent records whether the gang alone refused the pod.
+// AddUnschedulableIfNotPresent records who refused the pod.
 func (q *eventQueue) AddUnschedulableIfNotPresent(logger klog.Logger, pod *framework.QueuedPodInfo, cycle int64) error {
-	q.setRefusedForSiblings(pod.Pod.UID,
-		pod.PendingPlugins.Len() == 0 && pod.UnschedulablePlugins.Equal(sets.New(q.events.SiblingPlugin)))
+	r := refusal{
+		siblings: pod.PendingPlugins.Len() == 0 && pod.UnschedulablePlugins.Equal(sets.New(q.events.SiblingPlugin)),
+	}
+	if q.events.Amounts != nil {
+		r.amounts = q.events.Amounts(pod.Pod)
+	}
+	q.setRefusal(pod.Pod.UID, r)
 	defer q.logNomination(pod.Pod.UID)
 	return q.SchedulingQueue.AddUnschedulableIfNotPresent(logger, pod, cycle)
 }
@@ -156,8 +185,9 @@ func (q *eventQueue) UpdateNominatedPod(logger klog.Logger, old *corev1.Pod, pod
 	q.logNomination(pod.GetPod().UID, pod.GetPod().Status.NominatedNodeName)
 }
 
-// MoveAllToActiveOrBackoffQueue counts the event, unless it only takes room. Pods that wait for siblings are not asked
-// about a pod that was bound.
+// MoveAllToActiveOrBackoffQueue counts the event, unless it only takes room. Of other pods, two kinds are not asked
+// about: pods that wait for siblings, and pods that each node refuses by itself when what a pod leaves on one of the
+// nodes is too little for them.
 func (q *eventQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.ClusterEvent, old, obj any,
 	check queue.PreEnqueueCheck,
 ) {
@@ -167,12 +197,58 @@ func (q *eventQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk
 	if assigned := framework.EventAssignedPodAdd.Resource; event.Resource == assigned {
 		q.asking.RLock()
 		defer q.asking.RUnlock()
-		inner := check
+		inner, left := check, (*room)(nil)
+		if gone, ok := old.(*corev1.Pod); ok && event == framework.EventAssignedPodDelete {
+			left = q.roomOn(gone.Spec.NodeName)
+		}
 		check = func(pod *corev1.Pod) bool { // which is less than to look for the hints of each
-			return !q.refusedForSiblings.Has(pod.UID) && (inner == nil || inner(pod))
+			r := q.refused[pod.UID]
+			return !r.siblings && (inner == nil || inner(pod)) && (left == nil || r.amounts == nil ||
+				left.suffices(r.amounts, pod))
 		}
 	}
 	q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, old, obj, check)
+}
+
+// room is a node that a pod has left.
+type room struct {
+	node *framework.NodeInfo
+	// above is the node without the pods of lower priorities than one, by that priority.
+	above map[int32]*framework.NodeInfo
+}
+
+// roomOn returns a node as it is now; nil if it is not known, or if no pod would be asked about its amounts.
+func (q *eventQueue) roomOn(name string) *room {
+	if q.events.Node == nil || name == "" || len(q.refused) == 0 {
+		return nil
+	}
+	node, err := q.events.Node(name)
+	if err != nil || node.Node() == nil {
+		return nil
+	}
+	return &room{node, map[int32]*framework.NodeInfo{}}
+}
+
+// suffices reports whether the node has what the pod asks for, once pods of lower priority have left: whether the pod
+// fits, or may preempt these. A pod that is nominated to the node may have waited for the pod that left.
+func (r *room) suffices(a Amounts, pod *corev1.Pod) bool {
+	if pod.Status.NominatedNodeName == r.node.Node().Name {
+		return true
+	}
+	priority := corev1helpers.PodPriority(pod)
+	node, known := r.above[priority]
+	if !known {
+		node = r.node.SnapshotConcrete()
+		for _, i := range r.node.GetPods() {
+			if lower := i.GetPod(); corev1helpers.PodPriority(lower) < priority {
+				_ = node.RemovePod(klog.Background(), lower) // it is there: the node is a copy
+			}
+		}
+		r.above[priority] = node
+	}
+	ctx, state := context.Background(), framework.NewCycleState()
+	_, status := a.PreFilter(ctx, state, pod, nil)
+	return !status.IsSuccess() || !a.Filter(ctx, state, pod, node).IsRejected()
 }
 
 // Hold returns a queue that looks at its pods for no event before it runs. Nothing has been tried until then, and to

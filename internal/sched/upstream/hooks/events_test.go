@@ -1,14 +1,16 @@
 package hooks
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -245,7 +247,7 @@ func TestAPodIsWhereItsOrderIsWhenTheQueueRuns(t *testing.T) {
 	}
 	want := "member7 member5 plain0 member0 plain1 member1 plain2 member2 plain3 member3 plain4 member4 plain5 " +
 		"plain7 member8"
-	if diff := cmp.Diff(strings.Fields(want), got); diff != "" {
+	if diff := gocmp.Diff(strings.Fields(want), got); diff != "" {
 		t.Errorf("the order (-want +got):\n%s", diff)
 	}
 }
@@ -302,10 +304,127 @@ func TestPodsThatAreRefusedForTheirSiblingsAreNotAskedAboutOtherPods(t *testing.
 	} {
 		asked.Clear()
 		q.MoveAllToActiveOrBackoffQueue(logger, c.event, nil, assigned, c.check)
-		if diff := cmp.Diff(c.want, sets.List(asked)); diff != "" {
+		if diff := gocmp.Diff(c.want, sets.List(asked)); diff != "" {
 			t.Errorf("%s: pods that plugins are asked about (-want +got):\n%s", c.event.Label(), diff)
 		}
 	}
 }
 
 func alwaysQueue(klog.Logger, *corev1.Pod, any, any) (fwk.QueueingHint, error) { return fwk.Queue, nil }
+
+// amounts compares CPUs alone, and fails where broken is set.
+type amounts struct {
+	fwk.FilterPlugin
+	broken bool
+}
+
+func (amounts) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+func (amounts) PreFilter(context.Context, fwk.CycleState, *corev1.Pod, []fwk.NodeInfo,
+) (*fwk.PreFilterResult, *fwk.Status) {
+	return nil, nil
+}
+
+func (a amounts) Filter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, n fwk.NodeInfo) *fwk.Status {
+	left := n.GetAllocatable().GetMilliCPU() - n.GetRequested().GetMilliCPU()
+	switch info, err := framework.NewPodInfo(pod); {
+	case a.broken || err != nil:
+		return fwk.NewStatus(fwk.Error)
+	case info.CalculateResource().Resource.GetMilliCPU() > left:
+		return fwk.NewStatus(fwk.Unschedulable)
+	}
+	return nil
+}
+
+// TestPodsAreWokenByWhatAPodLeaves: pods that each node refuses by itself wake when a pod leaves a node that has what
+// they ask for then, and in case of doubt. Of the 8 CPUs of the node, 3 are taken by a pod of priority 5.
+func TestPodsAreWokenByWhatAPodLeaves(t *testing.T) {
+	t.Parallel()
+	never := func(p *corev1.Pod) { p.Spec.PreemptionPolicy = new(corev1.PreemptNever) }
+	nominated := func(node string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Status.NominatedNodeName = node }
+	}
+	nodeUpdate := fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Update}
+	for name, c := range map[string]struct {
+		cpus     string
+		priority int32
+		pod      func(*corev1.Pod)
+		edit     func(*corev1.Pod)
+		event    fwk.ClusterEvent
+		gone     *corev1.Pod
+		unknown  bool // whether each node refuses the pod by itself
+		broken   bool
+		want     bool
+	}{
+		"it fits":                             {cpus: "5", want: true},
+		"it does not":                         {cpus: "6"},
+		"it does, but not on such nodes":      {cpus: "9"},
+		"it may preempt":                      {cpus: "8", priority: 6, want: true},
+		"that does not suffice":               {cpus: "9", priority: 6},
+		"of its own priority are no victims":  {cpus: "6", priority: 5},
+		"it may not preempt: in doubt":        {cpus: "8", priority: 6, pod: never, want: true},
+		"it waits for the node":               {cpus: "6", pod: nominated("n"), want: true},
+		"it waits for another":                {cpus: "6", pod: nominated("m")},
+		"other pods may concern it":           {cpus: "6", unknown: true, want: true},
+		"it was edited":                       {cpus: "6", edit: object.Label("a", "b"), want: true},
+		"it has another status":               {cpus: "6", edit: func(p *corev1.Pod) { p.Status.Message = "m" }},
+		"the plugin fails":                    {cpus: "6", broken: true, want: true},
+		"the node is not known":               {cpus: "6", gone: object.Pod("gone", object.On("m")), want: true},
+		"the pod that is gone was nominated":  {cpus: "6", gone: object.Pod("gone"), want: true},
+		"a pod has changed, and is not gone":  {cpus: "6", event: framework.EventAssignedPodUpdate, want: true},
+		"a node has changed, and no pod left": {cpus: "6", event: nodeUpdate, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			logger := klog.New(logr.Discard().GetSink())
+			ctx := klog.NewContext(t.Context(), logger)
+			hints := queue.QueueingHintMap{}
+			for _, e := range []fwk.ClusterEvent{
+				framework.EventAssignedPodDelete, framework.EventAssignedPodUpdate,
+				{Resource: fwk.Node, ActionType: fwk.Update},
+			} {
+				hints[e] = []*queue.QueueingHintFunction{{PluginName: "Fit", QueueingHintFn: alwaysQueue}}
+			}
+			inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedPodInfo) bool { return false },
+				queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{"": hints}))
+			node := framework.NewNodeInfo(object.Pod("runs", object.Requests("cpu", "3"), object.Priority(5)))
+			node.SetNode(object.Node("n", nil, "cpu", "8"))
+			q := (&Events{
+				Amounts: func(*corev1.Pod) Amounts {
+					if c.unknown {
+						return nil
+					}
+					return amounts{broken: c.broken}
+				},
+				Node: func(name string) (*framework.NodeInfo, error) {
+					if name != "n" {
+						return nil, errors.New("not found")
+					}
+					return node, nil
+				},
+			}).Watch(inner, &Changes{})
+			pod := object.Pod("p", object.Requests("cpu", c.cpus), object.Priority(c.priority))
+			if c.pod != nil {
+				c.pod(pod)
+			}
+			q.Add(ctx, pod)
+			info, err := q.Pop(logger)
+			testkit.Check(t, err)
+			info.UnschedulablePlugins = sets.New("Fit")
+			testkit.Check(t, q.AddUnschedulableIfNotPresent(logger, info, q.SchedulingCycle()))
+			if c.edit != nil {
+				edited := pod.DeepCopy()
+				c.edit(edited)
+				q.Update(ctx, pod, edited)
+			}
+			if c.event == (fwk.ClusterEvent{}) {
+				c.event = framework.EventAssignedPodDelete
+			}
+			gone := cmp.Or(c.gone, object.Pod("gone", object.On("n")))
+			q.MoveAllToActiveOrBackoffQueue(logger, c.event, gone, nil, nil)
+			if got := len(inner.UnschedulablePods()) == 0; got != c.want {
+				t.Errorf("the pod wakes: %t, want %t", got, c.want)
+			}
+		})
+	}
+}

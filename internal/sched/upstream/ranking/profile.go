@@ -154,6 +154,10 @@ type Profile struct {
 	lowest  priorities
 	attempt attempt
 	refused atomic.Pointer[refusal] // of the attempt; nil unless all nodes refuse its pod. Binding cycles read it too
+	// alone is the pod of the last attempt if all nodes have refused it, each by itself. amounts is NodeResourcesFit,
+	// nil if the profile does not have it.
+	alone   atomic.Pointer[corev1.Pod]
+	amounts hooks.Amounts
 
 	// asked has the score plugins that are known, by name.
 	asked map[string]fwk.ScorePlugin
@@ -210,6 +214,7 @@ func NewProfile(
 			p.valuer = valuer
 		}
 	}
+	p.amounts, _ = made[names.NodeResourcesFit].(hooks.Amounts)
 	isLocal := func(name string) bool { return slices.Contains(local, name) || slices.Contains(localPlugins, name) }
 	plugins := f.ListPlugins()
 	for _, enabled := range plugins.Filter.Enabled {

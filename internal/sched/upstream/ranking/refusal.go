@@ -20,7 +20,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
+	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
+	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 )
 
 // refusalsKept bounds the refusals that a profile remembers; the least recently used one goes. One has a status for
@@ -209,6 +211,7 @@ func Remember(profile func(name string) *Profile, schedule schedulePod) schedule
 			return schedule(ctx, f, state, pod)
 		}
 		p.refused.Store(nil)
+		p.alone.Store(nil)
 		p.refusing.Store(&rejections{pod.Pod.UID, p.Rejections.reasons(pod.Pod.UID)})
 		p.attempt = attempt{pod: pod.Pod.UID, underWay: true, signature: pod.PodSignature}
 		p.attempt.seen, _ = p.changes.Position()
@@ -226,8 +229,21 @@ func Remember(profile func(name string) *Profile, schedule schedulePod) schedule
 			p.refusals.Add(p.attempt.key, r)
 			p.refused.Store(r)
 		}
+		if p.refused.Load() != nil {
+			p.alone.Store(pod.Pod)
+		}
 		return result, err
 	}
+}
+
+// Amounts returns the plugin that compares amounts if all nodes have refused the pod as it is in the last attempt, each
+// by itself: a pod that leaves a node then helps it on that node alone. It returns nil for another pod. It may be
+// called from any goroutine.
+func (p *Profile) Amounts(pod *corev1.Pod) hooks.Amounts {
+	if last := p.alone.Load(); last == nil || last.UID != pod.UID || kube.IsEdited(last, pod) {
+		return nil
+	}
+	return p.amounts
 }
 
 // coversAll reports whether each node has a status of its own.
