@@ -1,7 +1,9 @@
 package system
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,4 +117,52 @@ func (r *races) decided(t *testing.T, name string) error {
 			reservation.Status.CurrentOwners)
 	}
 	return nil
+}
+
+// aPodTakesRoomThatComesLater: a Reservation and its owner wait for the room of one pod. The Reservation gets it, and
+// the owner, which only the amounts of the node had refused, starts there.
+func aPodTakesRoomThatComesLater(t *testing.T, l *local) {
+	t.Helper()
+	pods, rest := l.client.CoreV1().Pods("default"), l.client.CoreV1().RESTClient()
+	nodes, err := l.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	testkit.Check(t, err)
+	size := nodes.Items[0].Status.Allocatable.Cpu().Value()
+	state := func(name string, want func(*corev1.Pod) bool) func() error {
+		return func() error {
+			p, err := pods.Get(t.Context(), name, metav1.GetOptions{})
+			if err == nil && !want(p) {
+				err = fmt.Errorf("it is on node %q with the conditions %v", p.Spec.NodeName, p.Status.Conditions)
+			}
+			return err
+		}
+	}
+	bound := func(p *corev1.Pod) bool { return p.Spec.NodeName != "" }
+	create := func(name string, cpus int64) {
+		p := pod(name, object.Requests("cpu", fmt.Sprint(cpus)), object.Label("app", name))
+		_, err := pods.Create(t.Context(), p, metav1.CreateOptions{})
+		testkit.Check(t, err)
+	}
+	create("others", size-14)
+	create("leaves", 10)
+	for _, name := range []string{"others", "leaves"} {
+		waitFor(t, time.Minute, name+" to be bound", state(name, bound))
+	}
+	text := `{"apiVersion":"scheduling.koordinator.sh/v1alpha1","kind":"Reservation","metadata":{"name":"later"},` +
+		`"spec":{"owners":[{"labelSelector":{"matchLabels":{"app":"owner"}}}],"template":{"spec":{"schedulerName":` +
+		`"tenon-scheduler","containers":[{"name":"main","resources":{"requests":{"cpu":"10"}}}]}}}}`
+	testkit.Check(t, rest.Post().AbsPath(racePath("")).Body([]byte(text)).Do(t.Context()).Error())
+	t.Cleanup(func() { _ = rest.Delete().AbsPath(racePath("later")).Do(context.WithoutCancel(t.Context())).Error() })
+	waitFor(t, time.Minute, "the Reservation to be refused", func() error {
+		text, err := rest.Get().AbsPath(racePath("later")).DoRaw(t.Context())
+		if err == nil && !strings.Contains(string(text), "Insufficient") {
+			err = fmt.Errorf("it is %s", text)
+		}
+		return err
+	})
+	create("owner", 10)
+	waitFor(t, time.Minute, "owner to be refused", state("owner", func(p *corev1.Pod) bool {
+		return len(p.Status.Conditions) > 0 && p.Status.Conditions[0].Status == corev1.ConditionFalse
+	}))
+	testkit.Check(t, pods.Delete(t.Context(), "leaves", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+	waitFor(t, time.Minute, "owner to be bound", state("owner", bound))
 }

@@ -142,6 +142,9 @@ func Rounds(core *scheduler.Scheduler, g *kube.Gangs, q *kube.Quotas, s *kube.St
 		if p := PreemptionOf(f); p != nil {
 			protect(f, p, r.Evictions)
 		}
+		if p := pluginOf[*reserving.Plugin](f); p != nil {
+			events.Opens = p.Opened // of all profiles: they share the account
+		}
 		rooms := roomsOf(f)
 		for _, e := range f.PreEnqueuePlugins() {
 			if p, ok := e.(*elasticquota.Plugin); ok {

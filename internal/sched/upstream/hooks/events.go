@@ -28,6 +28,9 @@ type Events struct {
 	// pod in its last attempt, each for reasons of its own; nil for another pod, which is asked about each event. It
 	// must be safe for concurrent use.
 	Amounts func(*corev1.Pod) Amounts
+	// Opens returns which pods an event lets use room that is kept for them, whatever refused them; nil for an event
+	// that opens none. The hints of a plugin are asked only about pods that the plugin has refused.
+	Opens func(old, obj any) (mayUse func(*corev1.Pod) bool)
 	// Node returns a copy of what the cache has of a node.
 	Node func(name string) (*framework.NodeInfo, error)
 	// count only grows.
@@ -187,7 +190,7 @@ func (q *eventQueue) UpdateNominatedPod(logger klog.Logger, old *corev1.Pod, pod
 
 // MoveAllToActiveOrBackoffQueue counts the event, unless it only takes room. Of other pods, two kinds are not asked
 // about: pods that wait for siblings, and pods that each node refuses by itself when what a pod leaves on one of the
-// nodes is too little for them.
+// nodes is too little for them. Pods wake, whatever refused them, if the event opens room that is kept for them.
 func (q *eventQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.ClusterEvent, old, obj any,
 	check queue.PreEnqueueCheck,
 ) {
@@ -208,6 +211,13 @@ func (q *eventQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk
 		}
 	}
 	q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, old, obj, check)
+	if q.events.Opens == nil {
+		return
+	}
+	if mayUse := q.events.Opens(old, obj); mayUse != nil {
+		all := fwk.ClusterEvent{Resource: fwk.WildCard, ActionType: fwk.All, CustomLabel: event.Label()}
+		q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, all, nil, nil, mayUse)
+	}
 }
 
 // room is a node that a pod has left.

@@ -428,3 +428,51 @@ func TestPodsAreWokenByWhatAPodLeaves(t *testing.T) {
 		})
 	}
 }
+
+// TestPodsWakeWhenRoomIsKeptForThem: whoever refused them, and also if they are tried while the room comes.
+func TestPodsWakeWhenRoomIsKeptForThem(t *testing.T) {
+	t.Parallel()
+	logger := klog.New(logr.Discard().GetSink())
+	ctx := klog.NewContext(t.Context(), logger)
+	inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedPodInfo) bool { return false },
+		queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{"": {
+			{Resource: fwk.Node, ActionType: fwk.All}: {{PluginName: "Fit", QueueingHintFn: alwaysQueue}},
+		}}))
+	q := (&Events{Opens: func(_, obj any) func(*corev1.Pod) bool {
+		if owner, ok := obj.(string); ok {
+			return func(p *corev1.Pod) bool { return p.Name == owner }
+		}
+		return nil
+	}}).Watch(inner, &Changes{})
+	tried := map[string]*framework.QueuedPodInfo{}
+	for _, name := range []string{"waits", "owner", "tried"} {
+		q.Add(ctx, object.Pod(name))
+		info, err := q.Pop(logger)
+		testkit.Check(t, err)
+		info.UnschedulablePlugins = sets.New("Fit")
+		tried[name] = info
+	}
+	refuse := func(name string) {
+		testkit.Check(t, q.AddUnschedulableIfNotPresent(logger, tried[name], q.SchedulingCycle()))
+	}
+	asleep := func(want ...string) {
+		t.Helper()
+		got := sets.New[string]()
+		for _, p := range inner.UnschedulablePods() {
+			got.Insert(p.Name)
+		}
+		if diff := gocmp.Diff(sets.List(sets.New(want...)), sets.List(got)); diff != "" {
+			t.Errorf("pods that sleep (-want +got):\n%s", diff)
+		}
+	}
+	refuse("waits")
+	refuse("owner")
+	room := fwk.ClusterEvent{Resource: "rooms.v1.example.com", ActionType: fwk.Update}
+	q.MoveAllToActiveOrBackoffQueue(logger, room, nil, 1, nil)
+	asleep("owner", "waits")
+	q.MoveAllToActiveOrBackoffQueue(logger, room, nil, "owner", nil)
+	asleep("waits")
+	q.MoveAllToActiveOrBackoffQueue(logger, room, nil, "tried", nil)
+	refuse("tried")
+	asleep("waits")
+}
