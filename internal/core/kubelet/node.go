@@ -269,11 +269,15 @@ func (n *Node) GivesCPUsOnce() bool { return n.uniform }
 // Config returns the kubelet's configuration.
 func (n *Node) Config() Config { return n.config }
 
-// kindOf finds a device resource; false for one that no plugin has registered, which is none of the device manager's
-// business.
+// kindOf finds a device resource, of which there are few; false for one that no plugin has registered, which is none of
+// the device manager's business.
 func (n *Node) kindOf(resource string) (int, bool) {
-	return slices.BinarySearchFunc(n.kinds, resource,
-		func(k kind, name string) int { return cmp.Compare(k.resource, name) })
+	for i := range n.kinds {
+		if n.kinds[i].resource == resource {
+			return i, true
+		}
+	}
+	return 0, false
 }
 
 // typeOf returns the position of a type of memory, of which there are few.
