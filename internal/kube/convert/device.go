@@ -64,22 +64,24 @@ const serversKept = 8
 // inventory reads a Device object, or takes the inventory of an equal server that was read before. The result is the
 // same: what is read of a server depends on the IDs of its GPUs in no other way than Renamed says.
 func (k *Known) inventory(d *devicev1alpha1.Device, m *topo.Machine) (*device.Inventory, []Problem) {
-	text, ids := model(d)
-	key := serverText{m, string(text)}
-	for _, known := range k.servers[key] {
-		if ids == nil || !slices.EqualFunc(known.devices, d.Spec.Devices, k.alike) {
-			continue
-		}
-		if inventory := known.inventory.Renamed(ids); inventory != nil {
-			return inventory, nil
+	shares := k.model.read(d)
+	if shares {
+		for _, known := range k.servers[serverText{m, string(k.model.text)}] {
+			if !slices.EqualFunc(known.devices, d.Spec.Devices, k.alike) {
+				continue
+			}
+			if inventory := known.inventory.Renamed(k.model.ids); inventory != nil {
+				return inventory, nil
+			}
 		}
 	}
 	r := deviceReader{Device: d}
 	inventory := r.inventory(m, &k.classes)
-	if inventory != nil && len(r.problems) == 0 && ids != nil {
+	if inventory != nil && len(r.problems) == 0 && shares {
 		if k.servers == nil || len(k.servers) >= maxKnown {
 			k.servers = map[serverText][]server{}
 		}
+		key := serverText{m, string(k.model.text)}
 		list := k.servers[key]
 		k.servers[key] = append(list[max(0, len(list)-serversKept+1):], server{d.Spec.Devices, inventory})
 	}
@@ -92,57 +94,78 @@ func (k *Known) alike(a, b devicev1alpha1.DeviceInfo) bool {
 	if a.Type == string(device.GPU) {
 		a.ID, b.ID = "", ""
 	}
+	if a.Type == b.Type && a.ID == b.ID && a.Health == b.Health && a.Minor == b.Minor && a.ModuleID == b.ModuleID &&
+		a.Topology == b.Topology && sameMap(a.Labels, b.Labels) && sameMap(a.Resources, b.Resources) &&
+		sameSlice(a.VFGroups, b.VFGroups) && sameSlice(a.Conditions, b.Conditions) {
+		return true
+	}
 	k.compared = [2]devicev1alpha1.DeviceInfo{a, b}
 	return reflect.DeepEqual(&k.compared[0], &k.compared[1])
 }
 
-// model returns a text that equal servers have in common, whatever the IDs of their GPUs are, and the IDs of all
-// devices. They are nil for objects that share nothing: those with fields that could not be read, those of nodes on
+// sameMap reports whether two maps are one, or both nil.
+func sameMap[M ~map[K]V, K comparable, V any](a, b M) bool {
+	return reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
+}
+
+// sameSlice reports whether two slices are one, or both nil.
+func sameSlice[E any](a, b []E) bool {
+	return len(a) == len(b) && (a == nil) == (b == nil) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// model is what is read of a Device object to find an equal server. Its memory is used for one object after the other.
+type model struct {
+	text []byte   // equal servers have it in common, whatever the IDs of their GPUs are
+	ids  []string // of all devices
+}
+
+// mostShared is the number of devices up to which a server is compared with others.
+const mostShared = 4 * device.MaxDevices
+
+// read reads an object. It returns false for one that shares nothing: with fields that could not be read, of a node on
 // which another program gives devices to pods, and where an ID is empty or there twice.
-func model(d *devicev1alpha1.Device) (text []byte, ids []string) {
+func (m *model) read(d *devicev1alpha1.Device) bool {
+	m.text, m.ids = m.text[:0], m.ids[:0]
 	_, _, given := annotation.Lookup(d.Annotations, annotation.DevicesCheckpointsKey,
 		annotation.DevicesCheckpointsAlias)
-	if given || len(d.Unread) > 0 || len(d.Spec.Devices) == 0 {
-		return nil, nil
+	if given || len(d.Unread) > 0 || len(d.Spec.Devices) == 0 || len(d.Spec.Devices) > mostShared {
+		return false
 	}
-	ids = make([]string, 0, len(d.Spec.Devices))
-	gpus := make(map[string]int, len(d.Spec.Devices)) // their number in the list; -1 for other devices
 	for i := range d.Spec.Devices {
 		one := &d.Spec.Devices[i]
-		at := i
-		if one.Type != string(device.GPU) {
-			at = -1
+		if one.ID == "" || slices.Contains(m.ids, one.ID) {
+			return false
 		}
-		gpus[one.ID], ids = at, append(ids, one.ID)
-		text = binary.AppendVarint(append(text, one.Type...), int64(number(one.Minor)))
+		m.ids = append(m.ids, one.ID)
+		m.text = binary.AppendVarint(append(m.text, one.Type...), int64(number(one.Minor)))
 	}
-	links := d.Annotations[annotation.DeviceLinksKey]
-	if len(gpus) < len(ids) || strings.ContainsAny(links, "\\\x00") {
-		return nil, nil
-	}
-	if _, empty := gpus[""]; empty {
-		return nil, nil
+	links, linked := d.Annotations[annotation.DeviceLinksKey]
+	if strings.ContainsAny(links, "\\\x00") {
+		return false
 	}
 	at := 0
 	for part := range strings.SplitSeq(links, `"`) { // every second one is a string
-		if n, known := gpus[part]; known && n >= 0 && at%2 == 1 {
-			text = binary.AppendVarint(append(text, 0), int64(n))
+		n := -1
+		if at%2 == 1 {
+			n = slices.Index(m.ids, part)
+		}
+		if n >= 0 && d.Spec.Devices[n].Type == string(device.GPU) {
+			m.text = binary.AppendVarint(append(m.text, 0), int64(n))
 		} else {
-			text = append(append(text, '"'), part...)
+			m.text = append(append(m.text, '"'), part...)
 		}
 		at++
 	}
-	_, linked := d.Annotations[annotation.DeviceLinksKey]
-	text = strconv.AppendBool(text, linked)
+	m.text = strconv.AppendBool(m.text, linked)
 	for _, key := range [...]string{annotation.DeviceModeKey, annotation.GPUPartitionsKey} {
-		text = appendField(text, d.Annotations, key)
+		m.text = appendField(m.text, d.Annotations, key)
 	}
 	for _, key := range [...]string{
 		annotation.GPUPartitionPolicyLabel, annotation.GPUVendorLabel, annotation.GPUModelLabel,
 	} {
-		text = appendField(text, d.Labels, key)
+		m.text = appendField(m.text, d.Labels, key)
 	}
-	return text, ids
+	return true
 }
 
 // appendField appends a field that may be absent, and its length.

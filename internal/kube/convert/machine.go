@@ -109,7 +109,8 @@ type Known struct {
 	// classes are the kinds of server by their devices, servers their models.
 	classes device.Classes
 	servers map[serverText][]server
-	// compared are the devices that are being compared.
+	// model is what is being looked for among servers, compared the devices that are being compared.
+	model    model
 	compared [2]devicev1alpha1.DeviceInfo
 	// reader reads the facts of one node after the other; it is zero in between.
 	reader factReader

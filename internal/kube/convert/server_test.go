@@ -6,10 +6,16 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/vary"
 )
 
 // TestEqualServersAreReadAsEachByItself: what Known keeps of servers changes no facts and no problems.
@@ -107,5 +113,28 @@ func TestEqualServersAreReadAsEachByItself(t *testing.T) {
 	})
 	if (read-models < 50 || reported < 10) && !testing.Short() {
 		t.Errorf("%d nodes are of %d models, %d have problems", read, models, reported)
+	}
+}
+
+// TestDevicesThatShareMemoryDifferByEveryField: devices of equal servers are compared by their pointers first, and a
+// field that is forgotten there would give a server the devices of another one.
+func TestDevicesThatShareMemoryDifferByEveryField(t *testing.T) {
+	t.Parallel()
+	kinds := vary.Whole(map[string]string{"a": "b"}, metav1.Now(),
+		map[corev1.ResourceName]resource.Quantity{"a": resource.MustParse("1")})
+	for _, kind := range []string{string(device.GPU), string(device.RDMA)} {
+		var known convert.Known
+		one := devicev1alpha1.DeviceInfo{Type: kind}
+		vary.Fill(&one, kinds)
+		same := one
+		if !known.Alike(one, same) {
+			t.Fatalf("a device of type %s differs from itself", kind)
+		}
+		vary.Each(&one, kinds, func(field string) {
+			ignored := kind == string(device.GPU) && field == ".ID"
+			if known.Alike(one, same) != ignored || known.Alike(same, one) != ignored {
+				t.Errorf("type %s: DeviceInfo%s: alike is %t, want %t", kind, field, !ignored, ignored)
+			}
+		})
 	}
 }
