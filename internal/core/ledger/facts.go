@@ -136,16 +136,23 @@ type frames struct {
 }
 
 // derive returns the view that follows from facts and accounts. Views without accounts and devices are shared: they
-// never change.
+// never change. A view without accounts that has devices takes all else from one of them.
 func (s *Frames) derive(f Facts, accounts []*account, version uint64) *View {
 	known := s.find(&f)
-	if len(accounts) > 0 || f.Devices != nil || version >= uint64(len(known.idle)) {
+	if len(accounts) > 0 {
 		return derive(known.frame(f.Devices), accounts, version, change{})
 	}
-	if known.idle[version] == nil {
-		known.idle[version] = derive(known.bare, nil, version, change{})
+	at := min(version, uint64(len(known.idle))-1)
+	if known.idle[at] == nil {
+		known.idle[at] = derive(known.bare, nil, at, change{})
 	}
-	return known.idle[version]
+	if f.Devices == nil && at == version {
+		return known.idle[at]
+	}
+	v := *known.idle[at]
+	v.frame, v.version = known.frame(f.Devices), version
+	v.deriveDevices(change{})
+	return &v
 }
 
 // find returns the frames of facts, whatever their devices. They are valid until the next call.
