@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"bytes"
 	"encoding/json"
 	"hash/maphash"
 	"slices"
@@ -143,13 +144,16 @@ func readString(text []byte) string {
 	}
 	var s strings.Builder
 	s.Grow(len(inside) - escapes)
-	for i := 0; i < len(inside); i++ {
-		if inside[i] == '\\' {
-			i++
+	for {
+		at := bytes.IndexByte(inside, '\\')
+		if at < 0 {
+			s.Write(inside)
+			return s.String()
 		}
-		s.WriteByte(inside[i])
+		s.Write(inside[:at])
+		s.WriteByte(inside[at+1])
+		inside = inside[at+2:]
 	}
-	return s.String()
 }
 
 // readNumber reads a whole number; 0 for what is not one.
