@@ -297,17 +297,19 @@ func gpusIn(v *ledger.View) *gpus {
 		return g
 	}
 	g.account = v.Devices()
+	ids, free := make([]string, 0, device.MaxDevices), make([]int64, 0, device.MaxDevices) // on the stack
 	for d := range g.account.Devices() {
 		if d.Type != device.GPU || d.Profile != "" || !d.Offered {
 			continue
 		}
-		if len(g.ids) == 0 {
+		if len(ids) == 0 {
 			g.unit, g.name = d.Total, d.Model
 		}
-		g.ids = append(g.ids, d.ID)
-		g.free = append(g.free, min(milli(d.Free[device.Cores], d.Total[device.Cores]),
+		ids = append(ids, d.ID)
+		free = append(free, min(milli(d.Free[device.Cores], d.Total[device.Cores]),
 			milli(d.Free[device.Bytes], d.Total[device.Bytes])))
 	}
+	g.ids, g.free = slices.Clone(ids), slices.Clone(free)
 	return g
 }
 
