@@ -242,6 +242,18 @@ func (inv *Inventory) Renamed(ids []string) *Inventory {
 	return next
 }
 
+// Server identifies the inventories that differ in nothing but the IDs of their devices. Two equal ones are of such
+// inventories; two that differ may be too. The zero value is that of no inventory.
+type Server struct{ shared *server }
+
+// Server returns what identifies the server of inv, which may be nil.
+func (inv *Inventory) Server() Server {
+	if inv == nil {
+		return Server{}
+	}
+	return Server{inv.server}
+}
+
 // unnamed returns what a Spec says of its devices together, whatever their IDs are.
 func (inv *Inventory) unnamed(s *Spec) Spec {
 	out := *s

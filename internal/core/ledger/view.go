@@ -217,6 +217,19 @@ func (v *View) remove(i int, version uint64) *View {
 	return derive(v.frame, accounts, version, change{v, v.accounts[i], nil}).deductUsers(version, v.accounts[i].Within)
 }
 
+// Idle identifies the accounts without pods that differ in nothing but the IDs of their devices. Two equal ones are of
+// such accounts; two that differ may be too.
+type Idle struct {
+	facts  *outline
+	floor  int
+	server device.Server
+}
+
+// Idle returns what identifies the account; false where pods have entries.
+func (v *View) Idle() (Idle, bool) {
+	return Idle{v.outline, v.floor, v.facts.Devices.Server()}, len(v.accounts) == 0
+}
+
 // Likeness returns a text that the accounts of two nodes share only if they grant and refuse the same to each pod,
 // whatever the names of their pods and devices are. It is "" for an account that is compared with no other: where the
 // answers of a kubelet count, and where Reservations know the pods that use them.

@@ -97,6 +97,11 @@ func (s *survey) nodes() (list []fragments) {
 	infos, _ := s.snapshot.List() // never fails
 	before := s.known
 	s.known = map[string]load{}
+	type equal struct { // nodes without pods whose load is the same
+		account ledger.Idle
+		room    view.Room
+	}
+	loads := map[equal]view.GPULoad{}
 	for _, n := range infos {
 		name := n.Node().Name
 		v := s.store.Known(name)
@@ -109,8 +114,14 @@ func (s *survey) nodes() (list []fragments) {
 			Pods: int64(free.GetAllowedPodNumber() - len(n.GetPods())), Cordoned: n.Node().Spec.Unschedulable,
 		}
 		if l.account != v || l.room != room {
-			l = load{account: v, room: room}
-			l.GPULoad, _ = view.GPULoadOf(name, "", v, room)
+			account, idle := v.Idle()
+			shared, known := loads[equal{account, room}]
+			if l = (load{v, room, shared}); !idle || !known {
+				l.GPULoad, _ = view.GPULoadOf(name, "", v, room)
+			}
+			if l.Node = name; idle {
+				loads[equal{account, room}] = l.GPULoad
+			}
 		}
 		if s.known[name] = l; l.GPUs == 0 {
 			continue

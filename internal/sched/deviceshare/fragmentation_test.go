@@ -14,9 +14,11 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	schedulermetrics "k8s.io/kubernetes/pkg/scheduler/metrics"
+	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/fragment"
+	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
@@ -157,5 +159,47 @@ func TestWhatIsFreeAndCannotBeUsed(t *testing.T) {
 	}
 	if !maps.Equal(got, gauges) {
 		t.Errorf("metrics %v, want %v", got, gauges)
+	}
+}
+
+// TestEqualNodesHaveTheLoadThatEachHasAlone: the load of one node without pods is that of equal ones, and of no others.
+func TestEqualNodesHaveTheLoadThatEachHasAlone(t *testing.T) {
+	t.Parallel()
+	shared := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		models, cpus := map[string]string{}, map[string]string{}
+		for i := range rapid.IntRange(2, 6).Draw(rt, "nodes") {
+			name := fmt.Sprint("n", i)
+			models[name] = rapid.SampledFrom([]string{"X", "X", "Y"}).Draw(rt, "model")
+			cpus[name] = rapid.SampledFrom([]string{"64", "64", "1"}).Draw(rt, "CPUs")
+		}
+		s := surveyed(t, newLearner(), models, cpus)
+		for name := range models {
+			switch rapid.IntRange(0, 5).Draw(rt, "other") {
+			case 0:
+				s.store.PutPod(object.Pod("d/"+name, object.On(name), object.Annotation(annotation.DeviceAllocatedKey,
+					`{"gpu":[{"minor":1,"id":"1","resources":{"koordinator.sh/gpu-memory-ratio":"100"}}]}`)))
+			case 1:
+				s.store.PutNode(object.Node(name, map[string]string{annotation.GPUIsolationLabel: "a"}))
+			case 2:
+				s.store.RemoveDevice(name)
+			}
+		}
+		s.nodes()
+		seen := map[ledger.Idle]bool{}
+		for name, got := range s.known {
+			want, _ := view.GPULoadOf(name, "", got.account, got.room)
+			if diff := cmp.Diff(want, got.GPULoad); diff != "" {
+				rt.Fatalf("node %s (-alone +got):\n%s", name, diff)
+			}
+			if id, idle := got.account.Idle(); idle && seen[id] {
+				shared++
+			} else {
+				seen[id] = idle
+			}
+		}
+	})
+	if shared == 0 {
+		t.Error("no two nodes are equal")
 	}
 }
