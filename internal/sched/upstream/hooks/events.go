@@ -16,10 +16,12 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // Events counts what may let a pod fit that did not: all for which the queue looks at its unschedulable pods, but that
-// a pod came or was bound. One with affinity to others may fit then too.
+// a pod came or was bound. One with affinity to others may fit then too. Its functions say which pods wake; where they
+// are nil, upstream's hints alone do.
 type Events struct {
 	// SiblingPlugin is the plugin that refuses a pod because of others that start with it. For a pod that no other
 	// plugin refused, no event of another pod is of use.
@@ -62,8 +64,8 @@ type eventQueue struct {
 	events  *Events
 	changes *Changes
 
-	asking  sync.RWMutex // guards refused; is held while the queue looks at its pods
-	refused map[types.UID]refusal
+	asking  sync.RWMutex          // guards refused; is held while the queue looks at its pods
+	refused map[types.UID]refusal // without pods whose value is zero
 
 	mu        sync.Mutex           // guards nominated
 	nominated map[types.UID]string // the node of each nominated pod, after the last call that concerned the pod
@@ -72,7 +74,7 @@ type eventQueue struct {
 // refusal is what the last attempt on a pod says of the events that are of use for the pod; all may be if it is zero.
 type refusal struct {
 	siblings bool    // only Events.SiblingPlugin has refused it
-	amounts  Amounts // of Events.Amounts
+	amounts  Amounts // what Events.Amounts said of the pod
 }
 
 // setRefusal records what is known of a pod.
@@ -202,7 +204,7 @@ func (q *eventQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk
 		defer q.asking.RUnlock()
 		inner, left := check, (*room)(nil)
 		if gone, ok := old.(*corev1.Pod); ok && event == framework.EventAssignedPodDelete {
-			left = q.roomOn(gone.Spec.NodeName)
+			left = q.roomOf(gone)
 		}
 		check = func(pod *corev1.Pod) bool { // which is less than to look for the hints of each
 			r := q.refused[pod.UID]
@@ -223,13 +225,16 @@ func (q *eventQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk
 // room is a node that a pod has left.
 type room struct {
 	node *framework.NodeInfo
-	// above is the node without the pods of lower priorities than one, by that priority.
+	// above has, by priority, copies of the node without the pods whose priority is lower.
 	above map[int32]*framework.NodeInfo
 }
 
-// roomOn returns a node as it is now; nil if it is not known, or if no pod would be asked about its amounts.
-func (q *eventQueue) roomOn(name string) *room {
-	if q.events.Node == nil || name == "" || len(q.refused) == 0 {
+// roomOf returns the node that a pod has left, as it is now. It returns nil if the node is not known, if no pod would
+// be asked about its amounts, and for a member of a gang: on other nodes pods may be evicted then that had to go with
+// it. q.asking is held.
+func (q *eventQueue) roomOf(gone *corev1.Pod) *room {
+	name := gone.Spec.NodeName
+	if _, member := convert.GangPod(gone); member || q.events.Node == nil || name == "" || len(q.refused) == 0 {
 		return nil
 	}
 	node, err := q.events.Node(name)
