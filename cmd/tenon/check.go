@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/tenon-project/tenon/api/config/descheduler"
 	"github.com/tenon-project/tenon/api/config/runtimeproxy"
 	"github.com/tenon-project/tenon/api/config/strict"
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
@@ -21,7 +22,14 @@ func checks() cli.Checks {
 				err := scheduler.CheckConfig(d)
 				return d.Settings(), err
 			},
+			descheduler.ConfigurationKind: checkDescheduler,
+			descheduler.PolicyKind:        checkDescheduler,
 		},
 		Manifests: sim.Check,
 	}
+}
+
+func checkDescheduler(d *strict.Document) (strict.Settings, error) {
+	settings, err := descheduler.ReadDocument(d)
+	return settings.Written, err
 }

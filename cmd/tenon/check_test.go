@@ -44,6 +44,8 @@ func TestTheSamplesHaveEveryField(t *testing.T) {
 		"scheduler-config.yaml": reflect.TypeFor[struct{}](), // kube-scheduler's own fields are many
 
 		"runtime-proxy-config.yaml": reflect.TypeFor[runtimeproxy.Configuration](),
+		"descheduler-config.yaml":   reflect.TypeFor[struct{}](), // its own package holds both to their fields
+		"descheduler-policy.yaml":   reflect.TypeFor[struct{}](),
 	} {
 		file := filepath.Join(reference, name)
 		if out, err := check(t, "config", file); err != nil || !strings.HasSuffix(out, "ok\n") {
@@ -75,13 +77,27 @@ func TestCheck(t *testing.T) {
 		},
 		"a kind that configures nothing": {
 			what: "config", text: "kind: Pod\n",
-			want: `"Pod" is not a configuration file: use AgentConfiguration, KubeSchedulerConfiguration, ` +
-				`ManagerConfiguration`,
+			want: `"Pod" is not a configuration file: use AgentConfiguration, DeschedulerConfiguration, ` +
+				`DeschedulerPolicy, KubeSchedulerConfiguration, ManagerConfiguration`,
 		},
 		"a runtime proxy's file": {
 			what: "config", text: "apiVersion: config.tenon.sh/v1alpha1\nkind: RuntimeProxyConfiguration\n" +
 				"runtime: localhost:1\nlisten: /run/containerd/containerd.sock\n",
 			want: `file.yaml:3:1: runtime: --runtime: "localhost:1": want the absolute path of a unix socket`,
+		},
+		"a descheduler's file": {
+			what: "config", text: "apiVersion: descheduler/v1alpha2\nkind: DeschedulerConfiguration\n" +
+				"deschedulingInterval: 0s\n",
+			want: "file.yaml:3:1: deschedulingInterval: 0s is not allowed: use a number from 1s on",
+		},
+		"a value without effect": {
+			what: "config", good: true, text: "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\n" +
+				"evictionFailureEventNotification: true\n",
+			want: "file.yaml:3:1: evictionFailureEventNotification: has no effect",
+		},
+		"the settings of a descheduler": {
+			what: "config", more: []string{"--effective"}, good: true, want: "deschedulingInterval       5m",
+			text: "apiVersion: descheduler/v1alpha2\nkind: DeschedulerConfiguration\ndeschedulingInterval: 5m\n",
 		},
 		"the settings in force": {
 			what: "config", text: agent + "resync: 5s\n", more: []string{"--effective"}, good: true,

@@ -17,8 +17,8 @@ func TestTheFilesOfTheGuidesAreAccepted(t *testing.T) {
 				continue
 			}
 			files++
-			if s, err := descheduler.Read(block.File, []byte(text)); err != nil || len(s.Warnings) > 0 {
-				t.Errorf("%s: %v, warnings %q", block, err, s.Warnings)
+			if s, err := descheduler.Read(block.File, []byte(text)); err != nil || len(s.Written.Warnings) > 0 {
+				t.Errorf("%s: %v, warnings %q", block, err, s.Written.Warnings)
 			}
 		}
 	}

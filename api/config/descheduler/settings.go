@@ -30,8 +30,6 @@ type Settings struct {
 	Migration MigrationControllerArgs
 	// Written is what the file sets, and where.
 	Written strict.Settings
-	// Warnings are about values that have no effect, or one that is seldom meant. Each begins with its place.
-	Warnings []string
 }
 
 // Enables reports whether a profile runs a plugin.
@@ -120,12 +118,19 @@ func Read(file string, text []byte) (Settings, error) {
 	if len(documents) == 0 {
 		documents, _ = strict.Parse(file, []byte("{apiVersion: "+APIVersion+", kind: "+ConfigurationKind+"}"))
 	}
-	r := reader{inspector: inspector{Document: documents[0]}, kinds: kinds()}
-	r.read()
-	r.Warnings = r.warnings
-	if len(text) > 0 {
-		r.Written = r.Document.Settings()
+	settings, err := ReadDocument(documents[0])
+	if len(text) == 0 {
+		settings.Written = strict.Settings{}
 	}
+	return settings, err
+}
+
+// ReadDocument is Read for the document of a file.
+func ReadDocument(d *strict.Document) (Settings, error) {
+	r := reader{inspector: inspector{Document: d}, kinds: kinds()}
+	r.read()
+	r.Written = d.Settings()
+	r.Written.Warnings = r.warnings
 	return r.Settings, r.problems.Err()
 }
 

@@ -323,8 +323,8 @@ func TestWhatHasNoEffectIsWarnedOf(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !slices.ContainsFunc(got.Warnings, func(w string) bool { return strings.Contains(w, c.want) }) {
-				t.Errorf("warnings of\n%s\nare %q, want %s", c.text, got.Warnings, c.want)
+			if !slices.ContainsFunc(got.Written.Warnings, func(w string) bool { return strings.Contains(w, c.want) }) {
+				t.Errorf("warnings of\n%s\nare %q, want %s", c.text, got.Written.Warnings, c.want)
 			}
 		})
 	}
@@ -412,8 +412,8 @@ func TestTheSamplesNameEveryField(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := Read(file, text)
-			if err != nil || len(got.Warnings) > 0 {
-				t.Fatalf("got %v, warnings %q", err, got.Warnings)
+			if err != nil || len(got.Written.Warnings) > 0 {
+				t.Fatalf("got %v, warnings %q", err, got.Written.Warnings)
 			}
 			documents, _ := strict.Parse(file, text)
 			documents[0].Decode("", c.top)

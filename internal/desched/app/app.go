@@ -61,7 +61,7 @@ func Run(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	for _, text := range o.Settings.Warnings {
+	for _, text := range o.Settings.Written.Warnings {
 		klog.FromContext(ctx).Info("Configuration has a doubtful value", "warning", text)
 	}
 	mgr, err := o.Manager(ctx, config, Component, manager.Options{Scheme: runtime.NewScheme(), Metrics: served})
