@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/kubelet/status"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/apply"
@@ -286,9 +287,20 @@ func (k *kubelet) statusOf(p *pod, obj *corev1.Pod) corev1.PodStatus {
 	}
 	p.setCondition(&s, corev1.PodReadyToStartContainers, !podutil.IsPodPhaseTerminal(s.Phase), "ContainersNotReady")
 	p.setCondition(&s, corev1.PodInitialized, initialized, "ContainersNotReady")
-	p.setCondition(&s, corev1.PodReady, ready, why)
 	p.setCondition(&s, corev1.ContainersReady, ready, why)
+	if ready && !gatesOpen(obj) {
+		ready, why = false, status.ReadinessGatesNotReady
+	}
+	p.setCondition(&s, corev1.PodReady, ready, why)
 	return s
+}
+
+// gatesOpen reports whether other writers have set the conditions of all readiness gates of a pod to True.
+func gatesOpen(obj *corev1.Pod) bool {
+	return !slices.ContainsFunc(obj.Spec.ReadinessGates, func(g corev1.PodReadinessGate) bool {
+		_, c := podutil.GetPodCondition(&obj.Status, g.ConditionType)
+		return c == nil || c.Status != corev1.ConditionTrue
+	})
 }
 
 // setCondition adds a condition with the time of its last change; why is the reason of a condition that is false.

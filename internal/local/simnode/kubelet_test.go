@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/apply"
@@ -260,6 +261,41 @@ func TestBoundPodRunsOnItsCPUsAndTheOthersDoNot(t *testing.T) {
 			}
 			if quota, _ := b.n.tree.Read(group, desired.QuotaV2); want == "0-3" && quota != "max 100000" {
 				t.Errorf("%s has the quota %q beside its cpuset", group, quota)
+			}
+		}
+	})
+}
+
+func TestPodIsReadyOnceItsReadinessGatesHold(t *testing.T) {
+	playNode(t, "arm64-1s", func(b *bench) {
+		const first, second = "example.com/first", "example.com/second"
+		b.bind(podOf("gated", "1", class("LS"), func(p *corev1.Pod) {
+			p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: first}, {ConditionType: second}}
+		}))
+		set := func(kind corev1.PodConditionType, status corev1.ConditionStatus) *corev1.Pod {
+			pod := b.after(time.Second, "gated").DeepCopy()
+			podutil.UpdatePodCondition(&pod.Status, &corev1.PodCondition{Type: kind, Status: status})
+			_, err := b.client.CoreV1().Pods("default").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
+			testkit.Check(t, err)
+			return b.after(time.Second, "gated")
+		}
+		for _, c := range []struct {
+			gate   corev1.PodConditionType
+			status corev1.ConditionStatus
+			ready  bool
+		}{
+			{first, corev1.ConditionTrue, false}, // the second is missing
+			{second, corev1.ConditionFalse, false},
+			{second, corev1.ConditionTrue, true},
+			{first, corev1.ConditionFalse, false},
+		} {
+			pod := set(c.gate, c.status)
+			_, ready := podutil.GetPodCondition(&pod.Status, corev1.PodReady)
+			_, containers := podutil.GetPodCondition(&pod.Status, corev1.ContainersReady)
+			if isReady(pod) != c.ready || !c.ready && ready.Reason != "ReadinessGatesNotReady" ||
+				containers.Status != corev1.ConditionTrue || pod.Status.Phase != corev1.PodRunning {
+				t.Errorf("after %s is %s, ready is %+v, containers ready %+v; want ready %t", c.gate, c.status, ready,
+					containers, c.ready)
 			}
 		}
 	})
