@@ -27,7 +27,7 @@ func TestAQuotaOnOneNameOfADeviceHoldsPodsThatUseAnother(t *testing.T) {
 	}{
 		{"nvidia.com/gpu", 2, 8, 3, false},
 		{"koordinator.sh/gpu", 200, 800, 250, false},
-		{"kubernetes.io/gpu-core", 200, 800, 150, true},
+		{"koordinator.sh/gpu-core", 200, 800, 150, true},
 	} {
 		_, s := clockAt()
 		for _, name := range []string{"nvidia", "koordinator"} {

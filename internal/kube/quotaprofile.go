@@ -37,6 +37,9 @@ func ProfileQuota(profile *quotav1alpha1.ElasticQuotaProfile, nodes []*corev1.No
 			return nil, fmt.Errorf("annotation %s: %w", annotation.QuotaResourceKeys, err)
 		}
 	}
+	for i := range keys {
+		keys[i] = quota.Canonical(keys[i])
+	}
 	all, off := quota.Amounts{}, quota.Amounts{} // off is on cordoned nodes
 	for _, node := range nodes {
 		has, _, counted := Counted(node, now)

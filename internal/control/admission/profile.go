@@ -112,7 +112,7 @@ func Colocate(pod *corev1.Pod, namespace labels.Set, profiles []*Profile, draw f
 		out, matched = changed, true
 		skip = skip || p.Annotations[annotation.SkipUpdateResources] == "true"
 	}
-	renameAliases(out)
+	a.renameAliases(out)
 	if band := convert.Band(out); (matched && !skip || rewritten) && (band == qos.Batch || band == qos.Mid) {
 		a.rewrite(out, band)
 	}
@@ -191,20 +191,29 @@ func renames(band qos.Band) map[corev1.ResourceName]corev1.ResourceName {
 	}
 }
 
-// renameAliases gives amounts in the spelling of Koordinator their canonical names.
-func renameAliases(pod *corev1.Pod) {
-	for _, c := range containers(pod) {
-		for _, list := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
-			for _, name := range []corev1.ResourceName{
-				convert.BatchCPU, convert.BatchMemory, convert.MidCPU, convert.MidMemory,
-			} {
-				alias := corev1.ResourceName(strings.Replace(string(name), "kubernetes.io/", "koordinator.sh/", 1))
-				if q, ok := list[alias]; ok {
-					delete(list, alias)
-					list[name] = q
-				}
-			}
+// renameAliases gives amounts in the spelling of Koordinator their canonical names, and refuses two that differ.
+func (a *Answer) renameAliases(pod *corev1.Pod) {
+	for field, c := range containers(pod) {
+		a.renameList(field+".resources.requests", c.Resources.Requests)
+		a.renameList(field+".resources.limits", c.Resources.Limits)
+	}
+}
+
+func (a *Answer) renameList(field string, list corev1.ResourceList) {
+	for _, name := range []corev1.ResourceName{
+		convert.BatchCPU, convert.BatchMemory, convert.MidCPU, convert.MidMemory,
+	} {
+		alias := corev1.ResourceName(strings.Replace(string(name), "kubernetes.io/", "koordinator.sh/", 1))
+		q, ok := list[alias]
+		if !ok {
+			continue
 		}
+		if same, both := list[name]; both && q.Cmp(same) != 0 {
+			a.refuse(why.InvalidField, field+"["+string(alias)+"]",
+				"conflicting values for %s and its alias %s: %s and %s", name, alias, same.String(), q.String())
+		}
+		delete(list, alias)
+		list[name] = q
 	}
 }
 

@@ -187,6 +187,18 @@ func TestEachFieldOfAProfile(t *testing.T) {
 	if q := alias.Spec.Containers[0].Resources.Limits["kubernetes.io/batch-cpu"]; q.Value() != 500 {
 		t.Errorf("the alias became %v", alias.Spec.Containers[0].Resources)
 	}
+	equal, answer := colocate(t, object.Pod("a", object.Both("koordinator.sh/batch-cpu", "500",
+		"kubernetes.io/batch-cpu", "0.5k")))
+	if q := equal.Spec.Containers[0].Resources.Requests; len(q) != 1 || !answer.Allowed() {
+		t.Errorf("equal amounts under both names became %v: %v", q, answer.Refusals)
+	}
+	_, answer = colocate(t, object.Pod("a", object.Both("koordinator.sh/mid-memory", "2Gi",
+		"kubernetes.io/mid-memory", "1Gi")))
+	want := "spec.containers[0].resources.limits[koordinator.sh/mid-memory]: conflicting values for " +
+		"kubernetes.io/mid-memory and its alias koordinator.sh/mid-memory: 1Gi and 2Gi"
+	if len(answer.Refusals) != 2 || answer.Refusals[1].String() != want {
+		t.Errorf("refusals %v, want one of the requests and %s", answer.Refusals, want)
+	}
 }
 
 func TestWhatAProfileMayNotSay(t *testing.T) {

@@ -3,6 +3,7 @@ package quota
 import (
 	"maps"
 	"math"
+	"strings"
 
 	"github.com/tenon-project/tenon/internal/core/device"
 )
@@ -20,6 +21,31 @@ func IsDevice(name string) bool {
 		return true
 	}
 	return device.IsWholeGPU(name)
+}
+
+// Canonical returns the name that a deprecated spelling of a resource stands for, and every other name as it is.
+func Canonical(name string) string {
+	if kind, ok := strings.CutPrefix(name, "koordinator.sh/"); ok &&
+		(strings.HasPrefix(kind, "batch-") || strings.HasPrefix(kind, "mid-")) {
+		return "kubernetes.io/" + kind
+	}
+	return device.Canonical(name)
+}
+
+// Canonical returns amounts under canonical names, each the sum over its spellings; a itself where no name is
+// deprecated.
+func (a Amounts) Canonical() Amounts {
+	for name := range a {
+		if Canonical(name) == name {
+			continue
+		}
+		out := make(Amounts, len(a))
+		for name, n := range a {
+			out[Canonical(name)] = plus(out[Canonical(name)], n)
+		}
+		return out
+	}
+	return a
 }
 
 // Asked adds to what a pod asks for what that is under the names that limit devices: a limit under one name must hold

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -28,11 +29,13 @@ func Quota(q *v1alpha1.ElasticQuota) (quota.Spec, []Problem) {
 		IgnoreDefaultTree: r.label(annotation.QuotaIgnoreDefaultTree, false),
 		ForceUpdate:       r.label(annotation.QuotaAllowForceUpdate, false),
 		KeepsMin:          !r.label(annotation.QuotaAllowLent, true),
-		Min:               Amounts(q.Spec.Min), Max: Amounts(q.Spec.Max),
-		Weight:     Amounts(corev1.ResourceList(readQuota(&r, annotation.QuotaSharedWeight, annotation.ParseAmounts))),
-		Total:      Amounts(corev1.ResourceList(readQuota(&r, annotation.QuotaTotal, annotation.ParseAmounts))),
+		Min:               r.amounts("spec.min", q.Spec.Min), Max: r.amounts("spec.max", q.Spec.Max),
+		Weight:     r.annotated(annotation.QuotaSharedWeight),
+		Total:      r.annotated(annotation.QuotaTotal),
 		Namespaces: readQuota(&r, annotation.QuotaNamespaces, annotation.ParseNamespaces),
-		Strict:     readQuota(&r, annotation.QuotaStrictKeys, annotation.ParseResourceKeys),
+	}
+	for _, name := range readQuota(&r, annotation.QuotaStrictKeys, annotation.ParseResourceKeys) {
+		s.Strict = append(s.Strict, quota.Canonical(name))
 	}
 	// These are not of the tree, and refused all the same when they cannot be read.
 	readQuota(&r, annotation.QuotaUnschedulable, annotation.ParseAmounts)
@@ -69,6 +72,23 @@ func (r *quotaReader) label(key string, otherwise bool) bool {
 	return value
 }
 
+// amounts translates the quantities of a field, and reports two spellings of one resource that differ.
+func (r *quotaReader) amounts(key string, list corev1.ResourceList) quota.Amounts {
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		canonical, alias := corev1.ResourceName(quota.Canonical(string(name))), list[name]
+		if q, both := list[canonical]; both && q.Cmp(alias) != 0 {
+			r.report(BadValue, key, alias.String(), fmt.Sprintf("conflicting values for %s and its alias %s: %s and %s",
+				canonical, name, q.String(), alias.String()))
+		}
+	}
+	return Amounts(list)
+}
+
+// annotated translates the quantities of an annotation.
+func (r *quotaReader) annotated(key string) quota.Amounts {
+	return r.amounts(key, corev1.ResourceList(readQuota(r, key, annotation.ParseAmounts)))
+}
+
 func readQuota[T any](r *quotaReader, key string, with func(string) (T, []annotation.Warning, error)) T {
 	value, _, err := parse(r.quota.Annotations, key, with)
 	if err != nil {
@@ -77,15 +97,18 @@ func readQuota[T any](r *quotaReader, key string, with func(string) (T, []annota
 	return value
 }
 
-// Amounts translates quantities. One that does not fit an int64 in its unit becomes the closest that does; fractions of
-// a unit are rounded up.
+// Amounts translates quantities, under canonical names: of two spellings of one resource the canonical one counts. A
+// quantity that does not fit an int64 in its unit becomes the closest that does; fractions of a unit are rounded up.
 func Amounts(list corev1.ResourceList) quota.Amounts {
 	if len(list) == 0 {
 		return nil
 	}
 	amounts := make(quota.Amounts, len(list))
 	for name, q := range list {
-		amounts[string(name)] = amount(name, q)
+		canonical := quota.Canonical(string(name))
+		if _, both := list[corev1.ResourceName(canonical)]; !both || canonical == string(name) {
+			amounts[canonical] = amount(name, q)
+		}
 	}
 	return amounts
 }
@@ -121,10 +144,11 @@ func ResourceList(amounts quota.Amounts) corev1.ResourceList {
 }
 
 // PodAmounts is what a pod counts in its quota: the sum that the scheduler accounts on a node, with init containers,
-// sidecars, overhead, pod-level resources and a resize in place. Until a resize is done the larger amount counts.
+// sidecars, overhead, pod-level resources and a resize in place. Until a resize is done the larger amount counts. Names
+// are canonical.
 func PodAmounts(pod *corev1.Pod) quota.Amounts {
 	if len(pod.Spec.InitContainers)+len(pod.Spec.Overhead) > 0 || pod.Spec.Resources != nil || IsResizing(pod) {
-		return Amounts(boundRequests(pod))
+		return sumOf(boundRequests(pod))
 	}
 	// Of most pods only the containers count, and then the sum needs no more than its result.
 	var amounts quota.Amounts
@@ -139,7 +163,19 @@ func PodAmounts(pod *corev1.Pod) quota.Amounts {
 			}
 		}
 	}
-	return amounts
+	return amounts.Canonical()
+}
+
+// sumOf translates a sum over containers, whose spellings of one resource add up.
+func sumOf(list corev1.ResourceList) quota.Amounts {
+	if len(list) == 0 {
+		return nil
+	}
+	amounts := make(quota.Amounts, len(list))
+	for name, q := range list {
+		amounts[string(name)] = amount(name, q)
+	}
+	return amounts.Canonical()
 }
 
 // withLater returns q and what later containers request, not rounded.
