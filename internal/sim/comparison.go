@@ -107,11 +107,18 @@ func Compare(ctx context.Context, path string, until time.Time, with string, oth
 	if err != nil {
 		return Comparison{}, err
 	}
-	out.From, out.To, out.Skipped = c.from, c.to, c.skipped
+	out.From, out.To, out.Skipped = c.from, c.to, c.skipped // pods that are left out below are added
 	recorded := map[types.UID]*outcome{}
 	for uid, a := range c.arrivals {
-		if own.outcomes[uid] == nil && changed.outcomes[uid] == nil {
-			continue // neither configuration serves it
+		before, after := own.outcomes[uid] != nil, changed.outcomes[uid] != nil
+		if before != after {
+			c.skipped[fmt.Sprintf("one of the configurations does not serve the scheduler name %q",
+				a.pod.Spec.SchedulerName)]++
+			delete(own.outcomes, uid)
+			delete(changed.outcomes, uid)
+		}
+		if !before || !after {
+			continue
 		}
 		recorded[uid] = &outcome{node: a.node, at: a.placed, left: a.ended, preempted: a.preempted}
 		out.Pods++
@@ -120,26 +127,19 @@ func Compare(ctx context.Context, path string, until time.Time, with string, oth
 	out.Replayed, out.Other = c.sum(own.outcomes, &loads[1]), c.sum(changed.outcomes, &loads[2])
 	for uid, was := range recorded {
 		before, after := own.outcomes[uid], changed.outcomes[uid]
-		if before != nil && before.node == was.node {
+		if before.node == was.node {
 			out.AsRecorded++
 		}
-		d := PodDifference{Pod: c.arrivals[uid].pod.Namespace + "/" + c.arrivals[uid].pod.Name}
-		d.Replayed, d.ReplayedWait = c.nodeOf(uid, before, was)
-		d.Other, d.OtherWait = c.nodeOf(uid, after, was)
+		d := PodDifference{
+			Pod:      c.arrivals[uid].pod.Namespace + "/" + c.arrivals[uid].pod.Name,
+			Replayed: before.node, ReplayedWait: c.wait(uid, before), Other: after.node, OtherWait: c.wait(uid, after),
+		}
 		if d.Replayed != d.Other {
 			out.Differences = append(out.Differences, d)
 		}
 	}
 	slices.SortFunc(out.Differences, func(a, b PodDifference) int { return strings.Compare(a.Pod, b.Pod) })
 	return out, nil
-}
-
-// nodeOf returns the node and the wait of a pod in a course; as recorded where the course does not serve it.
-func (c *comparison) nodeOf(uid types.UID, s, recorded *outcome) (node string, wait float64) {
-	if s = cmp.Or(s, recorded); s.node == "" {
-		return "", c.wait(uid, s)
-	}
-	return s.node, c.wait(uid, s)
 }
 
 // survey reads the journal once, and learns which pods arrive and what GPUs they ask for.

@@ -126,6 +126,23 @@ func TestAnotherConfigurationMakesRoomForALargePod(t *testing.T) {
 	}
 }
 
+// TestPodsThatOneConfigurationServesAreNotCompared: the journal's configuration serves only the first pod, the other
+// one serves both. Each column counts the same pods.
+func TestPodsThatOneConfigurationServesAreNotCompared(t *testing.T) {
+	t.Parallel()
+	got, text := compared(t, packing+"- schedulerName: other-scheduler\n",
+		began(t), put(t, testobject.Node("m", nil, "cpu", "8", "pods", "110")),
+		put(t, podNamed("both")), put(t, podNamed("one", testobject.Scheduler("other-scheduler"))))
+	if got.Pods != 1 || got.Replayed.Placed != 1 || got.Other.Placed != 1 || got.Recorded.Unplaced != 1 ||
+		len(got.Differences) > 0 {
+		t.Errorf("got %+v, want one pod in each column", got)
+	}
+	want := `not compared: 1: one of the configurations does not serve the scheduler name "other-scheduler"`
+	if !strings.Contains(text, want) {
+		t.Errorf("%q is not in\n%s", want, text)
+	}
+}
+
 // TestGPUsOfAComparison: half of the one GPU is given to a pod. The other pod asks for a whole one, as half of all do:
 // half of what is free counts as fragmented. All of it is free for the first half of the time. The journal has no
 // decision, so its own scheduler has given nothing.
