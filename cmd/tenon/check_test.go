@@ -70,6 +70,7 @@ func TestCheck(t *testing.T) {
 		more       []string
 		want       string // in the error, or without one in the output
 		good       bool
+		once       bool // want occurs once
 	}{
 		"two documents, each wrong": {
 			what: "config", text: agent + "resnyc: 1s\n---\n" + agent + "kubelett: a\n",
@@ -119,6 +120,14 @@ func TestCheck(t *testing.T) {
 			what: "values", text: "a: 1\n", more: []string{"--schema", "/does/not/exist"},
 			want: "--schema: open /does/not/exist",
 		},
+		"a workload that is refused, once for all its pods": {
+			what: "manifest", text: "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n" +
+				"  replicas: 3\n  selector: {matchLabels: {a: b}}\n  template:\n    metadata:\n" +
+				"      labels: {a: b, koordinator.sh/qosClass: LSR}\n    spec:\n" +
+				"      schedulerName: tenon-scheduler\n" +
+				"      containers: [{name: c, image: i, resources: {requests: {cpu: 1500m}, limits: {cpu: 1500m}}}]\n",
+			want: "Deployment web: spec.containers[*].resources.requests[cpu]", once: true,
+		},
 		"a pod that the webhooks refuse": {
 			what: "manifest", want: "pod default/p: ",
 			text: "apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: {koordinator.sh/qosClass: LSR}}\n" +
@@ -135,7 +144,7 @@ func TestCheck(t *testing.T) {
 			if err != nil {
 				out = err.Error()
 			}
-			if c.good != (err == nil) || !strings.Contains(out, c.want) {
+			if n := strings.Count(out, c.want); c.good != (err == nil) || n == 0 || c.once && n > 1 {
 				t.Errorf("error %v, want %q in\n%s", err, c.want, out)
 			}
 		})

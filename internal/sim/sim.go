@@ -61,7 +61,7 @@ func Run(ctx context.Context, in Input) (Result, error) {
 	return e.decide(ctx, w, in.Warn)
 }
 
-// Check returns what the webhooks refuse of the manifests in files and folders, a line for each reason. It needs no
+// Check returns what the webhooks refuse of the manifests in files and folders, a line for each workload and reason. It needs no
 // nodes. Bad input is an *InputError.
 func Check(_ context.Context, paths []string, in io.Reader, warn io.Writer) (refused []string, err error) {
 	docs, err := readDocuments(paths, in, warn)
@@ -79,7 +79,14 @@ func Check(_ context.Context, paths []string, in io.Reader, warn io.Writer) (ref
 	}
 	for _, p := range w.pending {
 		for _, reason := range hooks.admit(&p, w.namespace(p.Namespace), kinds.List(), warn) {
-			refused = append(refused, fmt.Sprintf("pod %s/%s: %s", p.Namespace, p.Name, reason.Message))
+			subject, _, isMember := strings.Cut(p.object, ", pod ")
+			if !isMember {
+				subject = fmt.Sprintf("pod %s/%s", p.Namespace, p.Name)
+			}
+			line := subject + ": " + reason.Message
+			if !slices.Contains(refused, line) { // all pods of a workload are refused for the same reason
+				refused = append(refused, line)
+			}
 		}
 	}
 	return refused, nil
