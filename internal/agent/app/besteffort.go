@@ -132,7 +132,7 @@ func (a *Agent) reportSuppression(ctx context.Context) error {
 		if now.Suppressed == reported.Suppressed && now.CPUs == reported.CPUs && now.Quota == reported.Quota {
 			continue
 		}
-		err := a.status.Set(ctx, event.BestEffortSuppressed, now.Suppressed, "OtherPodsUseTheNode", now.String())
+		err := a.status.Set(ctx, event.BestEffortSuppressed, now.Suppressed, now.Reason(), now.String())
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot report what best-effort pods may use", "node", a.o.Node)
 			continue

@@ -41,6 +41,14 @@ type State struct {
 	Instead bool
 }
 
+// Reason is that of the condition: whether other pods or the strategy alone bound best-effort pods.
+func (s State) Reason() string {
+	if s.Suppressed && s.Use.NonBE < 50 { // String rounds to 0 CPUs
+		return "CPUSuppressThreshold"
+	}
+	return "OtherPodsUseTheNode"
+}
+
 // String says what best-effort pods may use, and why.
 func (s State) String() string {
 	if !s.Suppressed {

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/suppress"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/local/kernel"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
@@ -412,4 +413,20 @@ func TestBestEffortPodsNeverHaveMoreThanIsLeft(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestReasonOfTheCondition(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		state besteffort.State
+		want  string
+	}{
+		"other pods use CPUs":     {besteffort.State{Suppressed: true, Use: suppress.Use{NonBE: 50}}, "OtherPodsUseTheNode"},
+		"the strategy alone":      {besteffort.State{Suppressed: true, Use: suppress.Use{NonBE: 49}}, "CPUSuppressThreshold"},
+		"they have the whole one": {besteffort.State{}, "OtherPodsUseTheNode"},
+	} {
+		if got := c.state.Reason(); got != c.want {
+			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		}
+	}
 }
