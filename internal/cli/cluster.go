@@ -140,7 +140,20 @@ func (a *account) view(node string) *ledger.View {
 
 func (a *account) node(name string) view.Node {
 	known, _ := a.store.Node(name)
-	return describe.Node(known, a.pods[name])
+	out := describe.Node(known, a.pods[name])
+	var shared int64
+	for _, p := range a.all {
+		isBound := slices.ContainsFunc(out.Pods, func(h view.Holder) bool {
+			return h.Namespace == p.Namespace && h.Name == p.Name
+		})
+		if p.Spec.NodeName == name && !convert.Ended(p) && !isBound {
+			shared += describe.Requests(p).MemoryBytes
+		}
+	}
+	if shared > 0 {
+		out.SharedMemory = view.BytesText(shared)
+	}
+	return out
 }
 
 // load reads one node and its pods, or, when node is "", all nodes with the labels of a selector.

@@ -295,7 +295,11 @@ func (d *drawing) legend() {
 		}
 	}
 	if d.SharedPods+d.BEPods > 0 {
-		d.printf("  %s on the LS pool, %d on the BE pool\n", view.Count(d.SharedPods, "pod"), d.BEPods)
+		text := fmt.Sprintf("%s on the LS pool, %d on the BE pool", view.Count(d.SharedPods, "pod"), d.BEPods)
+		if d.SharedMemory != "" {
+			text += ", which request " + d.SharedMemory + " memory of any NUMA node"
+		}
+		d.wrapped(2, " ", text)
 	}
 	for _, p := range d.Problems {
 		for i, part := range wrap(strings.TrimSpace(p.Pod+" "+p.Text), " ", d.columns-4) {

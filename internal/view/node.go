@@ -49,9 +49,12 @@ type Node struct {
 	// Devices is absent for a node without a Device object.
 	Devices *NodeDevices `json:"devices,omitempty"`
 	// SharedPods and BEPods count the pods of the two pools that are not bound to any CPU or NUMA node.
-	SharedPods int       `json:"sharedPods"`
-	BEPods     int       `json:"bePods"`
-	Problems   []Problem `json:"problems"`
+	SharedPods int `json:"sharedPods"`
+	BEPods     int `json:"bePods"`
+	// SharedMemory is the memory that these pods request. Any NUMA node may serve it: NUMA.MemoryFree does not count it.
+	// "" where they request none.
+	SharedMemory string    `json:"sharedMemory,omitempty"`
+	Problems     []Problem `json:"problems"`
 }
 
 // Policies are those of the scheduler for the node.
