@@ -421,6 +421,24 @@ func apiServer(t *testing.T, nodes []corev1.Node, pods []corev1.Pod,
 	) {
 		answer(w, 200, corev1.PodList{Items: matching(r, "")})
 	})
+	mux.HandleFunc("GET /api/v1/namespaces/{namespace}", func(w http.ResponseWriter, r *http.Request) {
+		name := r.PathValue("namespace")
+		if len(matching(r, name)) > 0 || name == "default" || name == "locked" {
+			answer(w, 200, corev1.Namespace{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: name},
+			})
+			return
+		}
+		answer(w, 404, metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure",
+			Reason: metav1.StatusReasonNotFound, Code: 404,
+		})
+	})
+	mux.HandleFunc("GET /api/v1/namespaces", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, 200, corev1.NamespaceList{Items: []corev1.Namespace{
+			{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, {ObjectMeta: metav1.ObjectMeta{Name: "ml"}},
+		}})
+	})
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods", func(w http.ResponseWriter, r *http.Request) {
 		if r.PathValue("namespace") == "locked" {
 			answer(w, 403, metav1.Status{

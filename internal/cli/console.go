@@ -144,7 +144,7 @@ func (s consoleSource) Read(ctx context.Context, topic string) (answer console.A
 	case topic == "gpus":
 		err = inJSON.showTop(ctx, s.flags, &out, "gpu")
 	case topic == "use":
-		err = showUse(ctx, s.flags, &out, &inJSON, "nodes")
+		err = showUse(ctx, s.flags, &out, &inJSON, "nodes", "")
 	case kind == "node" && name != "":
 		err = inJSON.show(ctx, s.flags, &out, name, func(w io.Writer, a *account) error {
 			return printTopology(w, a, name, inJSON.format, paint{}, 0)
@@ -152,8 +152,7 @@ func (s consoleSource) Read(ctx context.Context, topic string) (answer console.A
 	case topic == "quotas":
 		err = showQuotas(ctx, &quotaOptions{format: "json", color: colorAuto, rounds: true}, "", s.flags, streams)
 	case topic == "gangs", kind == "gangs" && name != "":
-		o := gangOptions{format: "json", color: colorAuto, namespace: name}
-		err = showGangs(ctx, &o, "", s.flags, streams, 0)
+		err = s.gangs(ctx, streams, name)
 	case topic == "decisions":
 		err = s.decisions(ctx, &out)
 	case topic == "configuration":
@@ -188,11 +187,29 @@ func (s consoleSource) Read(ctx context.Context, topic string) (answer console.A
 func (s consoleSource) explain(ctx context.Context, streams genericiooptions.IOStreams, namespace, name string) error {
 	o := explainOptions{list: listFlags{format: "json"}, color: colorAuto}
 	e, err := newExplanation(&o, s.flags, streams)
+	if err == nil && namespace != "" && name == "" {
+		err = e.findNamespace(ctx, namespace)
+	}
 	if err != nil {
 		return err
 	}
 	e.namespace = namespace
 	return e.explain(ctx, "pod", name)
+}
+
+// gangs lists the gangs of a namespace; "" is all.
+func (s consoleSource) gangs(ctx context.Context, streams genericiooptions.IOStreams, namespace string) error {
+	if namespace != "" {
+		c, err := connect(s.flags)
+		if err == nil {
+			err = c.findNamespace(ctx, namespace)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	o := gangOptions{format: "json", color: colorAuto, namespace: namespace}
+	return showGangs(ctx, &o, "", s.flags, streams, 0)
 }
 
 // operations answers with what an operator looks at: moved and evicted pods, Reservations, or the installation, whose
@@ -211,7 +228,7 @@ func (s consoleSource) operations(ctx context.Context, topic string, out *watche
 	}
 	switch topic {
 	case "evicted":
-		return c.showPast(ctx, out, notes, "json", 0)
+		return c.showPast(ctx, out, notes, "json", "", 0)
 	case "reservations":
 		return c.showReservations(ctx, out, "json", "", paint{}, 0)
 	}

@@ -98,7 +98,9 @@ func TestTopicsOfOperationsAreAnswersOfVerbs(t *testing.T) {
 // that namespace are listed, so that its members need no right elsewhere.
 func TestGangsOfOneNamespaceNeedRightsThereAlone(t *testing.T) {
 	nodes, pods, topologies := example(t)
-	api := apiServer(t, nodes, pods, topologies)
+	other := pod("elsewhere", "", "1", "epyc", "")
+	other.Namespace = "a"
+	api := apiServer(t, nodes, append(pods, other), topologies)
 	s := sourceFor(t, api, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"a/x":{"name":"a/x"},"ab/y":{"name":"ab/y"}}`)
 	})

@@ -176,6 +176,17 @@ type refusedError struct {
 
 func (e *refusedError) Error() string { return e.title + " answers: " + e.text }
 
+// ExitCode returns that of bad input where the component refuses the question, such as one about an unknown pod.
+func (e *refusedError) ExitCode() int {
+	switch e.code {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusUnprocessableEntity:
+		return ExitUsage
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return ExitUnreachable
+	}
+	return ExitUnexpected
+}
+
 const schedulerTimeout = 10 * time.Second
 
 // who returns the component that is asked.

@@ -98,11 +98,14 @@ func eventTime(e *corev1.Event) time.Time {
 	return at
 }
 
-func (c cluster) showPast(ctx context.Context, w, warn io.Writer, format string, width int) error {
+func (c cluster) showPast(ctx context.Context, w, warn io.Writer, format, namespace string, width int) error {
 	all, unread, err := c.past(ctx, time.Now())
 	if err != nil {
 		return err
 	}
+	all = slices.DeleteFunc(all, func(e view.Evicted) bool {
+		return namespace != "" && !strings.HasPrefix(e.Pod, namespace+"/")
+	})
 	if unread != nil {
 		_, _ = fmt.Fprintf(warn, "warning: %v\n", unread)
 	}

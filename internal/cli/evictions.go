@@ -42,7 +42,8 @@ func newEvictions(flags *genericclioptions.ConfigFlags, streams genericiooptions
 			}
 			return repeat(c.Context(), watch, watchInterval, streams.Out, func(w io.Writer) error {
 				if past {
-					return cl.showPast(c.Context(), w, streams.ErrOut, format, widthFor(format, streams.Out))
+					return cl.showPast(c.Context(), w, streams.ErrOut, format, givenNamespace(c, flags),
+						widthFor(format, streams.Out))
 				}
 				return cl.showEvictions(c.Context(), w, format, to, widthFor(format, streams.Out))
 			})
@@ -52,6 +53,7 @@ func newEvictions(flags *genericclioptions.ConfigFlags, streams genericiooptions
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "print the answer again when something other than an age changes")
 	c.Flags().BoolVar(&past, "past", false, "show who was evicted within the last hour, by whom and why")
 	deschedulerFlag(c, &address)
+	allNamespacesFlag(c)
 	return c
 }
 

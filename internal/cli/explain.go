@@ -46,6 +46,9 @@ func newExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 			if err != nil {
 				return err
 			}
+			if name != "" && o.allNamespaces {
+				return usagef("-A and a name exclude each other")
+			}
 			if kind == "quota" && name != "" {
 				return explainQuota(c.Context(), &o, name, flags, streams)
 			}
@@ -206,6 +209,9 @@ func (e *explanation) readPod(ctx context.Context, name string) (*corev1.Pod, er
 	})
 	if err == nil && why != "" {
 		return nil, usagef("pod %q not found in namespace %q; it was %s", name, e.namespace, why)
+	}
+	if err := e.findNamespace(ctx, e.namespace); err != nil {
+		return nil, err
 	}
 	return nil, usagef("pod %q not found in namespace %q%s", name, e.namespace,
 		suggest(name, e.words(ctx, e.namespace, "pod", nameOf)))

@@ -44,6 +44,8 @@ func newGang(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOSt
 					return err
 				}
 				name = qualified(namespace, args[0])
+			} else {
+				o.namespace = givenNamespace(c, flags)
 			}
 			return repeat(c.Context(), o.watch, watchInterval, streams.Out, func(w io.Writer) error {
 				to := streams
@@ -56,6 +58,7 @@ func newGang(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOSt
 	c.Flags().BoolVarP(&o.watch, "watch", "w", false, "print the answer again when something other than an age changes")
 	c.Flags().StringVar(&o.color, "color", colorAuto, "auto, always or never")
 	diagnosticsFlag(c, &o.address)
+	allNamespacesFlag(c)
 	return c
 }
 

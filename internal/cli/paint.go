@@ -77,7 +77,9 @@ type columns struct {
 	width  int // of the terminal, 0 = unlimited: longer lines are cut
 	indent string
 	right  int // columns 1 to right are aligned to the right
-	rows   [][]string
+	// folds continues a table that is wider than the terminal below, where each part repeats column 0: nothing is cut.
+	folds bool
+	rows  [][]string
 }
 
 func (c *columns) add(cells ...any) {
@@ -111,7 +113,40 @@ func (c *columns) lines() []string {
 	return lines
 }
 
-func (c *columns) String() string { return strings.Join(append(c.lines(), ""), "\n") }
+func (c *columns) String() string {
+	rest := c.fold()
+	text := strings.Join(append(c.lines(), ""), "\n")
+	if rest != nil {
+		text += "\n" + rest.String()
+	}
+	return text
+}
+
+// fold moves the columns that do not fit the terminal into another table, which it returns; nil if all fit.
+func (c *columns) fold() *columns {
+	if !c.folds || c.width <= 0 || len(c.rows) == 0 {
+		return nil
+	}
+	used := utf8.RuneCountInString(c.indent)
+	for i := range c.rows[0] {
+		widest := 0
+		for _, row := range c.rows {
+			widest = max(widest, utf8.RuneCountInString(row[i]))
+		}
+		if used += widest; i < 2 || used <= c.width {
+			used += 2 // between two columns
+			continue
+		}
+		rest := *c
+		rest.right, rest.rows = c.right-i+1, nil
+		for j, row := range c.rows {
+			rest.rows = append(rest.rows, append([]string{row[0]}, row[i:]...))
+			c.rows[j] = row[:i]
+		}
+		return &rest
+	}
+	return nil
+}
 
 // terminalWidth is 0 off a terminal.
 func terminalWidth(out io.Writer) int {

@@ -61,6 +61,7 @@ func NewRoot(name string, streams genericiooptions.IOStreams, doctor Doctor, oth
 			addVerb(verb, newCheckCluster(flags, streams, doctor), flags, display)
 		}
 	}
+	refuseArguments(root)
 	return root
 }
 

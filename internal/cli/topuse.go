@@ -42,8 +42,9 @@ func (c cluster) metrics(ctx context.Context) (map[string]*slo.NodeMetric, error
 	return found, nil
 }
 
-// showUse prints what nodes or pods use.
-func showUse(ctx context.Context, flags *genericclioptions.ConfigFlags, out io.Writer, list *listFlags, what string,
+// showUse prints what nodes use, or the pods of a namespace; "" is all.
+func showUse(ctx context.Context, flags *genericclioptions.ConfigFlags, out io.Writer, list *listFlags,
+	what, namespace string,
 ) error {
 	p, err := newPaint(colorAuto, out, os.Getenv)
 	if err != nil {
@@ -59,7 +60,7 @@ func showUse(ctx context.Context, flags *genericclioptions.ConfigFlags, out io.W
 			return err
 		}
 		if what == "pods" {
-			return printPodUse(w, podUses(a, metrics), list.format, p, list.width(out))
+			return printPodUse(w, podUses(a, metrics, namespace), list.format, p, list.width(out))
 		}
 		return printUse(w, nodeUses(a, metrics, time.Now()), list.format, p, list.width(out))
 	})
@@ -74,12 +75,13 @@ func nodeUses(a *account, metrics map[string]*slo.NodeMetric, now time.Time) []v
 	return rows
 }
 
-// podUses describes the pods of the nodes of an account, those that use most CPU first.
-func podUses(a *account, metrics map[string]*slo.NodeMetric) []view.PodUse {
+// podUses describes the pods of the nodes of an account that are in a namespace, those that use most CPU first. The
+// namespace "" is all.
+func podUses(a *account, metrics map[string]*slo.NodeMetric, namespace string) []view.PodUse {
 	rows, milli := []view.PodUse{}, map[string]int64{}
 	for _, p := range a.all {
 		known := slices.ContainsFunc(a.nodes, func(n *corev1.Node) bool { return n.Name == p.Spec.NodeName })
-		if !known || convert.Ended(p) {
+		if !known || convert.Ended(p) || namespace != "" && p.Namespace != namespace {
 			continue
 		}
 		reported := reportOfPod(metrics[p.Spec.NodeName], p)
@@ -133,7 +135,7 @@ func (p paint) bar(percent int64) string {
 }
 
 func useTable(rows []view.NodeUse, p paint, width int) string {
-	t := columns{paint: p, width: width}
+	t := columns{paint: p, width: width, folds: true}
 	t.add("NODE", "CPU", "ALLOC", "REQ", "USED", "P95", "RECLAIM", "BATCH", "MEMORY", "ALLOC", "REQ", "USED", "P95",
 		"RECLAIM", "BATCH", "SUPPRESSED", "REPORT")
 	for _, r := range rows {
@@ -160,7 +162,7 @@ func suppressedTo(text string) string {
 }
 
 func podUseTable(rows []view.PodUse, p paint, width int) string {
-	t := columns{paint: p, width: width}
+	t := columns{paint: p, width: width, folds: true}
 	t.add("POD", "NODE", "QOS", "CPU", "REQ", "USED", "MEMORY", "REQ", "USED")
 	for _, r := range rows {
 		t.add(r.Pod, r.Node, orDash(r.QoS), p.bar(r.CPU.UsedPercent), r.CPU.Requested, orDash(r.CPU.Used),

@@ -173,7 +173,7 @@ func TestUseAsGolden(t *testing.T) {
 	}
 	for name, format := range map[string]string{"top-pods.txt": "table", "top-pods.json": "json"} {
 		var out strings.Builder
-		if err := printPodUse(&out, podUses(a, metrics), format, paint{}, 0); err != nil {
+		if err := printPodUse(&out, podUses(a, metrics, ""), format, paint{}, 0); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, name, out.String())

@@ -93,6 +93,8 @@ func (w *whatIfWorld) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			w.t.Error(err)
 		}
 		w.asked, answer = append(w.asked, string(text)), found
+	case "GET /api/v1/namespaces/ml":
+		answer = corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
 	default:
 		w.t.Errorf("unexpected request %s %s", r.Method, r.URL)
 	}
