@@ -375,10 +375,10 @@ func countsInstead() map[string][]string {
 		},
 		"V13 a path of 17":         {`q under "d16"`, full},
 		"V14 a weight without max": replaced("weight of gpu is 1 without a max; it is ignored"),
-		"V15 max overflows":        {root + "min {memory 0}, max {memory 1125899906842624}"},
-		// 100 GiB in proportion to 8191 and 1 PiB.
-		"V15 min overflows":         {"effective {memory 107361075200}", "effective {memory 13107200}"},
-		"V15 weight overflows":      {plain, full, "weight {cpu 9223372036854775000}"},
+		"V15 a max of an int64":    {root + "min {memory 0}, max {memory 9223372036854775807}"},
+		// 100 GiB in proportion to 8191 PiB and 7 EiB.
+		"V15 a min of an int64":     {"effective {memory 57262968164}", "effective {memory 50111214236}"},
+		"V15 a weight of an int64":  {full, "weight {cpu 9223372036854775000}"},
 		"V16 two roots of a tree":   {`a under ""`, `q under ""`, "> runtime 0"},
 		"V16 a root without a tree": {`q under ""`, "> runtime 0"},
 		"V17 the root is edited":    {`koordinator-root-quota under "": min {cpu 100000`},

@@ -304,23 +304,28 @@ func Cases() map[string]Case {
 				"included in " +
 				"max (V14)",
 		}},
-		"V15 max overflows": {
+		"V15 a max of an int64": {
 			[]string{"{name: a, max: {memory: 8191Pi}}"},
-			nil, Create, "{name: q, max: {memory: 1Pi}}",
-			[]string{"spec.max[memory]: the sum over siblings overflows int64: q 1Pi, a 8191Pi (V15)"},
+			nil, Create, "{name: q, max: {memory: 9223372036854775807}}",
+			[]string{"spec.max[memory]: resourceKey memory of quota q max 9223372036854775807 > 1Ei, the most that a " +
+				"quota can have (V15)"},
 		},
-		"V15 min overflows": {
+		"V15 a min of an int64": {
 			[]string{"{name: a, min: {memory: 8191Pi}, max: {memory: 8191Pi}}"},
 			nil, Create,
-			"{name: q, min: {memory: 1Pi}, max: {memory: 1Pi}}",
-			[]string{"spec.min[memory]: the sum over siblings overflows int64: q 1Pi, a 8191Pi (V15)"},
+			"{name: q, min: {memory: 7Ei}, max: {memory: 7Ei}}",
+			[]string{
+				"spec.min[memory]: resourceKey memory of quota q min 7Ei > 1Ei, the most that a quota can have (V15)",
+				"spec.max[memory]: resourceKey memory of quota q max 7Ei > 1Ei, the most that a quota can have (V15)",
+			},
 		},
-		"V15 weight overflows": {
+		"V15 a weight of an int64": {
 			[]string{`{name: a, max: {cpu: 1}, annotations: {shared-weight: '{"cpu":"9223372036854775"}'}}`},
 			nil, Create,
-			One(""),
+			One(`annotations: {shared-weight: '{"cpu":"9223372036854775"}'}`),
 			[]string{
-				annot + "shared-weight][cpu]: the sum over siblings overflows int64: q 1, a 9223372036854775 (V15)",
+				annot + "shared-weight][cpu]: resourceKey cpu of quota q weight 9223372036854775 > " +
+					"1152921504606846976m, the most that a quota can have (V15)",
 			},
 		},
 		"V16 two roots of a tree": {

@@ -276,3 +276,17 @@ func TestAnAllocationIsTheSchedulers(t *testing.T) {
 		t.Errorf("refusals %v", answer.Refusals)
 	}
 }
+
+// TestTheShareOfEachContainerCountsAsAGPU is what the reference says of a quota in whole GPUs.
+func TestTheShareOfEachContainerCountsAsAGPU(t *testing.T) {
+	t.Parallel()
+	share := func() corev1.ResourceList {
+		return corev1.ResourceList{"koordinator.sh/gpu": resource.MustParse("40")}
+	}
+	for want, pod := range map[int64]*corev1.Pod{1: gpuPod(share()), 2: gpuPod(share(), share())} {
+		pod, answer := admission.Mutate(pod, nil)
+		if got := convert.PodAmounts(pod).Asked([]string{"nvidia.com/gpu"})["nvidia.com/gpu"]; got != want {
+			t.Errorf("%d containers with 40 %% of a GPU count as %d: %v", want, got, answer)
+		}
+	}
+}

@@ -174,7 +174,10 @@ func TestGoodQuotasAreAdmitted(t *testing.T) {
 			world:  []string{p100},
 			object: "{name: a, group: scheduling.x-k8s.io, labels: {parent: p}, max: {cpu: 5, memory: 5Gi}}",
 		},
-		"an unlimited quota of Koordinator": {object: "{name: q, max: {cpu: 1844674407370955161, memory: 1Gi}}"},
+		"Koordinator's unlimited default quota": {
+			object: "{name: koordinator-default-quota, max: {cpu: 1844674407370955161, memory: 1844674407370955161}}",
+			world:  []string{"{name: koordinator-default-quota, max: {cpu: 1}}"}, operation: admissionv1.Update,
+		},
 		"fewer resources, relaxed": {
 			world: []string{p100}, relax: true, object: "{name: a, labels: {parent: p}, max: {cpu: 5}}",
 		},

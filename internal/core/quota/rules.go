@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -13,6 +12,10 @@ import (
 
 // MaxDepth bounds the quotas on a path from the top of a tree to a leaf.
 const MaxDepth = 16
+
+// mostAmount bounds what a quota can say of a resource: 1 Ei, above what any cluster has. Sums of such amounts may not
+// fit an int64; the forest adds up in 128 bits, and reports the largest int64 then.
+const mostAmount = 1 << 60
 
 // Rule is a rule that changes of quotas and of pods must keep.
 type Rule uint8
@@ -33,7 +36,7 @@ const (
 	V12                 // pods are not in parents, and remain preemptible or not
 	V13                 // no path is a cycle, or longer than MaxDepth
 	V14                 // weight has dimensions of max alone
-	V15                 // sums over siblings fit an int64
+	V15                 // no amount is above mostAmount
 	V16                 // a tree has one root, and a root has a tree and no parent
 	V17                 // of the reserved quotas only Default is edited
 )
@@ -253,7 +256,6 @@ func (x *Checker) violations(s *Spec) []Violation {
 		x.pair(r, s, s, child)
 	}
 	x.sumOfMin(r, s, s)
-	x.overflow(r, s)
 	x.names(r, s)
 	return r.found
 }
@@ -272,6 +274,12 @@ func (x *Checker) amounts(r *report, s *Spec) {
 		negative := slices.DeleteFunc(keys(f.amounts), func(d string) bool { return f.amounts[d] >= 0 })
 		if len(negative) > 0 {
 			r.add(V1, "", f.field, "%s %s's value < 0, in dimensions: %v", s.Name, f.phrase, negative)
+		}
+		for _, d := range keys(f.amounts) {
+			if n := f.amounts[d]; n > mostAmount && !isReserved(s.Name) { // Koordinator writes unlimited ones
+				r.add(V15, "", f.field+"["+d+"]", "resourceKey %s of quota %s %s %s > %s, the most that a quota can have",
+					d, s.Name, f.field, text(d, n), text(d, mostAmount))
+			}
 		}
 	}
 	for _, d := range keys(s.Min) {
@@ -403,35 +411,6 @@ func (x *Checker) sumOfMin(r *report, s, parent *Spec) {
 		n := total(children, func(c *Spec) int64 { return c.Min[d] }).amount()
 		if n > parent.Min[d] {
 			r.add(V5, other, "min["+d+"]", phrase, parent.Name, d, text(d, n), text(d, parent.Min[d]))
-		}
-	}
-}
-
-// overflow has V15. Reserved quotas and the roots of trees divide nothing with others.
-func (x *Checker) overflow(r *report, s *Spec) {
-	apart := func(o *Spec) bool { return isReserved(o.Name) || o.IsRoot }
-	if apart(s) {
-		return
-	}
-	siblings := slices.DeleteFunc(slices.Clone(x.children[s.above()]), apart)
-	others := slices.DeleteFunc(slices.Clone(siblings), s.sameObject)
-	for _, d := range keys(s.Max) {
-		for _, field := range []struct {
-			field  string
-			amount func(*Spec) int64
-		}{
-			{"min", func(o *Spec) int64 { return o.Min[d] }},
-			{"max", func(o *Spec) int64 { return o.Max[d] }},
-			{"weight", func(o *Spec) int64 { return o.weight(d) }},
-		} {
-			if total(siblings, field.amount).compare(sumOf(math.MaxInt64)) > 0 {
-				o := slices.MaxFunc(
-					others,
-					func(a, b *Spec) int { return cmp.Compare(field.amount(a), field.amount(b)) },
-				)
-				r.add(V15, o.Name, field.field+"["+d+"]", "the sum over siblings overflows int64: %s %s, %s %s", s.Name,
-					text(d, field.amount(s)), o.Name, text(d, field.amount(o)))
-			}
 		}
 	}
 }
