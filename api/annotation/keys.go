@@ -40,6 +40,15 @@ const (
 // served, for a key that has leaked. The manager removes it.
 const RotateCertificates = "tenon.sh/rotate-certificates"
 
+// Annotations of the ConfigMap slo-controller-config, which the manager writes.
+const (
+	// LastValidStrategy holds the last data of the ConfigMap without an error, as JSON. It counts while the data has an
+	// error.
+	LastValidStrategy = "tenon.sh/last-valid-strategy"
+	// StrategyProblem is the error of the data. It is removed when the data is corrected.
+	StrategyProblem = "tenon.sh/strategy-problem"
+)
+
 // RequiredPlugins is an annotation of a Pod for container runtimes: a YAML list of the NRI plugins without which its
 // containers must not be created. With "/pod" behind it, it says the same; with "/container." and a name, it counts for
 // one container instead. NRIPlugin is the name of the agent's plugin.

@@ -123,11 +123,20 @@ func (o *doctorOptions) diagnose(ctx context.Context, flags *genericclioptions.C
 	}
 	if local, err := addressesInKubeconfig(flags); err == nil && len(local) > 0 {
 		v.AgentUnknown = errors.New("in a local cluster the simulated node runs it itself")
-		return doctor.Node(v), nil
+	} else {
+		agents, err := cl.agentPods(ctx, o.node)
+		if v.AgentUnknown = err; len(agents) > 0 {
+			v.Agent = &agents[0]
+		}
 	}
-	agents, err := cl.agentPods(ctx, o.node)
-	if v.AgentUnknown = err; len(agents) > 0 {
-		v.Agent = &agents[0]
+	d := doctor.Node(v)
+	strategy, err := cl.strategy(ctx, v.Node)
+	if err != nil {
+		strategy = []view.Finding{{
+			Check: "colocation", Status: view.CheckUnknown, Found: rightMissing(err, "get on configmaps of namespace "+
+				installedIn()).Error(),
+		}}
 	}
-	return doctor.Node(v), nil
+	d.Findings = append(d.Findings, strategy...)
+	return d, nil
 }

@@ -305,9 +305,9 @@ func (e *explanation) addReclaim(ctx context.Context, answer *explained, pod *co
 	if err != nil && !apierrors.IsNotFound(err) {
 		return
 	}
-	config, err := sloconfig.Parse(object.Data)
-	if err != nil {
-		return // the manager goes on with the last one that it could read
+	config, err := sloconfig.Read(object)
+	if err != nil && config == nil {
+		return
 	}
 	metrics, err := e.metrics(ctx)
 	if err != nil {

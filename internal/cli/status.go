@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -26,6 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/config/sloconfig"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
@@ -153,6 +155,9 @@ func (r *statusReader) read(ctx context.Context, namespace string) error {
 	r.kubernetes()
 	r.nodes(ctx)
 	r.webhooks(ctx)
+	var err error
+	r.in.Strategy, err = r.strategy(ctx, nil)
+	r.noted("colocation", "get on configmaps of namespace "+installedIn(), err)
 	if !r.in.Local {
 		r.authorities(ctx, installedIn())
 	}
@@ -365,6 +370,32 @@ func (r *statusReader) webhooks(ctx context.Context) {
 	if r.in.Webhooks > 0 {
 		r.certificate("caBundle of the webhooks", bundles)
 	}
+}
+
+// strategy checks the ConfigMap slo-controller-config, and what a Node says over it unless that is nil. There is no
+// finding without a ConfigMap.
+func (c cluster) strategy(ctx context.Context, node *corev1.Node) (found []view.Finding, err error) {
+	m, err := c.core.CoreV1().ConfigMaps(installedIn()).Get(ctx, sloconfig.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	config, err := sloconfig.Read(m)
+	if node != nil {
+		_, own := config.Strategy(node)
+		err = errors.Join(err, own)
+	}
+	f := view.Finding{Check: "colocation", Status: view.CheckOK, Found: sloconfig.Name + " is valid"}
+	if err == nil {
+		return []view.Finding{f}, nil
+	}
+	f.Found = strings.ReplaceAll(err.Error(), "\n", "; ")
+	why := "the data before it still counts; a Node whose own label or annotation has an error grants batch pods nothing"
+	if config == nil {
+		why = "no data without an error is known: no Node grants batch pods anything"
+	}
+	return []view.Finding{f.Because(view.CheckWarn, why, "correct the field that the text names")}, nil
 }
 
 // authorities reads what the manager publishes, and the certificates that are served; never the keys beside them.

@@ -26,6 +26,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/config/sloconfig"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/testkit"
@@ -148,6 +150,49 @@ func TestStatusOfAnInstallation(t *testing.T) {
 		if c.LeaseEnds != nil && (c.LeaderVersion != "v0.2.0" || c.LeaderSince == nil) || c.Pods["v0.2.0"] != 1 {
 			t.Errorf("%s is led by %q since %v, its pods are %v", c.Name, c.LeaderVersion, c.LeaderSince, c.Pods)
 		}
+	}
+}
+
+// TestAStrategyWithAnErrorIsFound: status and doctor check the ConfigMap slo-controller-config, doctor also what the Node
+// says over it.
+func TestAStrategyWithAnErrorIsFound(t *testing.T) {
+	t.Parallel()
+	const valid, invalid = `{"enable":true}`, `{"enable":"x"}`
+	for name, c := range map[string]struct {
+		said, noted, ratio string
+		status             view.CheckStatus
+		found, why         string
+	}{
+		"valid data": {valid, "", "", view.CheckOK, "slo-controller-config is valid", ""},
+		"an error": {
+			invalid, "", "", view.CheckWarn, `colocation-config:1:2: enable: "x" is not allowed`, "no data without an error",
+		},
+		"an error after valid data": {
+			invalid, `{"colocation-config":"{}"}`, "", view.CheckWarn, `enable: "x" is not allowed`, "the data before it",
+		},
+		"an error of the Node": {valid, "", "much", view.CheckWarn, `Invalid value "much"`, "a Node whose own label"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "tenon-system", Name: sloconfig.Name,
+				Annotations: map[string]string{annotation.LastValidStrategy: c.noted},
+			}, Data: map[string]string{sloconfig.ColocationKey: c.said}}
+			node := &corev1.Node{}
+			if c.ratio != "" {
+				node.Labels = map[string]string{annotation.NodeCPUReclaimRatio: c.ratio}
+			}
+			found, err := cluster{core: fake.NewClientset(m)}.strategy(t.Context(), node)
+			if err != nil || len(found) != 1 || found[0].Status != c.status || !strings.Contains(found[0].Found, c.found) ||
+				!strings.Contains(found[0].Why, c.why) {
+				t.Errorf("got %+v, %v; want %s with %q and %q", found, err, c.status, c.found, c.why)
+			}
+			said := readFrom(t, append(installed(t), m), denied)
+			if i := slices.IndexFunc(said.Findings, func(f view.Finding) bool { return f.Check == "colocation" }); i < 0 ||
+				(said.Findings[i].Status == view.CheckOK) != (c.said == valid) {
+				t.Errorf("the status is %+v", said.Findings)
+			}
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package kube
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -67,7 +68,8 @@ func readAs[T any, P readable[T]](text []byte) (*T, error) {
 }
 
 // SLOConfig follows the ConfigMap slo-controller-config. What cannot be used changes nothing: the last one that could
-// be counts on, and without one no Node is reclaimed. Its methods are safe for concurrent use.
+// be counts on, also that which sloconfig.Read knows. Without one no Node is reclaimed. Its methods are safe for
+// concurrent use.
 type SLOConfig struct {
 	// Changed is called after each change, with what is wrong with the object; it must be set before Handler is used.
 	Changed func(object *corev1.ConfigMap, problem error)
@@ -90,14 +92,20 @@ func (s *SLOConfig) Handler() cache.ResourceEventHandler {
 		if !ok || m.Name != sloconfig.Name {
 			return
 		}
-		config, err := sloconfig.Parse(m.Data)
-		if err == nil {
+		config, err := sloconfig.Read(m)
+		if config != nil {
 			s.set(config)
 		}
 		s.Changed(m, err)
 	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc: put, UpdateFunc: func(_, object any) { put(object) },
+		AddFunc: put, UpdateFunc: func(old, object any) {
+			before, _ := old.(*corev1.ConfigMap)
+			if m, ok := object.(*corev1.ConfigMap); ok && before != nil && maps.Equal(before.Data, m.Data) {
+				return // only what is noted in it has changed
+			}
+			put(object)
+		},
 		DeleteFunc: func(any) {
 			s.set(nil)
 			s.Changed(nil, nil)

@@ -45,8 +45,8 @@ func (w *world) configure(at origin, m *corev1.ConfigMap, p *problems) {
 	if !w.claim(at, sloconfig.Name, "", m.Name, p) {
 		return
 	}
-	config, err := sloconfig.Parse(m.Data)
-	if err != nil {
+	config, err := sloconfig.Read(m)
+	if err != nil && at.file != clusterName {
 		for line := range strings.Lines(err.Error()) {
 			p.add(at, "%s", strings.Replace(strings.TrimSpace(line), sloconfig.Name+": ", "data.", 1))
 		}

@@ -35,6 +35,8 @@ type Installation struct {
 	Components   []Component
 	Certificates []Certificate
 	Nodes        []NodeReport
+	// Strategy is what the check of the ConfigMap slo-controller-config found; empty without one.
+	Strategy []Finding
 	// Left are the nodes that tenon leave takes Tenon off. No report is due from them, and they are not in Nodes.
 	Left []string
 	// Webhooks is how many are registered.
@@ -120,6 +122,7 @@ func StatusOf(in *Installation) Status {
 	c.servers()
 	c.certificates()
 	c.nodes()
+	c.found = append(c.found, in.Strategy...)
 	for _, check := range slices.Sorted(maps.Keys(in.Unread)) {
 		c.add(check, "", "not known: "+in.Unread[check], CheckUnknown, "the rest of the answer holds without it",
 			"ask an administrator for the right")

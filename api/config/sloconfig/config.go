@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/strict"
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 )
@@ -105,6 +106,17 @@ type Config struct {
 	slo        map[string]layers // by key
 	hosts      []slo.HostApplicationSpec
 	nodeHosts  []rule[[]slo.HostApplicationSpec]
+}
+
+// Read reads the ConfigMap: what its data says or, if that has a problem, what it said before it had one, as the manager
+// has noted in an annotation. The result is nil where it did not.
+func Read(m *corev1.ConfigMap) (config *Config, problem error) {
+	config, problem = Parse(m.Data)
+	var last map[string]string
+	if problem != nil && json.Unmarshal([]byte(m.Annotations[annotation.LastValidStrategy]), &last) == nil {
+		config, _ = Parse(last)
+	}
+	return config, problem
 }
 
 // Parse reads the data of the ConfigMap. The error has all problems of all keys.
@@ -310,7 +322,7 @@ func (c *Config) NodeSLO(node *corev1.Node) (spec slo.NodeSLOSpec, err error) {
 	} {
 		l := c.slo[key]
 		own, _ := first(l.nodes, node.Labels)
-		if merged := merge(l.cluster, own); len(merged) > 0 {
+		if merged := merge(merge(nil, l.cluster), own); len(merged) > 0 {
 			said[name] = merged
 		}
 	}
@@ -325,7 +337,9 @@ func (c *Config) NodeSLO(node *corev1.Node) (spec slo.NodeSLOSpec, err error) {
 	return spec, err
 }
 
-// merge returns an object with the fields of another one over its own, at every depth.
+// merge returns an object with the fields of another one over its own, at every depth. Fields that are null or "", and
+// objects without fields, are left out of what comes over it: the API server refuses an empty object that is applied
+// in place of fields of the same manager.
 func merge(under, over map[string]any) map[string]any {
 	merged := maps.Clone(under)
 	if merged == nil {
@@ -334,9 +348,15 @@ func merge(under, over map[string]any) map[string]any {
 	for key, value := range over {
 		if below, ok := value.(map[string]any); ok {
 			own, _ := merged[key].(map[string]any)
-			value = merge(own, below)
+			if both := merge(own, below); len(both) > 0 {
+				value = both
+			} else {
+				value = nil
+			}
 		}
-		merged[key] = value
+		if merged[key] = value; value == nil || value == "" {
+			delete(merged, key)
+		}
 	}
 	return merged
 }

@@ -3,6 +3,7 @@ package nodestrategy
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/sloconfig"
 	"github.com/tenon-project/tenon/api/event"
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
@@ -102,6 +104,7 @@ func (c *Controller) Start(ctx context.Context) error {
 // changed looks at all Nodes again, and reports what is wrong with a ConfigMap.
 func (c *Controller) changed(ctx context.Context) func(*corev1.ConfigMap, error) {
 	return func(m *corev1.ConfigMap, problem error) {
+		c.queue.Add(noteKey)
 		if problem != nil {
 			klog.FromContext(ctx).Error(problem, "ConfigMap not usable; the last one that was is kept")
 			c.report(m, event.StrategyInvalid, problem.Error())
@@ -120,8 +123,49 @@ func (c *Controller) report(about runtime.Object, e event.Reason, text string) {
 	c.Events.Eventf(about, nil, e.Type(), e.String(), "Follow", "%s", text[:min(len(text), 1000)])
 }
 
-// follow makes the objects of a Node what its strategy says. It returns when to look again, 0 for at the next event.
+// noteKey is the key of the ConfigMap in the queue, which is the name of no Node.
+const noteKey = ""
+
+// note writes into the ConfigMap what is wrong with it, or that this is the last version without a problem.
+func (c *Controller) note(ctx context.Context) error {
+	for _, object := range c.Config.GetStore().List() {
+		m, ok := object.(*corev1.ConfigMap)
+		if !ok || m.Name != sloconfig.Name {
+			continue
+		}
+		notes := map[string]any{}
+		if _, problem := sloconfig.Parse(m.Data); problem != nil {
+			notes[annotation.StrategyProblem] = problem.Error()
+		} else if data, err := json.Marshal(m.Data); err == nil {
+			notes[annotation.StrategyProblem], notes[annotation.LastValidStrategy] = nil, string(data)
+		}
+		for key, value := range notes {
+			if text, found := m.Annotations[key]; found && text == value || !found && value == nil {
+				delete(notes, key)
+			}
+		}
+		if len(notes) == 0 {
+			continue
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": notes}})
+		if err != nil {
+			return err
+		}
+		_, err = c.Client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(m.Namespace).Patch(ctx,
+			m.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: convert.ColocationManager})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("note what is wrong with ConfigMap %s: %w", m.Name, err)
+		}
+	}
+	return nil
+}
+
+// follow makes the objects of a Node what its strategy says. It returns when to look again, 0 for at the next event. The
+// failure of one object does not keep the others from being written.
 func (c *Controller) follow(ctx context.Context, name string) (again time.Duration, err error) {
+	if name == noteKey {
+		return 0, c.note(ctx)
+	}
 	node := kube.Get[corev1.Node](c.Nodes, name)
 	if node == nil {
 		delete(c.bad, name)
@@ -137,28 +181,24 @@ func (c *Controller) follow(ctx context.Context, name string) (again time.Durati
 		c.report(node, event.StrategyInvalid, problem.Error())
 	}
 	metric, shown := kube.Get[slo.NodeMetric](c.Metrics, name), kube.Get[slo.NodeSLO](c.SLOs, name)
+	var failed []error
 	spec := metricSpec(&strategy)
 	if metric == nil || !equality.Semantic.DeepEqual(metric.Spec, spec) {
-		if err := c.applySpec(ctx, node, slo.NodeMetrics(), slo.NodeMetricKind, spec); err != nil {
-			return 0, err
-		}
+		failed = append(failed, c.applySpec(ctx, node, slo.NodeMetrics(), slo.NodeMetricKind, spec))
 	}
 	want, err := config.NodeSLO(node)
-	if err != nil {
-		return 0, err
-	}
+	failed = append(failed, err)
 	if shown == nil {
 		shown = &slo.NodeSLO{} // one that says nothing is not made
 	}
-	if !equality.Semantic.DeepEqual(shown.Spec, want) {
-		if err := c.applySpec(ctx, node, slo.NodeSLOs(), slo.NodeSLOKind, want); err != nil {
-			return 0, err
-		}
+	if err == nil && !equality.Semantic.DeepEqual(shown.Spec, want) {
+		failed = append(failed, c.applySpec(ctx, node, slo.NodeSLOs(), slo.NodeSLOKind, want))
 	}
 	if problem != nil {
 		strategy.Enable = new(false)
 	}
-	return c.grant(ctx, node, metric, &strategy)
+	again, err = c.grant(ctx, node, metric, &strategy)
+	return again, errors.Join(append(failed, err)...)
 }
 
 // grant makes a Node show what batch and mid pods may have of it.
@@ -195,11 +235,16 @@ func (c *Controller) show(ctx context.Context, node *corev1.Node, list corev1.Re
 	}, "status")
 }
 
-// applySpec writes the spec of an object with the name of a Node, which goes with it.
+// applySpec writes the spec of an object with the name of a Node, which goes with it. A spec without fields is left out:
+// the API server makes it null, and refuses that, where the object has had fields.
 func (c *Controller) applySpec(ctx context.Context, node *corev1.Node, resource schema.GroupVersionResource,
 	kind string, spec any,
 ) error {
-	return c.apply(ctx, resource, map[string]any{
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return err
+	}
+	object := map[string]any{
 		"apiVersion": resource.GroupVersion().String(), "kind": kind,
 		"metadata": map[string]any{
 			"name": node.Name,
@@ -207,8 +252,11 @@ func (c *Controller) applySpec(ctx context.Context, node *corev1.Node, resource 
 				APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID,
 			}},
 		},
-		"spec": spec,
-	}, "")
+	}
+	if string(text) != "{}" {
+		object["spec"] = json.RawMessage(text)
+	}
+	return c.apply(ctx, resource, object, "")
 }
 
 // apply writes all that an object is to have from this controller, and removes what it has from it besides. Fields of

@@ -40,8 +40,10 @@ type world struct {
 	node    *corev1.Node
 	metric  *slo.NodeMetric
 	slo     *slo.NodeSLO
+	said    *corev1.ConfigMap
 	writes  map[string]int
 	refusal error
+	refused string // resource that cannot be written
 	events  chan string
 	restart func() // ends the controller and starts another one
 }
@@ -112,6 +114,12 @@ func (w *world) apply(a clienttesting.PatchAction) error {
 	if w.refusal != nil {
 		return w.refusal
 	}
+	if a.GetResource().Resource == w.refused {
+		return errors.New("refused")
+	}
+	if a.GetResource().Resource == "configmaps" {
+		return w.annotate(a.GetPatch())
+	}
 	if o := a.(clienttesting.PatchActionImpl).PatchOptions; a.GetPatchType() != "application/apply-patch+yaml" ||
 		o.Force != nil || o.FieldManager != convert.ColocationManager {
 		return errors.New("not an apply without force")
@@ -130,6 +138,9 @@ func (w *world) apply(a clienttesting.PatchAction) error {
 		w.metrics.Modify(m)
 		return err
 	case "nodeslos":
+		if w.slo != nil && strings.Contains(string(a.GetPatch()), "{}") { // an API server makes it null
+			return apierrors.NewInvalid(slo.GroupVersion().WithKind(slo.NodeSLOKind).GroupKind(), "n", nil)
+		}
 		w.slo = &slo.NodeSLO{}
 		err := json.Unmarshal(a.GetPatch(), w.slo)
 		w.slos.Modify(w.slo)
@@ -167,16 +178,47 @@ func (w *world) apply(a clienttesting.PatchAction) error {
 	return nil
 }
 
-// configure writes the ConfigMap.
+// configure writes the ConfigMap, with thresholds for all nodes.
 func (w *world) configure(colocation string) {
-	w.config.Modify(&corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "tenon-system", Name: sloconfig.Name},
-		Data: map[string]string{
-			sloconfig.ColocationKey: colocation,
-			sloconfig.ThresholdKey:  `{"clusterStrategy":{"enable":true}}`,
-		},
-	})
+	w.write(sloconfig.ColocationKey, colocation, sloconfig.ThresholdKey, `{"clusterStrategy":{"enable":true}}`)
+}
+
+// write writes the ConfigMap: pairs of key and value.
+func (w *world) write(pairs ...string) {
+	w.mu.Lock()
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "tenon-system", Name: sloconfig.Name}}
+	if w.said != nil {
+		m = w.said.DeepCopy()
+	}
+	m.Data = map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		m.Data[pairs[i]] = pairs[i+1]
+	}
+	w.said = m
+	w.config.Modify(m)
+	w.mu.Unlock()
 	synctest.Wait()
+}
+
+// annotate merges a patch of annotations into the ConfigMap.
+func (w *world) annotate(patch []byte) error {
+	var said struct {
+		Metadata struct{ Annotations map[string]*string }
+	}
+	if err := json.Unmarshal(patch, &said); err != nil {
+		return err
+	}
+	m := w.said.DeepCopy()
+	for key, value := range said.Metadata.Annotations {
+		delete(m.Annotations, key)
+		if value != nil {
+			metav1.SetMetaDataAnnotation(&m.ObjectMeta, key, *value)
+		}
+	}
+	w.said = m
+	w.writes["configmaps"]++
+	w.config.Modify(m)
+	return nil
 }
 
 // report writes what the agent reports: use of the node, and of the pods default/NAME.
@@ -312,6 +354,133 @@ func TestTheObjectsOfANodeSayWhatTheStrategySays(t *testing.T) {
 	})
 }
 
+// TestANodeLeavesColocation: whatever takes a node out of colocation, it loses its amounts, and its NodeSLO says nothing.
+func TestANodeLeavesColocation(t *testing.T) {
+	t.Parallel()
+	const colo, classes = `{"matchLabels":{"colo":"yes"}}`, `{"clusterStrategy":{"beClass":{"cpuQOS":{"enable":true}}}}`
+	all := []string{
+		sloconfig.ColocationKey, `{"enable":true}`, sloconfig.ThresholdKey, `{"clusterStrategy":{"enable":true}}`,
+	}
+	for name, c := range map[string]struct {
+		before []string
+		leave  func(*world)
+	}{
+		"the ConfigMap is deleted": {all, func(w *world) { w.config.Delete(w.said) }},
+		"the ConfigMap is emptied": {all, func(w *world) { w.write() }},
+		"it is not enabled, without a threshold": {all, func(w *world) {
+			w.write(sloconfig.ColocationKey, `{"enable":false}`)
+		}},
+		"an application of the host is removed as well": {
+			append([]string{sloconfig.ApplicationsKey, `{"applications":[{"name":"a"}]}`}, all...),
+			func(w *world) { w.write(sloconfig.ApplicationsKey, `{"applications":[]}`) },
+		},
+		"thresholds without a value remain": {all, func(w *world) {
+			w.write(sloconfig.ThresholdKey, `{"clusterStrategy":{"enable":null,"cpuSuppressPolicy":""}}`)
+		}},
+		"classes without a value remain": {append([]string{sloconfig.QoSKey, classes}, all...), func(w *world) {
+			w.write(sloconfig.QoSKey, `{"clusterStrategy":{"beClass":{"cpuQOS":{}}}}`)
+		}},
+		"its label is removed": {
+			[]string{
+				sloconfig.ColocationKey, `{"nodeConfigs":[{"nodeSelector":` + colo + `,"enable":true}]}`,
+				sloconfig.ThresholdKey, `{"nodeStrategies":[{"nodeSelector":` + colo + `,"enable":true}]}`,
+			},
+			func(w *world) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.node = w.node.DeepCopy()
+				w.node.Labels = nil
+				w.nodes.Modify(w.node)
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, func(w *world) {
+				w.node.Labels = map[string]string{"colo": "yes"}
+				w.nodes.Modify(w.node)
+				w.write(c.before...)
+				w.after(1, "7")
+				if got := w.batchCPU(); got == "none" {
+					t.Error("a Node in colocation grants nothing")
+				}
+				if w.slo == nil || w.slo.Spec.ResourceUsedThresholdWithBE == nil {
+					t.Fatalf("the NodeSLO before is %+v", w.slo)
+				}
+				c.leave(w)
+				w.want(t, "out of colocation", "none")
+				if diff := cmp.Diff(slo.NodeSLOSpec{}, w.slo.Spec); diff != "" {
+					t.Errorf("the NodeSLO still says %s", diff)
+				}
+			})
+		})
+	}
+}
+
+// TestOneObjectThatIsRefusedKeepsNoOther: where NodeSLOs cannot be written, a Node still loses its amounts.
+func TestOneObjectThatIsRefusedKeepsNoOther(t *testing.T) {
+	t.Parallel()
+	run(t, func(w *world) {
+		w.configure(`{"enable":true}`)
+		w.after(1, "7")
+		w.mu.Lock()
+		w.refused = "nodeslos"
+		w.mu.Unlock()
+		w.write(sloconfig.ColocationKey, `{"enable":false}`)
+		w.want(t, "out of colocation", "none")
+	})
+}
+
+// TestTheLastValidStrategySurvivesARestart: a manager that finds a ConfigMap with an error goes on with what the one
+// before it noted there.
+func TestTheLastValidStrategySurvivesARestart(t *testing.T) {
+	t.Parallel()
+	run(t, func(w *world) {
+		w.configure(`{"enable":true,"cpuReclaimThresholdPercent":20}`)
+		w.after(3, "7")
+		w.want(t, "20 % of 100 CPUs less 7 of the system", "13k")
+		w.configure(`{"enable":true,"cpuReclaimThresholdPercent":"much"}`)
+		w.restart()
+		w.after(3, "7")
+		w.want(t, "after a restart with an error", "13k")
+		if w.slo.Spec.ResourceUsedThresholdWithBE == nil {
+			t.Error("the NodeSLO says nothing any more")
+		}
+		if problem := w.said.Annotations[annotation.StrategyProblem]; !strings.Contains(problem, "much") {
+			t.Errorf("the ConfigMap has the problem %q", problem)
+		}
+		writes := w.writes["configmaps"]
+		w.after(3, "7")
+		w.restart()
+		if n := w.writes["configmaps"] - writes; n > 0 {
+			t.Errorf("the ConfigMap is written %d times without a change", n)
+		}
+		w.configure(`{"enable":true,"cpuReclaimThresholdPercent":10}`)
+		w.after(1, "7")
+		w.want(t, "the error is corrected", "3k")
+		if problem, found := w.said.Annotations[annotation.StrategyProblem]; found {
+			t.Errorf("the ConfigMap still has the problem %q", problem)
+		}
+		w.config.Delete(w.said)
+		w.restart()
+		w.want(t, "the ConfigMap is deleted", "none")
+	})
+}
+
+// TestNoStrategyIsGuessed: an error in a ConfigMap that was never valid grants nothing.
+func TestNoStrategyIsGuessed(t *testing.T) {
+	t.Parallel()
+	run(t, func(w *world) {
+		w.configure(`{"enable":true,"cpuReclaimThresholdPercent":"much"}`)
+		w.restart()
+		w.after(2, "7")
+		w.want(t, "with an error from the beginning", "none")
+		if _, found := w.said.Annotations[annotation.LastValidStrategy]; found {
+			t.Error("the error is noted as valid")
+		}
+	})
+}
+
 func TestABadConfigMapChangesNothing(t *testing.T) {
 	t.Parallel()
 	run(t, func(w *world) {
@@ -335,16 +504,10 @@ func TestABadConfigMapChangesNothing(t *testing.T) {
 func TestWhatHasNoEffectIsNamed(t *testing.T) {
 	t.Parallel()
 	run(t, func(w *world) {
-		w.config.Modify(&corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "tenon-system", Name: sloconfig.Name},
-			Data: map[string]string{
-				sloconfig.ThresholdKey: `{"clusterStrategy":{"enable":true},
-					"nodeStrategies":[{"nodeSelector":{},"cpuEvictThresholdPercent":90}]}`,
-				sloconfig.BurstKey:         `{"clusterStrategy":{"policy":"auto"}}`,
-				"cpu-normalization-config": `{"enable":true}`,
-			},
-		})
-		synctest.Wait()
+		w.write(sloconfig.ThresholdKey, `{"clusterStrategy":{"enable":true},
+				"nodeStrategies":[{"nodeSelector":{},"cpuEvictThresholdPercent":90}]}`,
+			sloconfig.BurstKey, `{"clusterStrategy":{"policy":"auto"}}`,
+			"cpu-normalization-config", `{"enable":true}`)
 		want := "Warning StrategyIgnored have no effect: cpu-burst-config, cpu-normalization-config, " +
 			"resource-threshold-config: nodeStrategies[0].cpuEvictThresholdPercent"
 		select {
