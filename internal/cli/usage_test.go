@@ -15,7 +15,8 @@ import (
 func TestEveryVerbRefusesExtraArguments(t *testing.T) {
 	t.Parallel()
 	streams, _, _, _ := genericiooptions.NewTestIOStreams()
-	other := &cobra.Command{Use: "replay", Args: cobra.ExactArgs(1), RunE: func(*cobra.Command, []string) error { return nil }}
+	none := func(*cobra.Command, []string) error { return nil }
+	other := &cobra.Command{Use: "replay", Args: cobra.ExactArgs(1), RunE: none}
 	var verbs [][]string
 	for _, verb := range NewRoot("tenon", streams, doctors, other).Commands() {
 		switch verb.Name() {

@@ -61,8 +61,8 @@ func Run(ctx context.Context, in Input) (Result, error) {
 	return e.decide(ctx, w, in.Warn)
 }
 
-// Check returns what the webhooks refuse of the manifests in files and folders, a line for each workload and reason. It needs no
-// nodes. Bad input is an *InputError.
+// Check returns what the webhooks refuse of the manifests in files and folders, a line for each workload and reason. It
+// needs no nodes. Bad input is an *InputError.
 func Check(_ context.Context, paths []string, in io.Reader, warn io.Writer) (refused []string, err error) {
 	docs, err := readDocuments(paths, in, warn)
 	if err != nil {

@@ -51,8 +51,8 @@ type Node struct {
 	// SharedPods and BEPods count the pods of the two pools that are not bound to any CPU or NUMA node.
 	SharedPods int `json:"sharedPods"`
 	BEPods     int `json:"bePods"`
-	// SharedMemory is the memory that these pods request. Any NUMA node may serve it: NUMA.MemoryFree does not count it.
-	// "" where they request none.
+	// SharedMemory is the memory that these pods request. Any NUMA node may serve it, so NUMA.MemoryFree does not count
+	// it. "" where they request none.
 	SharedMemory string    `json:"sharedMemory,omitempty"`
 	Problems     []Problem `json:"problems"`
 }

@@ -421,9 +421,13 @@ func TestReasonOfTheCondition(t *testing.T) {
 		state besteffort.State
 		want  string
 	}{
-		"other pods use CPUs":     {besteffort.State{Suppressed: true, Use: suppress.Use{NonBE: 50}}, "OtherPodsUseTheNode"},
-		"the strategy alone":      {besteffort.State{Suppressed: true, Use: suppress.Use{NonBE: 49}}, "CPUSuppressThreshold"},
-		"they have the whole one": {besteffort.State{}, "OtherPodsUseTheNode"},
+		"other pods use CPUs": {
+			besteffort.State{Suppressed: true, Use: suppress.Use{NonBE: 50}}, "OtherPodsUseTheNode",
+		},
+		"the strategy alone": {
+			besteffort.State{Suppressed: true, Use: suppress.Use{NonBE: 49}}, "CPUSuppressThreshold",
+		},
+		"they have the whole pool": {besteffort.State{}, "OtherPodsUseTheNode"},
 	} {
 		if got := c.state.Reason(); got != c.want {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)

@@ -111,9 +111,6 @@ func Steps() []Step {
 			Blocks: "docs/guide/explain.md actual", Scene: Picture,
 			Why: "a moment: TestOnOneNode of test/system",
 		},
-		{Blocks: "docs/reference/testing.md kubelet ──►", Scene: Picture, Why: "a picture"},
-		{Blocks: "docs/reference/testing.md tenon up (host", Scene: Picture, Why: "a picture"},
-		{Blocks: "docs/reference/testing.md the stage", Scene: Picture, Why: "a picture"},
 		{
 			Blocks: "docs/reference/probe.md tenon-agent probe [", Scene: Picture,
 			Why: "a synopsis: docs/reference/flags.md has the flags",
@@ -131,10 +128,6 @@ func Steps() []Step {
 		{Blocks: "docs/guide/nvidia.md ", Scene: Unrun, Why: "needs a card"},
 		{Blocks: "docs/reference/placement.md ", Scene: Unrun, Why: "a benchmark: minutes"},
 		{Blocks: "docs/reference/performance.md ", Scene: Unrun, Why: "benchmarks: minutes to hours"},
-		{
-			Blocks: "docs/reference/testing.md ", Scene: Unrun,
-			Why: "tests of nodes: hack/node/level.sh runs the same, with its tools",
-		},
 		{
 			Blocks: "docs/start/install.md make push", Scene: Unrun,
 			Why: "level 6 builds and imports images without make and ctr",

@@ -97,8 +97,8 @@ func read(name string) (m measurement, err error) {
 		}
 		for i, row := range t.Rows {
 			if len(row) != len(t.Columns) {
-				return m, fmt.Errorf("%s.yaml: table %q, row %d: has %d cells, must have %d", name, t.Name, i+1, len(row),
-					len(t.Columns))
+				return m, fmt.Errorf("%s.yaml: table %q, row %d: has %d cells, must have %d",
+					name, t.Name, i+1, len(row), len(t.Columns))
 			}
 		}
 	}
