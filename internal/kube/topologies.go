@@ -69,7 +69,8 @@ func (m *models) read(text []byte) *v1alpha2.NodeResourceTopology {
 		}
 		return nil
 	})
-	t.Zones = m.share(t.Annotations[annotation.CPUTopology], zones)
+	_, reported := t.Annotations[annotation.KubeletKey]
+	t.Zones = m.share(t.Annotations[annotation.CPUTopology], zones, reported)
 	return t
 }
 
@@ -226,7 +227,8 @@ type models struct {
 	texts       copies[string]
 	annotations copies[map[string]string]
 	attributes  copies[v1alpha2.AttributeList]
-	zones       copies[v1alpha2.ZoneList]
+	// zones are those of nodes whose agent reports their kubelet, foreign the others.
+	zones, foreign copies[v1alpha2.ZoneList]
 	// machines has the last zones that differ in more than what is not kept, by the text of the machine.
 	machines map[string][]v1alpha2.ZoneList
 }
@@ -239,8 +241,8 @@ func (m *models) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.texts, m.annotations = copies[string]{}, copies[map[string]string]{}
-	m.attributes, m.zones = copies[v1alpha2.AttributeList]{}, copies[v1alpha2.ZoneList]{}
-	m.machines = nil
+	m.attributes, m.machines = copies[v1alpha2.AttributeList]{}, nil
+	m.zones, m.foreign = copies[v1alpha2.ZoneList]{}, copies[v1alpha2.ZoneList]{}
 }
 
 // text returns the string that JSON has, "" for what is not a string.
@@ -253,10 +255,14 @@ func (m *models) strings(object []byte) map[string]string {
 	return all
 }
 
-// share returns what is kept of the zones of a machine.
-func (m *models) share(machine string, text []byte) v1alpha2.ZoneList {
-	return m.zones.read(text, func(text []byte) v1alpha2.ZoneList {
-		zones := readZones(text)
+// share returns what is kept of the zones of a machine. reported is whether an agent reports what its pods have.
+func (m *models) share(machine string, text []byte, reported bool) v1alpha2.ZoneList {
+	known := &m.foreign
+	if reported {
+		known = &m.zones
+	}
+	return known.read(text, func(text []byte) v1alpha2.ZoneList {
+		zones := readZones(text, reported)
 		alike := m.machines[machine]
 		i := slices.IndexFunc(alike, func(z v1alpha2.ZoneList) bool { return equality.Semantic.DeepEqual(z, zones) })
 		if i >= 0 {
@@ -275,8 +281,9 @@ func remember[V any](values *map[string]V, key string, value V) {
 	(*values)[key] = value
 }
 
-// readZones reads zones with the memory and devices that each has in all.
-func readZones(text []byte) (zones v1alpha2.ZoneList) {
+// readZones reads zones with the memory and devices that each has in all. Where no agent reports what pods have, the
+// available devices say it.
+func readZones(text []byte, reported bool) (zones v1alpha2.ZoneList) {
 	if annotation.HasSlowQuantity(string(text)) {
 		return nil
 	}
@@ -287,7 +294,9 @@ func readZones(text []byte) (zones v1alpha2.ZoneList) {
 			return !convert.IsMemory(corev1.ResourceName(r.Name)) && !convert.IsDevice(r.Name)
 		})
 		for j := range z.Resources {
-			z.Resources[j].Available = resource.Quantity{} // moves with every pod; the account knows better
+			if r := &z.Resources[j]; reported || !convert.IsDevice(r.Name) {
+				r.Available = resource.Quantity{} // moves with every pod; the account knows better
+			}
 		}
 	}
 	return zones

@@ -75,6 +75,32 @@ func TestTopologyCacheKeepsOnlyWhatIsReadAndSharesTheRest(t *testing.T) {
 	}
 }
 
+// TestAvailableDevicesAreKeptWhereNoAgentReportsPods: nothing else says what the pods of such a node have.
+func TestAvailableDevicesAreKeptWhereNoAgentReportsPods(t *testing.T) {
+	devices := func(name string, annotations map[string]any) *unstructured.Unstructured {
+		o := object(t, "v1alpha2", name, "{}")
+		o.Object["metadata"].(map[string]any)["annotations"] = annotations
+		o.Object["zones"] = []any{map[string]any{"name": "node-0", "type": "Node", "resources": []any{
+			map[string]any{"name": "vendor/nic", "capacity": "4", "allocatable": "4", "available": "3"},
+			map[string]any{"name": "memory", "capacity": "8Gi", "allocatable": "8Gi", "available": "1Gi"},
+		}}}
+		return o
+	}
+	c, _ := client(t, devices("foreign", map[string]any{}),
+		devices("reported", map[string]any{annotation.KubeletKey: "{}"}))
+	i := kube.NewTopologyInformer(c)
+	start(t, i)
+	for name, want := range map[string]int64{"foreign": 3, "reported": 0} {
+		o, _, err := i.GetStore().GetByKey(name)
+		testkit.Check(t, err)
+		resources := o.(*v1alpha2.NodeResourceTopology).Zones[0].Resources
+		if got := resources[0].Available.Value(); got != want || !resources[1].Available.IsZero() {
+			t.Errorf("%s: available are %d devices and %s of memory, want %d and nothing", name, got,
+				resources[1].Available.String(), want)
+		}
+	}
+}
+
 func TestTopologiesOfAServerWithTheOldVersionAlone(t *testing.T) {
 	c, _ := client(t, object(t, "v1alpha1", "a", "{}"))
 	i := kube.NewTopologyInformer(c)

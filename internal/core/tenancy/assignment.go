@@ -16,7 +16,7 @@ type Source uint8
 const (
 	// Reported: the node reports the placement.
 	Reported Source = iota
-	// Pinned: the node reports the pod's CPUs; the rest is computed.
+	// Pinned: the node reports the pod's CPUs, or devices that it attributes to the pod; the rest is computed.
 	Pinned
 	// Predicted: the scheduler predicted the placement when it bound the pod, and the node has not reported the pod
 	// yet.
@@ -36,8 +36,10 @@ type Assignment struct {
 	Placement kubelet.Placement
 	// Refused is true if the kubelet, as predicted, would not admit the pod. The pod then has nothing.
 	Refused bool
-	// claim are unattributed CPUs that are assigned to the pod. An assignment with a claim is Pinned.
-	claim cpuset.Set
+	// claim and devices are unattributed CPUs and devices that are assigned to the pod. An assignment with either is
+	// Pinned.
+	claim   cpuset.Set
+	devices []kubelet.Devices
 	// after is the kubelet's state after the pod's admission. nil unless the source is Pinned or Computed.
 	after *kubelet.State
 }
@@ -96,9 +98,14 @@ func (a *Assignment) admit(state *kubelet.State, s *State) *kubelet.State {
 		after, placement = state, nil
 	}
 	if a.Source == Pinned {
-		cpus := s.PinOf(a.UID).Union(a.claim).Intersect(s.Node.Machine().Online())
-		if placement.CPUs() != cpus {
+		pin := s.PinOf(a.UID).Union(a.claim)
+		cpus := pin.Intersect(s.Node.Machine().Online())
+		replaced := !pin.IsEmpty() && placement.CPUs() != cpus
+		if replaced {
 			placement = replaceCPUs(a.Pod, placement, cpus)
+		}
+		if replaced || len(a.devices) > 0 {
+			placement = replaceDevices(a.Pod, placement, a.devices)
 			after, a.Refused = state.With(a.Pod, placement), false
 		}
 	}
@@ -124,6 +131,31 @@ func replaceCPUs(p *kubelet.Pod, placement kubelet.Placement, cpus cpuset.Set) k
 		return placement
 	}
 	return append(placement, kubelet.Given{Container: name, CPUs: cpus})
+}
+
+// replaceDevices returns a placement with the claimed devices instead of others of their resources. A pod's first
+// container that requests a resource has all of them: only their sum matters.
+func replaceDevices(p *kubelet.Pod, placement kubelet.Placement, claimed []kubelet.Devices) kubelet.Placement {
+	placement = slices.Clone(placement)
+	for i := range placement {
+		placement[i].Devices = slices.DeleteFunc(slices.Clone(placement[i].Devices), func(d kubelet.Devices) bool {
+			return slices.ContainsFunc(claimed, func(c kubelet.Devices) bool { return c.Resource == d.Resource })
+		})
+	}
+	for _, d := range claimed {
+		i := slices.IndexFunc(p.Containers, func(c kubelet.Container) bool {
+			return c.Role != kubelet.Init && slices.ContainsFunc(c.Devices, func(ask kubelet.Amount) bool {
+				return ask.Name == d.Resource
+			})
+		})
+		name := p.Containers[i].Name
+		if placement.Find(name) == nil {
+			placement = append(placement, kubelet.Given{Container: name})
+		}
+		g := placement.Find(name)
+		g.Devices = append(g.Devices, d)
+	}
+	return placement
 }
 
 // spansNodes returns 1 if some memory of the pod comes from several NUMA nodes at once, else 0.

@@ -7,7 +7,7 @@
 // Every pod that takes part has one Source, the surest that is available:
 //
 //	Reported   the node's report has the pod's whole placement
-//	Pinned     the report has the pod's CPUs; package kubelet computes the rest
+//	Pinned     the report has the pod's CPUs or devices alone; package kubelet computes the rest
 //	Predicted  the scheduler predicted the placement when it bound the pod, and no report has the pod yet
 //	Computed   nothing is known of the pod; package kubelet computes its placement
 //

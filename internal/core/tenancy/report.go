@@ -88,6 +88,17 @@ func UnattributedCPUs(given []Grant) cpuset.Set {
 	return cpus
 }
 
+// unattributedDevices returns the devices that grants give to pods that the report does not identify, in a list of the
+// caller's own.
+func unattributedDevices(given []Grant) (devices []kubelet.Devices) {
+	for _, g := range given {
+		for i := 0; g.UID == "" && g.Name == "" && i < len(g.Placement); i++ {
+			devices = append(devices, g.Placement[i].Devices...)
+		}
+	}
+	return devices
+}
+
 // PinOf returns the CPUs that the node reports the kubelet to have pinned for a pod.
 func (r *Report) PinOf(uid string) cpuset.Set {
 	var cpus cpuset.Set

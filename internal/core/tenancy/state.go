@@ -2,6 +2,7 @@ package tenancy
 
 import (
 	"cmp"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -43,6 +44,7 @@ func New(r Report, tenants []*Tenant) *State {
 		s.add(s.newAssignment(t), 0)
 	}
 	s.attributeCPUs()
+	s.attributeDevices()
 	s.admitFrom(0)
 	return s
 }
@@ -240,6 +242,97 @@ func (s *State) attributeCPUs() {
 	if !left.IsEmpty() {
 		s.base = s.base.With(&kubelet.Pod{UID: unattributedUID, Guaranteed: true}, kubelet.Placement{{CPUs: left}})
 	}
+}
+
+// attributeDevices assigns the devices that the report gives to pods that it does not identify, without those of
+// Predicted pods, to the other pods, in the order of admission. Where pods have more devices than the report, it is
+// older than the newest Predicted pods. What is left over is held by no pod: its pods have gone, or the kubelet placed
+// a Predicted pod otherwise.
+func (s *State) attributeDevices() {
+	left := unattributedDevices(s.Given)
+	if len(left) == 0 {
+		return
+	}
+	unreported := map[string]int{} // devices, by resource
+	for _, d := range left {
+		unreported[d.Resource] -= d.Count
+	}
+	var predicted []*Assignment
+	for _, a := range s.assignments {
+		for resource, n := range requestedDevices(a.Pod) {
+			unreported[resource] += n
+		}
+		if a.Source == Predicted {
+			predicted = append(predicted, a)
+		}
+	}
+	slices.SortStableFunc(predicted, func(a, b *Assignment) int {
+		return cmp.Compare(uint64(b.Created-1), uint64(a.Created-1)) // a pod without a time is not created yet
+	})
+	for _, a := range predicted {
+		for _, g := range a.Placement {
+			for _, d := range g.Devices {
+				i := slices.IndexFunc(left, func(l kubelet.Devices) bool {
+					return l.Resource == d.Resource && l.Nodes == d.Nodes
+				})
+				switch {
+				case a.Pod.RoleOf(g.Container) == kubelet.Init:
+				case unreported[d.Resource] >= d.Count:
+					unreported[d.Resource] -= d.Count
+				case i >= 0:
+					left[i].Count = max(left[i].Count-d.Count, 0)
+				}
+			}
+		}
+	}
+	for _, a := range s.queue {
+		requested := requestedDevices(a.Pod)
+		for _, resource := range slices.Sorted(maps.Keys(requested)) {
+			if claimed := claimDevices(left, resource, requested[resource]); len(claimed) > 0 {
+				a.devices, a.Source = append(a.devices, claimed...), Pinned
+			}
+		}
+	}
+	slices.SortFunc(s.queue, byAdmission)
+}
+
+// requestedDevices counts by resource what the containers of a pod request, without init containers, which have ended.
+func requestedDevices(p *kubelet.Pod) map[string]int {
+	n := map[string]int{}
+	for _, c := range p.Containers {
+		for _, ask := range c.Devices {
+			if c.Role != kubelet.Init {
+				n[ask.Name] += int(ask.N)
+			}
+		}
+	}
+	return n
+}
+
+// claimDevices takes n devices of a resource out of left: those of the set with the fewest that suffice, else of
+// several sets. It takes nothing where there are not so many.
+func claimDevices(left []kubelet.Devices, resource string, n int) (claimed []kubelet.Devices) {
+	var sets []*kubelet.Devices
+	sum := 0
+	for i := range left {
+		if left[i].Resource == resource {
+			sets, sum = append(sets, &left[i]), sum+left[i].Count
+		}
+	}
+	if n <= 0 || sum < n {
+		return nil
+	}
+	slices.SortStableFunc(sets, func(a, b *kubelet.Devices) int { return cmp.Compare(a.Count, b.Count) })
+	if i := slices.IndexFunc(sets, func(d *kubelet.Devices) bool { return d.Count >= n }); i > 0 {
+		sets = sets[i:]
+	}
+	for _, d := range sets {
+		if part := min(d.Count, n); part > 0 {
+			claimed = append(claimed, kubelet.Devices{Resource: resource, Nodes: d.Nodes, Count: part})
+			d.Count, n = d.Count-part, n-part
+		}
+	}
+	return claimed
 }
 
 // lowest returns the n lowest CPUs of a set.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/component-helpers/resource"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
@@ -342,6 +343,36 @@ func (r *factReader) predicted(settings *annotation.Kubelet) {
 	slices.Sort(m.Devices)
 	m.Devices = slices.Compact(m.Devices)
 	r.placed(&state)
+	if r.assumed && state.Devices == nil {
+		r.unattributedDevices()
+	}
+}
+
+// unattributedDevices reads from the zones of another exporter how many devices of each NUMA node pods have. The
+// exporter does not say which pods.
+func (r *factReader) unattributedDevices() {
+	var used []kubelet.Devices
+	for _, z := range r.zones {
+		nodes, known := numaMask(r.facts.Machine, annotation.NUMANodes{int32(z.id)})
+		for i, a := range z.Resources {
+			again := slices.ContainsFunc(z.Resources[:i],
+				func(o v1alpha2.ResourceInfo) bool { return o.Name == a.Name })
+			if !known || again || !IsDevice(a.Name) || a.Available.Format == "" && a.Available.IsZero() { // not set
+				continue
+			}
+			if a.Available.Sign() < 0 {
+				r.onNRT("zones["+z.Name+"].resources["+a.Name+"].available", a.Available.String(),
+					errors.New("want 0 or more devices"))
+				continue
+			}
+			if n := a.Allocatable.Value() - a.Available.Value(); n > 0 {
+				used = append(used, kubelet.Devices{Resource: a.Name, Nodes: nodes, Count: int(n)})
+			}
+		}
+	}
+	if len(used) > 0 {
+		r.facts.Given = append(r.facts.Given, tenancy.Grant{Placement: kubelet.Placement{{Devices: used}}})
+	}
 }
 
 // AssumedForeign is the assumption about a kubelet that only another project's exporter describes.
