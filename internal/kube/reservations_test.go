@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -382,6 +383,14 @@ func TestTheStatusOfAReservationFollowsItsPods(t *testing.T) {
 		}, early.Add(2 * time.Hour), false, []string{
 			`"phase":"Succeeded"`, `"allocated":{"cpu":"1"}`, `"name":"a"`,
 		}, false},
+		"its status has devices under other names": {func(s *kube.Reservations) {
+			s.Put(newReservation("n", func(r *v1alpha1.Reservation) {
+				gpu := corev1.ResourceList{"koordinator.sh/gpu": resource.MustParse("60")}
+				r.Spec.Template.Spec.Containers[0].Resources.Requests, r.Status.Allocatable = gpu, gpu
+			}))
+		}, early, false, []string{
+			`"koordinator.sh/gpu":null`, `"koordinator.sh/gpu-core":"60"`, `"koordinator.sh/gpu-memory-ratio":"60"`,
+		}, true},
 		"it expires": {func(s *kube.Reservations) {
 			s.Put(newReservation("n"))
 		}, early.Add(time.Hour), false, []string{`"phase":"Failed"`, "expired at 2026-01-02T04:04:05Z"}, false},

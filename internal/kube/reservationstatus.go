@@ -298,9 +298,12 @@ func (s *Reservations) writeStatus(ctx context.Context, r *v1alpha1.Reservation,
 			patch[key] = nil
 		}
 	}
-	if amounts, ok := patch["allocated"].(map[string]any); ok {
-		for name := range r.Status.Allocated {
-			if _, has := amounts[string(name)]; !has {
+	for key, was := range map[string]corev1.ResourceList{
+		"allocatable": r.Status.Allocatable, "allocated": r.Status.Allocated,
+	} {
+		amounts, _ := patch[key].(map[string]any)
+		for name := range was {
+			if _, has := amounts[string(name)]; !has && amounts != nil {
 				amounts[string(name)] = nil
 			}
 		}

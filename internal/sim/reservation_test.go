@@ -175,6 +175,40 @@ func TestSeveralOwnersShareAReservation(t *testing.T) {
 	}
 }
 
+// TestAReservationAndItsOwnerMayNameGPUsInTwoWays: a quota counts a GPU once, for the Reservation or for its owner, and
+// the owner may ask for exactly what is reserved.
+func TestAReservationAndItsOwnerMayNameGPUsInTwoWays(t *testing.T) {
+	t.Parallel()
+	const percent = "{cpu: 40, memory: 100Gi, koordinator.sh/gpu-core: 100, koordinator.sh/gpu-memory-ratio: 100}"
+	const inQuota = "quota.scheduling.koordinator.sh/name: q"
+	names := map[string]string{
+		"koordinator.sh/gpu":      ", koordinator.sh/gpu: 100",
+		"kubernetes.io/gpu":       ", kubernetes.io/gpu: 100",
+		"koordinator.sh/gpu-core": ", koordinator.sh/gpu-core: 100, koordinator.sh/gpu-memory-ratio: 100",
+		"nvidia.com/gpu":          ", nvidia.com/gpu: 1",
+	}
+	for reserved, has := range names {
+		for asked, asks := range names {
+			exact := annotation.ExactMatchReservationKey + `: '{"resourceNames":["` + asked + `"]}', ` + useR
+			in := gpuMachine() + elastic(koordinator, "q", "", percent, percent) +
+				reservationFor("r", "web", inQuota, four+has, shares) +
+				using("a", "web", ", "+inQuota, four+asks, exact)
+			r, _ := simulate(t, in, "-")
+			if got := placements(r)["a"]; got != "Scheduled n0" {
+				t.Errorf("%s for %s: %s: %v", asked, reserved, got, stateOf(r, "a").Reasons)
+			}
+			left := reservationOf(t, r, "r").Left
+			delete(left, "koordinator.sh/gpu.shared") // which a whole GPU does not count
+			if len(left) > 0 {
+				t.Errorf("%s for %s: the reservation has %v left, want nothing", asked, reserved, left)
+			}
+			if used := r.Quotas[0].Used["koordinator.sh/gpu-core"]; used != "100" {
+				t.Errorf("%s for %s: the quota counts %s, want 100", asked, reserved, used)
+			}
+		}
+	}
+}
+
 func TestAReservationThatFitsNowhereSaysWhy(t *testing.T) {
 	t.Parallel()
 	r, _ := simulate(t, plain("n0", 4)+reservationFor("r", "web", "a: b", "cpu: 8", ""), "-")

@@ -60,14 +60,14 @@ func (w webhooks) admit(entry *pod, namespace *corev1.Namespace, kinds device.Ki
 	}
 	var warnings []string
 	asks := func(path string) bool { return w.namespaces[path].Matches(labels.Set(namespace.Labels)) }
-	for path, mutate := range map[string]func(*corev1.Pod, device.Kinds) (*corev1.Pod, admission.Answer){
+	for path, mutate := range map[string]func(*corev1.Pod) (*corev1.Pod, admission.Answer){
 		"/mutate-pod": admission.Mutate,
-		"/mutate-pod-scheduler": func(p *corev1.Pod, kinds device.Kinds) (*corev1.Pod, admission.Answer) {
+		"/mutate-pod-scheduler": func(p *corev1.Pod) (*corev1.Pod, admission.Answer) {
 			return admission.Schedule(p, kinds, schedulerNames[0])
 		},
 	} {
 		if asks(path) {
-			changed, answer := mutate(p, kinds)
+			changed, answer := mutate(p)
 			*p, warnings = *changed, append(warnings, answer.Warnings...)
 		}
 	}

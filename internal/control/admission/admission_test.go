@@ -591,7 +591,7 @@ func TestMutateTakesAllocationsAway(t *testing.T) {
 	t.Parallel()
 	pod := newPod(spec("{}"), annot(annotation.ResourceStatusKey, "{}"), annot("scheduling.koordinator.sh/bind-x", ""),
 		annot(annotation.ReservationAllocatedKey, "{}"))
-	changed, answer := admission.Mutate(pod, nil)
+	changed, answer := admission.Mutate(pod)
 	warnings := answer.Warnings
 	if diff := cmp.Diff(map[string]string{annotation.ResourceSpecKey: "{}"}, changed.Annotations); diff != "" {
 		t.Errorf("annotations that are left (-want +got):\n%s", diff)

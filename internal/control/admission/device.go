@@ -2,11 +2,9 @@ package admission
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/device"
@@ -89,52 +87,6 @@ func deviceRequest(pod *corev1.Pod, kinds device.Kinds) *device.Request {
 		return nil
 	}
 	return request
-}
-
-// nameDevices writes requests for devices in one way: canonical names, compute and memory instead of
-// koordinator.sh/gpu, and the number of GPUs beside every share. Names of vendors are not changed.
-func nameDevices(pod *corev1.Pod, kinds device.Kinds) {
-	request := deviceRequest(pod, kinds)
-	if request == nil {
-		return
-	}
-	shared := map[string]int64{} // GPUs of each container that asks for shares
-	for _, p := range request.Parts {
-		if p.Type == device.GPU && p.Need.VendorName() == "" && !p.Need.Template {
-			shared[p.Container] = p.Count
-		}
-	}
-	for _, c := range containers(pod) {
-		nameAmounts(c.Resources.Requests, shared[c.Name])
-		nameAmounts(c.Resources.Limits, shared[c.Name])
-	}
-}
-
-// nameAmounts rewrites the amounts of devices in a list; shared is 0 where the container asks for no share of GPUs.
-func nameAmounts(list corev1.ResourceList, shared int64) {
-	_, has := list[device.GPUShared]
-	share := false
-	for _, name := range slices.Sorted(maps.Keys(list)) {
-		if !device.IsDevice(string(name)) {
-			continue
-		}
-		q, canonical := list[name], device.Canonical(string(name))
-		q = *resource.NewQuantity(q.Value(), q.Format) // whole, as the scheduler reads it
-		share = share || canonical != device.RDMAShare && canonical != device.FPGAShare
-		switch {
-		case canonical != string(name) && q.IsZero():
-			delete(list, name) // it asks for nothing, and the amount under the canonical name remains
-		case canonical == device.GPUPercent:
-			delete(list, name)
-			list[device.GPUCore], list[device.GPURatio] = q, q
-		case canonical != string(name):
-			delete(list, name)
-			list[corev1.ResourceName(canonical)] = q
-		}
-	}
-	if share && shared > 0 && !has {
-		list[device.GPUShared] = *resource.NewQuantity(shared, resource.DecimalSI)
-	}
 }
 
 // Schedule returns a pod that asks for devices and names no scheduler as one of the named scheduler, which counts

@@ -91,7 +91,7 @@ func TestRequestsForDevicesAreWrittenInOneWay(t *testing.T) {
 			pod := gpuPod(test.asked)
 			pod.Spec.InitContainers = []corev1.Container{*gpuPod(test.asked).Spec.Containers[0].DeepCopy()}
 			pod.Spec.InitContainers[0].Name = "init"
-			changed, answer := admission.Mutate(pod, nil)
+			changed, answer := admission.Mutate(pod)
 			for _, c := range slices.Concat(changed.Spec.Containers, changed.Spec.InitContainers) {
 				for _, got := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
 					if diff := cmp.Diff(test.want, quantities(got)); diff != "" {
@@ -102,7 +102,7 @@ func TestRequestsForDevicesAreWrittenInOneWay(t *testing.T) {
 			if len(answer.Warnings) > 0 {
 				t.Errorf("warnings: %v", answer.Warnings)
 			}
-			again, _ := admission.Mutate(changed, nil)
+			again, _ := admission.Mutate(changed)
 			if diff := cmp.Diff(changed, again); diff != "" {
 				t.Errorf("changed a second time (-first +second):\n%s", diff)
 			}
@@ -132,7 +132,7 @@ func TestTheWebhookChangesNoRequestForDevices(t *testing.T) {
 		pod := gpuPod(lists...)
 		was, _, _ := convert.DevicePod(pod, nil)
 		before, faults := device.NewRequest(was, nil)
-		changed, _ := admission.Mutate(pod, nil)
+		changed, _ := admission.Mutate(pod)
 		asked, _, _ := convert.DevicePod(changed, nil)
 		after, _ := device.NewRequest(asked, nil)
 		if refused := len(faults) > 0 || len(device.Zeros(was.Containers)) > 0; refused && !cmp.Equal(pod, changed) {
@@ -189,7 +189,7 @@ func TestWhatIsWrongWithDevicesIsRefusedByItsField(t *testing.T) {
 
 	pod = gpuPod(amounts("kubernetes.io/gpu", "50", "example.com/tpu", "1"))
 	pod.Annotations[annotation.DeviceAllocateHintKey] = `{"tpu":{"exclusivePolicy":"DeviceLevel"}}`
-	if changed, _ := admission.Mutate(pod, kinds); cmp.Equal(pod, changed) {
+	if changed, _ := admission.Mutate(pod); cmp.Equal(pod, changed) {
 		t.Error("the names of a pod with a hint about a type of a Device object are not rewritten")
 	}
 }

@@ -208,7 +208,7 @@ func TestTheGuideOfDevicesSaysWhatHappens(t *testing.T) {
 		t.Fatalf("the guide has %d pods", len(g.pods))
 	}
 	for _, p := range g.pods {
-		changed, _ := admission.Mutate(p, nil)
+		changed, _ := admission.Mutate(p)
 		check(t, admission.Create(changed, nil), nil, nil)
 	}
 	reference, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "reference", "devices.md"))

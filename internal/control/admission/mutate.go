@@ -22,7 +22,7 @@ import (
 // restored backup must not bring an allocation in. A pod with a policy of volcano.sh/numa-topology-policy must be
 // Guaranteed: a limit that is missing is its request. (A missing request is the limit: the API server sees to that.)
 // Requests for devices get canonical names and the number of GPUs.
-func Mutate(pod *corev1.Pod, kinds device.Kinds) (*corev1.Pod, Answer) {
+func Mutate(pod *corev1.Pod) (*corev1.Pod, Answer) {
 	var a Answer
 	out := pod.DeepCopy()
 	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
@@ -36,7 +36,7 @@ func Mutate(pod *corev1.Pod, kinds device.Kinds) (*corev1.Pod, Answer) {
 			a.limits(field, &c.Resources)
 		}
 	}
-	nameDevices(out, kinds)
+	convert.NameDevices(out)
 	return out, a
 }
 

@@ -98,7 +98,7 @@ func TestVolcanoPolicyGetsMissingLimits(t *testing.T) {
 	if a := admission.Create(pod, nil); !a.Allowed() {
 		t.Fatalf("a missing limit alone is refused: %v", a.Refusals)
 	}
-	changed, answer := admission.Mutate(pod, nil)
+	changed, answer := admission.Mutate(pod)
 	if len(pod.Spec.InitContainers[0].Resources.Limits) != 0 {
 		t.Fatal("Mutate changed the pod")
 	}
@@ -116,7 +116,7 @@ func TestVolcanoPolicyGetsMissingLimits(t *testing.T) {
 	}
 	for _, policy := range []string{"none", "bogus"} {
 		pod := newPod(volcano(policy), limits())
-		if changed, _ := admission.Mutate(pod, nil); !cmp.Equal(pod, changed) {
+		if changed, _ := admission.Mutate(pod); !cmp.Equal(pod, changed) {
 			t.Errorf("%s: %s, want no change", policy, cmp.Diff(pod, changed))
 		}
 	}

@@ -85,7 +85,7 @@ type handlers struct {
 }
 
 func (h handlers) mutatePod(_ ctrl.Request, pod *corev1.Pod) (*corev1.Pod, admission.Answer, error) {
-	changed, answer := admission.Mutate(pod, h.rules.Kinds())
+	changed, answer := admission.Mutate(pod)
 	if h.rules.RequireNRIPlugin {
 		fenced, refused := admission.Fence(changed, h.rules.Kinds())
 		if !refused.Allowed() {

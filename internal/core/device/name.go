@@ -45,6 +45,15 @@ func Canonical(name string) string {
 	return name
 }
 
+// Names returns the canonical names under which an amount of a resource is written: compute and memory for GPUPercent,
+// else one.
+func Names(name string) []string {
+	if name = Canonical(name); name == GPUPercent {
+		return []string{GPUCore, GPURatio}
+	}
+	return []string{name}
+}
+
 // IsWholeGPU reports whether a name counts whole GPUs of one vendor.
 func IsWholeGPU(name string) bool { return name == NVIDIAGPU || name == AMDGPU || name == DCUGPU }
 

@@ -206,7 +206,7 @@ func (h *held) left(once bool) Amounts {
 // subtract returns what is left of the resources of left.
 func subtract(left, request Amounts) Amounts {
 	left = maps.Clone(left)
-	for name, n := range request {
+	for name, n := range under(left, request) {
 		if _, reserved := left[name]; reserved {
 			left[name] -= n
 		}
@@ -222,6 +222,7 @@ type candidate struct {
 
 // leftover is how much of a reservation a pod would leave, in thousandths of each of its resources.
 func (h *held) leftover(request Amounts) (sum int64) {
+	request = under(h.Allocatable, request)
 	for name, n := range h.left(false) {
 		if all := h.Allocatable[name]; all > 0 {
 			sum += int64(float64(max(n-request[name], 0)) / float64(all) * 1000)

@@ -146,6 +146,23 @@ func TestTheBestOfSeveralReservationsComesFirst(t *testing.T) {
 	}
 }
 
+func TestTheReservationOfWhichLeastIsLeftIsFoundUnderAnyNameOfADevice(t *testing.T) {
+	t.Parallel()
+	a := reservation.NewAccount()
+	for name, amounts := range map[string]reservation.Amounts{
+		"large": {device.GPUCore: 100, device.GPURatio: 100}, "small": {device.GPUPercent: 60},
+	} {
+		owners := []reservation.Owner{{Selector: labelled("app", "a")}}
+		a.Put(&reservation.Spec{UID: name, Name: name, Node: "n", Owners: owners, Allocatable: amounts})
+	}
+	for _, request := range []reservation.Amounts{{device.GPUCore: 60, device.GPURatio: 60}, {device.GPUPercent: 60}} {
+		p := &reservation.Pod{Labels: map[string]string{"app": "a"}, Request: request}
+		if got := a.Matching(p)["n"]; len(got) != 2 || got[0].Name != "small" {
+			t.Errorf("%v: %v, want small first", request, got)
+		}
+	}
+}
+
 // TestRestrictedReservationsGiveNoMoreThanTheyHave are the examples of the reference: a reservation of 4 CPUs.
 func TestRestrictedReservationsGiveNoMoreThanTheyHave(t *testing.T) {
 	t.Parallel()
@@ -178,6 +195,95 @@ func TestRestrictedReservationsGiveNoMoreThanTheyHave(t *testing.T) {
 	} {
 		if resource, free := c.spec.Shortage(c.request, four); resource != c.resource || free != c.free {
 			t.Errorf("%s: lacks %q, free %d, want %q, %d", name, resource, free, c.resource, c.free)
+		}
+	}
+}
+
+// TestAnOwnerMayNameADeviceInAnotherWay: what owners have of the GPUs of a Reservation, under whatever name, is no longer
+// left; a pod that wants exactly what is reserved matches by amount, not by name.
+func TestAnOwnerMayNameADeviceInAnotherWay(t *testing.T) {
+	t.Parallel()
+	const percent, core, ratio, whole = device.GPUPercent, device.GPUCore, device.GPURatio, device.NVIDIAGPU
+	type amounts = reservation.Amounts
+	for name, c := range map[string]struct {
+		reserved, asked, left amounts
+		exact                 []string // of the names that both use
+		other                 []string // names of which another amount is reserved
+		lacks                 string   // if the Reservation is Restricted
+	}{
+		"compute and memory of a percentage": {
+			amounts{percent: 60}, amounts{core: 60, ratio: 60}, amounts{}, []string{percent, core, ratio}, nil, "",
+		},
+		"a percentage of compute and memory": {
+			amounts{core: 100, ratio: 100},
+			amounts{percent: 60},
+			amounts{core: 40, ratio: 40},
+			nil,
+			[]string{percent, core, ratio},
+			"",
+		},
+		"another spelling": {
+			amounts{core: 50, ratio: 50},
+			amounts{"kubernetes.io/gpu": 50},
+			amounts{},
+			[]string{percent, "kubernetes.io/gpu", "kubernetes.io/gpu-core"},
+			nil, "",
+		},
+		"more compute than memory": {
+			amounts{core: 50, ratio: 60},
+			amounts{core: 60, ratio: 60},
+			amounts{},
+			[]string{ratio},
+			[]string{percent, core},
+			core,
+		},
+		"a GPU of a vendor of percent": {
+			amounts{core: 200, ratio: 200},
+			amounts{whole: 1},
+			amounts{core: 100, ratio: 100},
+			nil,
+			[]string{percent, whole},
+			"",
+		},
+		"percent of a vendor's GPU": {
+			amounts{whole: 2}, amounts{core: 100, ratio: 100}, amounts{whole: 1}, nil, []string{percent, whole}, "",
+		},
+		"all of a vendor's GPU": {
+			amounts{whole: 1}, amounts{percent: 100}, amounts{}, []string{percent, core, whole}, nil, "",
+		},
+		"half a GPU for a whole one": {
+			amounts{core: 50, ratio: 50}, amounts{whole: 1}, amounts{}, nil, []string{whole, percent}, core,
+		},
+		"a second share of one GPU": {
+			amounts{core: 60, ratio: 60, device.GPUShared: 0},
+			amounts{core: 60, ratio: 60, device.GPUShared: 1},
+			amounts{},
+			[]string{core},
+			[]string{device.GPUShared},
+			"",
+		},
+		"no GPU": {
+			amounts{core: 60, "cpu": 2}, amounts{"cpu": 2}, amounts{core: 60}, []string{"cpu"}, []string{core}, "",
+		},
+	} {
+		owners := []reservation.Owner{{Selector: labelled("app", "a")}}
+		s := reservation.Spec{UID: "r", Node: "n", Owners: owners, Allocatable: c.reserved, Restricted: true}
+		a := reservation.NewAccount()
+		a.Put(&s)
+		if got, _ := s.Shortage(c.asked, c.reserved); got != c.lacks {
+			t.Errorf("%s: lacks %q, want %q", name, got, c.lacks)
+		}
+		for i, exact := range append(c.exact, c.other...) {
+			p := reservation.Pod{Labels: map[string]string{"app": "a"}, Request: c.asked, Exact: []string{exact}}
+			if got := s.Matches(&p); got != (i < len(c.exact)) {
+				t.Errorf("%s: matches by exact %s: %v", name, exact, got)
+			}
+		}
+		if err := a.Use("p", "r", c.asked); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.left, a.Left("r")); diff != "" {
+			t.Errorf("%s: left (-want +got):\n%s", name, diff)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/quota"
 )
 
 // Amounts are whole numbers by resource: milli-CPU, bytes, or units.
@@ -86,8 +87,31 @@ type Pod struct {
 // Matches reports whether the pod may use the reservation, as far as that does not depend on what other pods use.
 func (s *Spec) Matches(p *Pod) bool {
 	return !p.Ignores && !s.Unschedulable && s.isTolerated(p.Affinity.Tolerations) && p.Affinity.selects(s) &&
-		!slices.ContainsFunc(p.Exact, func(name string) bool { return s.Allocatable[name] != p.Request[name] }) &&
+		!slices.ContainsFunc(p.Exact, func(name string) bool { return !sameAmount(name, s.Allocatable, p.Request) }) &&
 		slices.ContainsFunc(s.Owners, func(o Owner) bool { return o.matches(p) })
+}
+
+// sameAmount reports whether as much of a resource is reserved as a pod requests, under whatever names of the device. A
+// part of a GPU, which counts as one under a vendor's name, is not as much as a whole one.
+func sameAmount(name string, reserved, request Amounts) bool {
+	names := append(device.Names(name), name)
+	if device.IsWholeGPU(name) {
+		names = append(names, device.GPUPercent)
+	}
+	a, b := quota.Amounts(reserved).Asked(names), quota.Amounts(request).Asked(names)
+	return !slices.ContainsFunc(names, func(name string) bool { return a[name] != b[name] })
+}
+
+// under returns what a pod requests under the names of the devices that are reserved, too: an owner may use another
+// name than the template.
+func under(reserved, request Amounts) Amounts {
+	var names []string
+	for name := range reserved {
+		if quota.IsDevice(name) {
+			names = append(names, name)
+		}
+	}
+	return quota.Amounts(request).Asked(names)
 }
 
 // matches reports whether a pod is one that the owner names. An owner that names none matches none: the webhook, which
@@ -159,14 +183,16 @@ func Expires(created, expires time.Time, ttl time.Duration) time.Time {
 }
 
 // Shortage returns the first resource, by name, of which a pod may get less than it requests because the reservation is
-// restricted, with what is left of it; "" for none.
+// restricted, with what is left of it; "" for none. The number of GPUs that shares are on does not count: further
+// shares fit on the same ones.
 func (s *Spec) Shortage(request, left Amounts) (resource string, free int64) {
 	if !s.Restricted {
 		return "", 0
 	}
+	request = under(s.Allocatable, request)
 	for name := range s.Allocatable {
 		counts := s.RestrictedTo == nil || slices.Contains(s.RestrictedTo, name)
-		if counts && request[name] > left[name] && (resource == "" || name < resource) {
+		if counts && name != device.GPUShared && request[name] > left[name] && (resource == "" || name < resource) {
 			resource, free = name, left[name]
 		}
 	}

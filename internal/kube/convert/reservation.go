@@ -27,7 +27,7 @@ func Reservation(r *v1alpha1.Reservation, node string) *reservation.Spec {
 	options, _, _ := parse(r.Annotations, annotation.ReservationRestrictedOptionsKey,
 		annotation.ParseReservationRestrictedOptions)
 	for _, name := range options.Resources {
-		s.RestrictedTo = append(s.RestrictedTo, string(name))
+		s.RestrictedTo = append(s.RestrictedTo, device.Names(string(name))...)
 	}
 	if p := r.Spec.PreAllocationPolicy; p != nil {
 		s.FromOffered = p.Mode == v1alpha1.PreAllocationCluster
@@ -215,8 +215,8 @@ func reservationOf(pod *corev1.Pod) string {
 	return pod.Name
 }
 
-// reservedTemplate is the pod that a Reservation asks room for: without what schedulers write, and with the requests
-// that the API server would set by the limits.
+// reservedTemplate is the pod that a Reservation asks room for: without what schedulers write, with the requests that
+// the API server would set by the limits, and with devices under the names that the webhook writes on pods.
 func reservedTemplate(r *v1alpha1.Reservation) *corev1.Pod {
 	pod := &corev1.Pod{}
 	if r.Spec.Template != nil {
@@ -245,6 +245,7 @@ func reservedTemplate(r *v1alpha1.Reservation) *corev1.Pod {
 			}
 		}
 	}
+	NameDevices(pod)
 	return pod
 }
 

@@ -20,6 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
@@ -576,6 +577,31 @@ func TestWhatIfWithOtherQuotasIsTheNextDecisionWithThem(t *testing.T) {
 	} {
 		if outcomes[name] < 5 {
 			t.Errorf("%s: %d of 60 cases: the test proves little", name, outcomes[name])
+		}
+	}
+}
+
+// TestTheDevicesOfAChangedPodAreNamedAsThoseOfACreatedOne: no webhook sees the pod of a question. No node offers the
+// resource kubernetes.io/gpu.
+func TestTheDevicesOfAChangedPodAreNamedAsThoseOfACreatedOne(t *testing.T) {
+	const spec = `"spec":{"schedulerName":"tenon-scheduler","containers":[{"name":"c","resources":` +
+		`{"requests":{"kubernetes.io/gpu":"50"},"limits":{"kubernetes.io/gpu":"50"}}}]}`
+	for asked, change := range map[string]string{
+		"new": `{"addPod":{"metadata":{"name":"new"},` + spec + `}}`,
+		"old": `{"patchPod":{"name":"default/old","patch":{` + spec + `}}}`,
+	} {
+		a := newAsked(t, "a").add(object.Pod("old", object.UID("u"), object.Scheduler(SchedulerName)))
+		got, err := a.answer(`{"changes":[` + change + `],"ask":{"pods":["default/` + asked + `"]}}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range got.Unschedulable {
+			if p.RootCause == nil || p.RootCause.Code != why.DeviceMissing || len(p.Obstacles) != 1 {
+				t.Errorf("%s: %+v, want nothing but a Device missing", change, p.Obstacles)
+			}
+		}
+		if len(got.Unschedulable) != 1 {
+			t.Errorf("%s: %+v, want one pod that no node has a Device for", change, got)
 		}
 	}
 }

@@ -127,9 +127,10 @@ func (s *session) scaleGang(raw json.RawMessage) error {
 	return nil
 }
 
-// add makes a pod one that can be asked about. Its UID has the number of the session: what plugins remember by UID is
+// add makes a pod one that can be asked about, with devices under the names that the webhook writes. Its UID has the number of the session: what plugins remember by UID is
 // never of a pod of another session.
 func (s *session) add(key string, pod *corev1.Pod) {
+	convert.NameDevices(pod)
 	pod.UID, pod.ResourceVersion = types.UID(fmt.Sprintf("whatif-%d-%d", s.round, len(s.pods))), ""
 	if s.pods[key] = pod; s.quotas != nil {
 		s.quotas.Put(pod)
@@ -178,6 +179,7 @@ func (s *session) patchPod(p *view.Patch) error {
 	if err := s.ownQuotas(); err != nil { // which count what the pod requests now
 		return bad("patchPod: %v", err)
 	}
+	convert.NameDevices(next)
 	// Plugins remember what they read of a pod by its UID, while the version is the same.
 	s.patches++
 	next.ResourceVersion = fmt.Sprintf("whatif-%d", s.patches)

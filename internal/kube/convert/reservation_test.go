@@ -1,0 +1,47 @@
+package convert_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/reservation"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+// TestAReservationHasDevicesUnderTheNamesThatPodsHave: no webhook rewrites a template, so its reader does.
+func TestAReservationHasDevicesUnderTheNamesThatPodsHave(t *testing.T) {
+	t.Parallel()
+	half := corev1.ResourceList{"kubernetes.io/gpu": resource.MustParse("50"), "cpu": resource.MustParse("2")}
+	r := &v1alpha1.Reservation{ObjectMeta: metav1.ObjectMeta{UID: "u", Annotations: map[string]string{
+		annotation.ReservationRestrictedOptionsKey: `{"resources":["kubernetes.io/gpu","cpu"]}`,
+	}}}
+	r.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Name: "c", Resources: corev1.ResourceRequirements{Limits: half},
+	}}}}
+	before := r.DeepCopy()
+	s := convert.Reservation(r, "n")
+	want := reservation.Amounts{
+		"cpu": 2000, "koordinator.sh/gpu-core": 50, "koordinator.sh/gpu-memory-ratio": 50,
+		"koordinator.sh/gpu.shared": 1,
+	}
+	if diff := cmp.Diff(want, s.Allocatable); diff != "" {
+		t.Errorf("reserved (-want +got):\n%s", diff)
+	}
+	to := []string{"koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio", "cpu"}
+	if diff := cmp.Diff(to, s.RestrictedTo); diff != "" {
+		t.Errorf("restricted to (-want +got):\n%s", diff)
+	}
+	pod := convert.PendingReservePod(r, "tenon-scheduler", false)
+	if diff := cmp.Diff(want, reservation.Amounts(convert.PodAmounts(pod))); diff != "" {
+		t.Errorf("its reserve pod requests (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(before, r); diff != "" {
+		t.Errorf("the Reservation has changed:\n%s", diff)
+	}
+}
