@@ -40,6 +40,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
+	"github.com/tenon-project/tenon/internal/sched/upstream/guard"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 )
@@ -201,6 +202,9 @@ func (e *engine) build(ctx context.Context, factory informers.SharedInformerFact
 	)
 	if err != nil {
 		return fmt.Errorf("make the scheduler: %w", err)
+	}
+	if err := guard.New(unregistered, now).Scheduler(e.core); err != nil {
+		return err
 	}
 	e.core.Cache = changes.Watch(e.core.Cache, e.store)
 	e.loads.OnChange(changes.Node, changes.Shown)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
@@ -63,6 +64,41 @@ func simulated(t *testing.T, in string, change func(*engine)) (Result, error) {
 		}
 	}
 	return r, err
+}
+
+// rooms panics in Reserve, for pods whose names begin with bad.
+type rooms struct{ elasticquota.Rooms }
+
+func (rooms) Yield(_ fwk.CycleState, pod *corev1.Pod, _ string) {
+	if strings.HasPrefix(pod.Name, "bad") {
+		panic("no room")
+	}
+}
+
+// TestAPodAtWhichAPluginPanicsIsUndecided: the other pods are answered.
+func TestAPodAtWhichAPluginPanicsIsUndecided(t *testing.T) {
+	gang := ", annotations: {gang.scheduling.koordinator.sh/name: g, gang.scheduling.koordinator.sh/min-available: '2'}"
+	in := plain("n0", 8) + shared("bad", "1", "", ", priority: 10") + shared("good", "1", "", "") +
+		shared("member", "1", gang, "") + shared("bad-member", "1", gang, "")
+	r, err := simulated(t, in, func(e *engine) {
+		for _, f := range e.core.Profiles {
+			for _, p := range f.EnqueueExtensions() {
+				if quotas, ok := p.(*elasticquota.Plugin); ok {
+					quotas.Rooms = rooms{}
+				}
+			}
+		}
+	})
+	testkit.Check(t, err)
+	const failed = "a scheduler plugin failed: plugin ElasticQuota panicked in Reserve for pod default/"
+	for pod, want := range map[string]string{
+		"bad": "Unschedulable: " + failed + "bad: no room; held back until ", "good": "Scheduled n0",
+		"bad-member": "Unschedulable: " + failed + "bad-member: no room; held back until ", "member": "Waiting: ",
+	} {
+		if got := outcomes(r)[pod]; !strings.HasPrefix(got, want) {
+			t.Errorf("%s: got %q, want %q…", pod, got, want)
+		}
+	}
 }
 
 func TestPodsOfHigherPriorityPreempt(t *testing.T) {
@@ -207,7 +243,7 @@ func TestARankingPlacesAsAPassOverAllNodesDoes(t *testing.T) {
 
 func TestAPodThatMeetsErrorsIsTriedTenTimesForEachChange(t *testing.T) {
 	calls := map[string]int{}
-	_, err := simulated(t, plain("n0", 8)+shared("bad", "1", "", ", priority: 5")+shared("good", "1", "", ""),
+	r, err := simulated(t, plain("n0", 8)+shared("bad", "1", "", ", priority: 5")+shared("good", "1", "", ""),
 		func(e *engine) {
 			schedule := e.core.SchedulePod
 			e.core.SchedulePod = func(ctx context.Context, f framework.Framework, s fwk.CycleState,
@@ -219,8 +255,12 @@ func TestAPodThatMeetsErrorsIsTriedTenTimesForEachChange(t *testing.T) {
 				return schedule(ctx, f, s, p)
 			}
 		})
-	if err == nil || !strings.Contains(err.Error(), "default/bad: broken on purpose") {
-		t.Errorf("got %v, want the error of the pod", err)
+	testkit.Check(t, err)
+	undecided := map[string]string{
+		"bad": "Unschedulable: cannot be decided: broken on purpose", "good": "Scheduled n0",
+	}
+	if diff := cmp.Diff(undecided, outcomes(r)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if want := map[string]int{"bad": 2 * maxTries, "good": 1}; !cmp.Equal(want, calls) {
 		t.Errorf("attempts: got %v, want %v", calls, want)

@@ -67,6 +67,8 @@ func outcomes(r Result) map[string]string {
 
 func TestPodsWithVolumesAndClaimsAreDecidedOrSaidToBeUndecidable(t *testing.T) {
 	const undecided = "Unschedulable: cannot be decided: "
+	const card = "{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: s}, spec: {driver: x, " +
+		"nodeName: a, pool: {name: a, generation: 1, resourceSliceCount: 1}, devices: [{name: d0}]}}"
 	for name, test := range map[string]struct {
 		in   string
 		want map[string]string
@@ -163,6 +165,30 @@ func TestPodsWithVolumesAndClaimsAreDecidedOrSaidToBeUndecidable(t *testing.T) {
 			map[string]string{
 				"p": "Scheduled b", "q": "Scheduled b", "r": "Scheduled b",
 				"s": "Unschedulable: cannot allocate all claims",
+			},
+		},
+		"a resource claim of more devices than an allocation has": {
+			documents(zones, classes, card,
+				"{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: huge}, spec: {devices: "+
+					"{requests: [{name: r, exactly: {deviceClassName: card, count: 6000000000000000000}}, "+
+					"{name: q, exactly: {deviceClassName: card, count: 6000000000000000000}}]}}}",
+				podWith("p", "resourceClaims: [{name: c, resourceClaimName: huge}]"), podWith("q", "nodeSelector: {zone: a}")),
+			map[string]string{
+				"p": "Unschedulable: a ResourceClaim requests too many devices: ResourceClaim huge requests at " +
+					"least 9223372036854775807 devices: the counts in spec.devices.requests must sum to at most 32",
+				"q": "Scheduled a",
+			},
+		},
+		"a resource claim at which a plugin fails": {
+			documents(zones, classes, card,
+				"{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: wrong}, spec: {devices: "+
+					"{requests: [{name: r, exactly: {deviceClassName: card, selectors: [{cel: {expression: "+
+					`'device.attributes["x"].none == "a"'}}]}}]}}}`,
+				podWith("p", "resourceClaims: [{name: c, resourceClaimName: wrong}]"), podWith("q", "nodeSelector: {zone: a}")),
+			map[string]string{
+				"p": undecided + `running "DynamicResources" filter plugin: claim default/wrong: selector #0: CEL ` +
+					"runtime error: no such key: none",
+				"q": "Scheduled a",
 			},
 		},
 		"a resource claim of a class that is not given": {

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -129,18 +128,12 @@ func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, 
 		p.given = p.Annotations
 		out := e.place(p, Existing)
 		if e.moved[p.UID] {
-			if out, err = e.result(ctx, p); err != nil {
-				return Result{}, err
-			}
+			out = e.result(ctx, p)
 		}
 		r.Pods = append(r.Pods, out)
 	}
 	for _, p := range queued {
-		out, err := e.result(ctx, p)
-		if err != nil {
-			return Result{}, err
-		}
-		r.Pods = append(r.Pods, out)
+		r.Pods = append(r.Pods, e.result(ctx, p))
 	}
 	slices.SortFunc(r.Pods, func(a, b Pod) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
@@ -284,29 +277,30 @@ func (e *engine) place(p pod, state string) Pod {
 	return e.outcome(lost.pod, Preempted, Reason{Code: why.Preempted, Message: text})
 }
 
-func (e *engine) result(ctx context.Context, p pod) (Pod, error) {
+func (e *engine) result(ctx context.Context, p pod) Pod {
 	now, known, err := e.api.pods.GetStore().Get(p.Pod)
 	deleted := err != nil || !known
 	if !deleted {
 		p.Pod = now.(*corev1.Pod)
 	}
 	if deleted || p.Spec.NodeName != "" {
-		return e.place(p, Scheduled), nil
+		return e.place(p, Scheduled)
 	}
 	if i := slices.IndexFunc(e.waiting, func(b *bindingCycle) bool { return b.pod.UID == p.UID }); i >= 0 {
-		return e.outcome(e.waiting[i].pod, Waiting), nil
+		return e.outcome(e.waiting[i].pod, Waiting)
 	}
 	failed := e.failed[p.UID]
 	if held := refusals.Held(ctx, e.core.Profiles[p.Spec.SchedulerName], p.Pod); len(held) > 0 {
 		if held[0].Code.Class() == why.Gang {
-			return e.outcome(p.Pod, Waiting, reasons(held)...), nil
+			return e.outcome(p.Pod, Waiting, reasons(held)...)
 		}
 		failed = failure{findings: held}
 	}
 	if failed.err != nil {
-		return Pod{}, fmt.Errorf("schedule pod %s: %w", klog.KObj(p.Pod), failed.err)
+		return e.outcome(p.Pod, Unschedulable,
+			Reason{Code: why.PluginFailed, Message: "cannot be decided: " + failed.err.Error()})
 	}
-	return e.outcome(p.Pod, Unschedulable, reasons(failed.findings)...), nil
+	return e.outcome(p.Pod, Unschedulable, reasons(failed.findings)...)
 }
 
 // reasons lists the causes of findings, the root cause first, then the most frequent.

@@ -18,6 +18,7 @@ const (
 	InvalidField
 	RequestLimitMismatch
 	InvalidDeviceRequest
+	ClaimTooLarge
 
 	// Attention: no scheduler has attempted the pod.
 	NoScheduler
@@ -26,6 +27,7 @@ const (
 
 	// Gate.
 	SchedulingGate
+	PluginFailed
 
 	// Quota.
 	QuotaExceeded

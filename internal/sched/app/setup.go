@@ -44,6 +44,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
 	"github.com/tenon-project/tenon/internal/sched/topologyspread"
+	"github.com/tenon-project/tenon/internal/sched/upstream/guard"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 )
@@ -85,6 +86,9 @@ type Scheduler struct {
 	decisions *diag.Ring        // the last decisions, for diagnostics
 	flags     *diag.Flags       // what diagnostics record at run time
 	journal   *journal.Recorder // nil without --journal
+
+	// guard catches the panics of plugins in the cycles that place pods, asked in those that answer questions.
+	guard, asked *guard.Guard
 
 	// gate holds the scheduling loop back until this process leads and all accounts are known.
 	gate *hooks.Gate
@@ -303,6 +307,7 @@ func assemble(ctx context.Context, o *Options, c *config.Config) (*Scheduler, er
 	if err := s.registry.Merge(o.Plugins); err != nil {
 		return nil, err
 	}
+	s.guard, s.asked = guard.New(export, now), guard.New(func(...metrics.Registerable) {}, now)
 	s.reporter = refusals.NewReporter(cc.Client, export, placed.Decided, clock.RealClock{})
 	if err := s.build(ctx); err != nil {
 		return nil, o.inFile(err)
@@ -335,6 +340,9 @@ func (s *Scheduler) build(ctx context.Context) error {
 		return err
 	}
 	s.core, s.completed = core, completed
+	if err := s.guard.Scheduler(core); err != nil {
+		return err
+	}
 	// Arguments and plugins are checked now that defaults and multi-point plugins are expanded.
 	for i := range completed {
 		name := completed[i].SchedulerName
@@ -405,7 +413,7 @@ func (s *Scheduler) wire(ctx context.Context) error {
 	}
 	s.whatIf = whatif.New(s.questions(ctx))
 	s.live = refusals.NewLive(s.nodes, func(nodes fwk.SharedLister) (map[string]framework.Framework, error) {
-		profiles, err := hooks.ProfilesOn(ctx, nodes, s.config, s.core, s.registry)
+		profiles, err := s.profilesOn(ctx, nodes)
 		rooms := &reserving.Rooms{Reservations: s.reserved}
 		for name, f := range profiles {
 			profiles[name] = rooms.Wrap(f)

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -34,6 +35,15 @@ type accountant interface {
 	Account(node string) *ledger.View
 }
 
+// profilesOn makes the profiles anew on another snapshot, for questions. What panics there counts for no pod.
+func (s *Scheduler) profilesOn(ctx context.Context, nodes fwk.SharedLister) (map[string]framework.Framework, error) {
+	profiles, err := hooks.ProfilesOn(ctx, nodes, s.config, s.core, s.registry)
+	for _, f := range profiles {
+		err = errors.Join(err, s.asked.Framework(f))
+	}
+	return profiles, err
+}
+
 // questions is what questions about other clusters read of this scheduler.
 //
 // The profiles are second ones of the same configuration: their plugins read the stores of this scheduler and the
@@ -45,7 +55,7 @@ func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
 		Cache: s.nodes,
 		Pod:   s.pod,
 		Profiles: func(nodes fwk.SharedLister) (map[string]framework.Framework, error) {
-			profiles, err := hooks.ProfilesOn(ctx, nodes, s.config, s.core, s.registry)
+			profiles, err := s.profilesOn(ctx, nodes)
 			if err != nil {
 				return nil, err
 			}

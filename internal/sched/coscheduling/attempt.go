@@ -250,6 +250,9 @@ func (a *attempt) reserveOn(uid string, p *placed) error {
 		return nil
 	}
 	a.unreserve(uid)
+	if !status.IsRejected() {
+		return status.AsError() // a plugin failed
+	}
 	fit := &framework.FitError{Pod: p.pod.Pod, NumAllNodes: 1, Diagnosis: framework.Diagnosis{
 		NodeToStatus: framework.NewDefaultNodeToStatus(),
 	}}

@@ -35,6 +35,9 @@ func fitOf(status *fwk.Status) *framework.FitError {
 func Attempt(f framework.Framework, pod *corev1.Pod, status *fwk.Status) ([]why.Finding, int) {
 	fit := fitOf(status)
 	if fit == nil {
+		if own := Refusal(nil); errors.As(status.AsError(), &own) && !status.IsRejected() {
+			return []why.Finding{own.Finding()}, 0 // a plugin that panicked; the error names it
+		}
 		if !status.IsRejected() || status.Plugin() == "" {
 			return nil, 0
 		}

@@ -31,7 +31,7 @@ type thorough interface {
 // Held returns why a pod does not pass the queue, or waits for others behind it.
 func Held(ctx context.Context, f framework.Framework, pod *corev1.Pod) []why.Finding {
 	for _, plugin := range f.PreEnqueuePlugins() {
-		if status := plugin.PreEnqueue(ctx, pod); !status.IsSuccess() {
+		if status := preEnqueue(ctx, plugin, pod); !status.IsSuccess() {
 			return Findings(pod, nil, why.PreEnqueue, status, plugin.Name())
 		}
 	}
@@ -43,6 +43,16 @@ func Held(ctx context.Context, f framework.Framework, pod *corev1.Pod) []why.Fin
 		}
 	}
 	return nil
+}
+
+// preEnqueue asks a plugin, and returns an error where it panics.
+func preEnqueue(ctx context.Context, plugin fwk.PreEnqueuePlugin, pod *corev1.Pod) (status *fwk.Status) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			status = fwk.AsStatus(fmt.Errorf("plugin %s panicked in PreEnqueue: %v", plugin.Name(), cause))
+		}
+	}()
+	return plugin.PreEnqueue(ctx, pod)
 }
 
 // Explainer is implemented by profiles in which a pod finds other room on a node than its filters do by themselves.

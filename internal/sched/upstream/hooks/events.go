@@ -245,8 +245,14 @@ func (q *eventQueue) roomOf(gone *corev1.Pod) *room {
 }
 
 // suffices reports whether the node has what the pod asks for, once pods of lower priority have left: whether the pod
-// fits, or may preempt these. A pod that is nominated to the node may have waited for the pod that left.
-func (r *room) suffices(a Amounts, pod *corev1.Pod) bool {
+// fits, or may preempt these. A pod that is nominated to the node may have waited for the pod that left. A plugin that
+// panics decides in the attempt on the pod.
+func (r *room) suffices(a Amounts, pod *corev1.Pod) (fits bool) {
+	defer func() {
+		if recover() != nil {
+			fits = true
+		}
+	}()
 	if pod.Status.NominatedNodeName == r.node.Node().Name {
 		return true
 	}

@@ -269,12 +269,17 @@ func NewProfile(
 // GetNodeHint returns the best node for the pod, "" when all nodes have to be asked.
 func (p *Profile) GetNodeHint(
 	ctx context.Context, pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState, _ int64,
-) string {
+) (node string) {
 	start, result := time.Now(), "no_hint"
 	defer func() {
 		metrics.GetNodeHintDuration.WithLabelValues(result, p.ProfileName()).Observe(metrics.SinceInSeconds(start))
 	}()
 	p.used, p.spread, p.family, p.feasible, p.key = nil, nil, nil, nil, ""
+	defer func() {
+		if p.panicked(recover()) {
+			node = ""
+		}
+	}()
 	if p.refused.Load() != nil {
 		return ""
 	}
@@ -310,6 +315,17 @@ func (p *Profile) GetNodeHint(
 	return ""
 }
 
+// panicked forgets all rankings if a plugin has panicked with cause, nil for none: the pass over all nodes, which asks
+// the same plugins, says which one.
+func (p *Profile) panicked(cause any) bool {
+	if cause == nil {
+		return false
+	}
+	p.rankings.Clear()
+	p.used, p.spread, p.family, p.key = nil, nil, nil, ""
+	return true
+}
+
 // ranks reports whether the score plugins can be asked about each node by itself, but for spreading.
 func (p *Profile) ranks(ctx context.Context, state fwk.CycleState, pod *corev1.Pod) bool {
 	return p.usable && (p.affinity == nil || p.affinity.PreScore(ctx, state, pod, nil).IsSkip())
@@ -318,7 +334,8 @@ func (p *Profile) ranks(ctx context.Context, state fwk.CycleState, pod *corev1.P
 // ClassOf returns all that is read of the pod. It is "" for pods whose place depends on more than each node by itself
 // and the pods that they are spread against.
 func (p *Profile) ClassOf(ctx context.Context, pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState,
-) string {
+) (class string) {
+	defer func() { p.panicked(recover()) }()
 	if !p.ranks(ctx, state, pod) {
 		return ""
 	}

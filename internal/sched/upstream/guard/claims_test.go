@@ -1,0 +1,139 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/component-base/metrics"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/utils/ptr"
+
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/testkit/object"
+)
+
+// claims are the ResourceClaims of a cluster by name.
+type claims struct {
+	fwk.SharedDRAManager
+	fwk.ResourceClaimTracker
+	byName map[string]*resourcev1.ResourceClaim
+}
+
+func (c claims) ResourceClaims() fwk.ResourceClaimTracker { return c }
+
+func (c claims) Get(_, name string) (*resourcev1.ResourceClaim, error) {
+	if claim := c.byName[name]; claim != nil {
+		return claim, nil
+	}
+	return nil, errors.New("not found")
+}
+
+// dynamic stands for DynamicResources.
+type dynamic struct {
+	fwk.PreFilterPlugin
+	status *fwk.Status
+}
+
+func (dynamic) Name() string { return names.DynamicResources }
+
+func (dynamic) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+func (d dynamic) PreFilter(context.Context, fwk.CycleState, *corev1.Pod, []fwk.NodeInfo) (*fwk.PreFilterResult,
+	*fwk.Status,
+) {
+	return nil, d.status
+}
+
+func exactly(n int64) resourcev1.DeviceRequest {
+	return resourcev1.DeviceRequest{Exactly: &resourcev1.ExactDeviceRequest{Count: n}}
+}
+
+func oneOf(counts ...int64) (r resourcev1.DeviceRequest) {
+	for _, n := range counts {
+		r.FirstAvailable = append(r.FirstAvailable, resourcev1.DeviceSubRequest{Count: n})
+	}
+	return r
+}
+
+func TestAClaimThatNoAllocationServesIsRefused(t *testing.T) {
+	t.Parallel()
+	all := resourcev1.DeviceRequest{Exactly: &resourcev1.ExactDeviceRequest{
+		AllocationMode: resourcev1.DeviceAllocationModeAll,
+	}}
+	for name, test := range map[string]struct {
+		requests  []resourcev1.DeviceRequest
+		allocated bool
+		inner     *fwk.Status
+		missing   bool
+		want      string // of the refusal, empty for none
+	}{
+		"as many as an allocation has":      {requests: []resourcev1.DeviceRequest{exactly(16), exactly(16), all}},
+		"one more":                          {requests: []resourcev1.DeviceRequest{exactly(16), exactly(17)}, want: " 33 "},
+		"counts whose sum overflows":        {requests: []resourcev1.DeviceRequest{exactly(1 << 62), exactly(1 << 62)}, want: " 9223372036854775807 "},
+		"the largest count of all":          {requests: []resourcev1.DeviceRequest{exactly(math.MaxInt64)}, want: " 9223372036854775807 "},
+		"a smaller alternative":             {requests: []resourcev1.DeviceRequest{oneOf(1<<62, 2), exactly(30)}},
+		"no alternative is small enough":    {requests: []resourcev1.DeviceRequest{oneOf(1<<62, 3), exactly(30)}, want: " 33 "},
+		"the claim is allocated already":    {requests: []resourcev1.DeviceRequest{exactly(33)}, allocated: true},
+		"the claim does not exist":          {missing: true},
+		"the plugin has refused the pod":    {requests: []resourcev1.DeviceRequest{exactly(33)}, inner: fwk.NewStatus(fwk.Unschedulable, "other")},
+		"the plugin has nothing to do with": {requests: []resourcev1.DeviceRequest{exactly(33)}, inner: fwk.NewStatus(fwk.Skip)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			claim := &resourcev1.ResourceClaim{}
+			claim.Name, claim.Spec.Devices.Requests = "c", test.requests
+			if test.allocated {
+				claim.Status.Allocation = &resourcev1.AllocationResult{}
+			}
+			known := claims{byName: map[string]*resourcev1.ResourceClaim{"c": claim}}
+			if test.missing {
+				known.byName = nil
+			}
+			pod := object.Pod("p")
+			pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "d", ResourceClaimName: ptr.To("c")}}
+			g := New(func(...metrics.Registerable) {}, nil)
+			_, status := g.preFilter(dynamic{status: test.inner}, known).PreFilter(t.Context(),
+				framework.NewCycleState(), pod, nil)
+			var refused *tooLarge
+			if errors.As(status.AsError(), &refused) != (test.want != "") {
+				t.Fatalf("got %v, want the refusal %q", status, test.want)
+			}
+			if test.want == "" {
+				if status != test.inner {
+					t.Errorf("got %v, want what the plugin says: %v", status, test.inner)
+				}
+				return
+			}
+			f := refused.Finding()
+			if f.Code != why.ClaimTooLarge || !strings.Contains(f.Detail, "ResourceClaim c requests at least"+test.want) ||
+				!strings.Contains(f.Detail, "at most 32") || status.Code() != fwk.UnschedulableAndUnresolvable {
+				t.Errorf("got %v, %v", status.Code(), f)
+			}
+		})
+	}
+}
+
+// nothing is a plugin that lets each pod pass.
+type nothing struct{ fwk.FilterPlugin }
+
+func (nothing) Name() string { return "Nothing" }
+
+func (nothing) Filter(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) *fwk.Status {
+	return nil
+}
+
+func TestAGuardedFilterAllocatesNothing(t *testing.T) {
+	g := New(func(...metrics.Registerable) {}, nil)
+	var p fwk.FilterPlugin = &filter{nothing{}, g.at(nothing{}, "Filter")}
+	ctx, pod := t.Context(), object.Pod("p")
+	if n := testing.AllocsPerRun(100, func() { p.Filter(ctx, nil, pod, nil) }); n != 0 {
+		t.Errorf("got %v allocations for a node, want none", n)
+	}
+}

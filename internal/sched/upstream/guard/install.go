@@ -1,0 +1,145 @@
+package guard
+
+import (
+	"fmt"
+	"reflect"
+	"unsafe"
+
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+)
+
+// Scheduler guards the plugins of a core that kube-scheduler has just made, before anything is put around its queue and
+// profiles, and lets its queue hold pods.
+func (g *Guard) Scheduler(core *scheduler.Scheduler) error {
+	before, err := field[map[string]map[string]fwk.PreEnqueuePlugin](core.SchedulingQueue, "preEnqueuePluginMap")
+	if err != nil {
+		return err
+	}
+	hints, err := field[queue.QueueingHintMapPerProfile](core.SchedulingQueue, "queueingHintMap")
+	if err != nil {
+		return err
+	}
+	wakes, err := field[map[string][]fwk.ClusterEvent](core.SchedulingQueue, "pluginToEventsMap")
+	if err != nil {
+		return err
+	}
+	(*wakes)[Name] = []fwk.ClusterEvent{framework.EventUnschedulableTimeout}
+	for profile, f := range core.Profiles {
+		for name, plugin := range (*before)[profile] {
+			(*before)[profile][name] = &preEnqueue{plugin, g.at(plugin, "PreEnqueue")}
+		}
+		(*before)[profile][Name] = queueGate{gate{g}}
+		for _, all := range (*hints)[profile] {
+			for _, hint := range all {
+				hint.QueueingHintFn = g.hint(hint.PluginName, hint.QueueingHintFn)
+			}
+		}
+		if err := g.Framework(f); err != nil {
+			return err
+		}
+		plugins, err := field[[]fwk.PreEnqueuePlugin](f, "preEnqueuePlugins")
+		if err != nil {
+			return err
+		}
+		*plugins = append(*plugins, gate{g}) // for those who ask why a pod does not pass the queue
+	}
+	return nil
+}
+
+// Framework guards the plugins of a framework that kube-scheduler's runtime has just made, before anything is put
+// around it. The framework must be asked about no pod yet.
+func (g *Guard) Framework(f framework.Framework) error {
+	plugins, err := field[map[string]fwk.Plugin](f, "pluginsMap")
+	if err != nil {
+		return err
+	}
+	divider, err := field[fwk.Parallelizer](f, "parallelizer")
+	if err != nil {
+		return err
+	}
+	*divider = parallelizer{*divider}
+	for _, p := range *plugins { // some have kept that of the framework
+		if kept, err := field[fwk.Parallelizer](p, "parallelizer"); err == nil {
+			*kept = *divider
+		}
+	}
+	for _, replace := range []error{
+		each(f, "preFilterPlugins", func(p fwk.PreFilterPlugin) fwk.PreFilterPlugin {
+			return g.preFilter(p, f.SharedDRAManager())
+		}),
+		each(f, "filterPlugins", func(p fwk.FilterPlugin) fwk.FilterPlugin { return &filter{p, g.at(p, "Filter")} }),
+		each(f, "postFilterPlugins", func(p fwk.PostFilterPlugin) fwk.PostFilterPlugin {
+			return &postFilter{p, g.at(p, "PostFilter")}
+		}),
+		each(f, "preScorePlugins", func(p fwk.PreScorePlugin) fwk.PreScorePlugin {
+			return &preScore{p, g.at(p, "PreScore")}
+		}),
+		each(f, "scorePlugins", g.score),
+		each(f, "reservePlugins", func(p fwk.ReservePlugin) fwk.ReservePlugin {
+			return &reserve{p, g.at(p, "Reserve"), g.at(p, "Unreserve")}
+		}),
+		each(f, "permitPlugins", func(p fwk.PermitPlugin) fwk.PermitPlugin { return &permit{p, g.at(p, "Permit")} }),
+		each(f, "preBindPlugins", func(p fwk.PreBindPlugin) fwk.PreBindPlugin {
+			return &preBind{p, g.at(p, "PreBindPreFlight"), g.at(p, "PreBind")}
+		}),
+		each(f, "bindPlugins", func(p fwk.BindPlugin) fwk.BindPlugin { return &bind{p, g.at(p, "Bind")} }),
+		each(f, "postBindPlugins", func(p fwk.PostBindPlugin) fwk.PostBindPlugin {
+			return &postBind{p, g.at(p, "PostBind")}
+		}),
+		each(f, "batchablePlugins", func(p fwk.SignPlugin) fwk.SignPlugin { return &sign{p, g.at(p, "SignPod")} }),
+	} {
+		if replace != nil {
+			return replace
+		}
+	}
+	return nil
+}
+
+// each replaces each plugin in a list of a framework.
+func each[T any](f framework.Framework, list string, replacement func(T) T) error {
+	plugins, err := field[[]T](f, list)
+	if err != nil {
+		return err
+	}
+	for i, p := range *plugins {
+		(*plugins)[i] = replacement(p)
+	}
+	return nil
+}
+
+// field returns a field of what owner points to, which its package does not export. kube-scheduler has no other way to
+// replace a plugin of its own. A field that is not there, or has another type, is an error at start.
+func field[T any](owner any, name string) (*T, error) {
+	v := reflect.ValueOf(owner)
+	if v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
+		if f := v.Elem().FieldByName(name); f.IsValid() && f.Type() == reflect.TypeFor[T]() {
+			return (*T)(unsafe.Pointer(f.UnsafeAddr())), nil
+		}
+	}
+	return nil, fmt.Errorf("%T has no field %s of type %s", owner, name, reflect.TypeFor[T]())
+}
+
+// preFilter returns the replacement of a PreFilter plugin.
+func (g *Guard) preFilter(p fwk.PreFilterPlugin, dra fwk.SharedDRAManager) fwk.PreFilterPlugin {
+	guarded := &preFilter{PreFilterPlugin: p, point: g.at(p, "PreFilter")}
+	if extensions := p.PreFilterExtensions(); extensions != nil {
+		guarded.extensions = &preFilterExtensions{extensions, g.at(p, "AddPod"), g.at(p, "RemovePod")}
+	}
+	if p.Name() == names.DynamicResources && dra != nil {
+		return &claimFilter{guarded, dra.ResourceClaims()}
+	}
+	return guarded
+}
+
+// score returns the replacement of a Score plugin.
+func (g *Guard) score(p fwk.ScorePlugin) fwk.ScorePlugin {
+	guarded := &score{ScorePlugin: p, point: g.at(p, "Score")}
+	if extensions := p.ScoreExtensions(); extensions != nil {
+		guarded.extensions = &scoreExtensions{extensions, g.at(p, "NormalizeScore")}
+	}
+	return guarded
+}
