@@ -363,7 +363,7 @@ func TestExplanationsAsGolden(t *testing.T) {
 	resized.Placement.Overcommitted = []string{"NUMA node 0: pods hold 140Gi of memory, it has 128Gi"}
 	var planned renderer
 	planned.decision(view.Decision{Node: "epyc", Feasible: 1, Of: 1})
-	if text := planned.out.String(); !strings.Contains(text, "only this node was asked") {
+	if text := planned.out.String(); !strings.Contains(text, "considered no other node") {
 		t.Errorf("a decision about one node: %q", text)
 	}
 	golden(t, "explain-overcommitted.txt", r.pod(explained{Pod: resized}, corev1.PodRunning))
@@ -425,7 +425,8 @@ func apiServer(t *testing.T, nodes []corev1.Node, pods []corev1.Pod,
 		name := r.PathValue("namespace")
 		if len(matching(r, name)) > 0 || name == "default" || name == "locked" {
 			answer(w, 200, corev1.Namespace{
-				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: name},
+				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+				ObjectMeta: metav1.ObjectMeta{Name: name},
 			})
 			return
 		}

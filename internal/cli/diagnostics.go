@@ -174,7 +174,16 @@ type refusedError struct {
 	text  string
 }
 
-func (e *refusedError) Error() string { return e.title + " answers: " + e.text }
+func (e *refusedError) Error() string {
+	if e.ExitCode() == ExitUsage {
+		_, text, found := strings.Cut(e.text, "]: ") // ask.pods[0]: is where the question has it
+		if found && strings.HasPrefix(e.text, "ask.") {
+			return text
+		}
+		return e.text
+	}
+	return e.title + " answers: " + e.text
+}
 
 // ExitCode returns that of bad input where the component refuses the question, such as one about an unknown pod.
 func (e *refusedError) ExitCode() int {

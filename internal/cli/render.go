@@ -336,8 +336,7 @@ func cores(list []view.CorePart) string {
 
 func (r *renderer) decision(d view.Decision) {
 	if d.Of == 1 && len(d.Scores) == 0 {
-		r.line("why here", "only this node was asked: the pod, its gang's plan or a nomination names it, "+
-			"or the cluster has only one")
+		r.line("why here", "the scheduler considered no other node")
 		return
 	}
 	text := fmt.Sprintf("%d of %s would have taken it", d.Feasible, view.Count(d.Of, "node"))

@@ -14,14 +14,14 @@ import (
 
 // keyTitles are the columns of sets of devices, and what is said where a key decides.
 var keyTitles = map[string]struct{ title, meaning string }{
-	"score": {"SCORE", "the score of its partition"}, "kept": {"KEPT", "the partitions that remain free"},
-	"ring": {"RING", "the weakest link of its best ring"}, "links": {"LINKS", "the sum of its direct links"},
-	"nics": {"NICS", "the distance of its other devices"}, "numa": {"NUMA", "the number of its NUMA nodes"},
-	"closeness": {"CLOSENESS", "its closeness on the PCI tree"},
-	"worth":     {"WORTH", "what the node keeps for the pods to come"},
-	"spare":     {"SPARE", "the least free that fits"},
-	"left":      {"LEFT", "the best 8, 4 and 2 devices that it leaves"},
-	"linksLeft": {"LINKS LEFT", "the links that it leaves"}, "mask": {"", "the PCI address alone"},
+	"score": {"SCORE", "its partition has the best score"}, "kept": {"KEPT", "keeps the best partitions free"},
+	"ring": {"RING", "has the fastest ring"}, "links": {"LINKS", "has the most direct links"},
+	"nics": {"NICS", "is closest to the pod's other devices"}, "numa": {"NUMA", "spans the fewest NUMA nodes"},
+	"closeness": {"CLOSENESS", "is closest together on the PCI tree"},
+	"worth":     {"WORTH", "preserves most capacity for future pods"},
+	"spare":     {"SPARE", "fits most tightly"},
+	"left":      {"LEFT", "leaves the best 8, 4 and 2 devices"},
+	"linksLeft": {"LINKS LEFT", "leaves the best links"}, "mask": {"", "has the lowest PCI address"},
 }
 
 // devices shows what a pod holds, and how it was compared with other sets.
@@ -36,7 +36,7 @@ func (r *renderer) devices(p *view.Placement) {
 	r.add(plain, r.sets(c.Sets)...)
 	text := "the only set that fits"
 	if c.Decided != "" {
-		text = "the first set is preferred by " + keyTitles[c.Decided].meaning
+		text = "chosen: " + keyTitles[c.Decided].meaning
 	}
 	if c.Approximate {
 		text += "; not all sets were looked at"
@@ -120,8 +120,8 @@ func fitText(f *view.DeviceFit) string {
 	if f.Set != nil {
 		return "its devices would do: " + setText(f.Set.Devices)
 	}
-	text := "needs " + view.Count(int(f.Asked), f.Type) + ", " + f.Need + "; has " + strconv.FormatInt(f.Whole, 10) +
-		" without a pod, the best with "
+	text := "needs " + view.Count(int(f.Asked), f.Type) + ", " + f.Need + "; " + strconv.FormatInt(f.Whole, 10) +
+		" unallocated, the best with "
 	var best []string
 	for _, name := range []string{device.GPUCore, device.ShareOf(device.Type(f.Type))} {
 		if n := f.Best[name]; n != "" {

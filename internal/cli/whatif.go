@@ -56,8 +56,7 @@ func newWhatIf(flags *genericclioptions.ConfigFlags, streams genericiooptions.IO
 		ValidArgsFunction: completeArgument(flags, "pod"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 && o.file == "" && o.like == "" || o.file != "" && o.like != "" {
-				return usagef("name pods that wait, pod/NAME, or give one with -f FILE or with --like pod/NAME, " +
-					"one of the two")
+				return usagef("specify pod/NAME, -f FILE or --like pod/NAME")
 			}
 			w, err := newWhatIfQuestion(c.Context(), &o, flags, streams, d, args)
 			if err != nil {

@@ -203,7 +203,7 @@ func TestWhatIfRefusesBadInput(t *testing.T) {
 	w := &whatIfWorld{t: t}
 	server := httptest.NewServer(w)
 	t.Cleanup(server.Close)
-	const give = "name pods that wait, pod/NAME, or give one with -f FILE or with --like pod/NAME"
+	const give = "specify pod/NAME, -f FILE or --like pod/NAME"
 	const quota = "use NAME:max.RESOURCE=AMOUNT,min.RESOURCE=AMOUNT"
 	const change = "use one JSON object with a change as POST /apis/v1/whatif takes it: "
 	for name, c := range map[string]struct {
@@ -212,7 +212,7 @@ func TestWhatIfRefusesBadInput(t *testing.T) {
 		code int
 	}{
 		"no pod":                     {nil, give, ExitUsage},
-		"a file and a likeness":      {[]string{"-f", "x", "--like", "runs"}, give + ", one of the two", ExitUsage},
+		"a file and a likeness":      {[]string{"-f", "x", "--like", "runs"}, give, ExitUsage},
 		"a pod of another kind":      {[]string{"gang/a"}, `unknown kind in "gang/a": use pod`, ExitUsage},
 		"a pod that does not exist":  {[]string{"none"}, "pod ml/none does not exist", ExitUsage},
 		"a pod that may not be read": {[]string{"secret"}, "get on pods is missing", ExitUnreachable},

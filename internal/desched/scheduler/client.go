@@ -66,7 +66,7 @@ func New(config *rest.Config, address, authority string) (*Client, error) {
 type Refused struct{ Text string }
 
 // Error returns the text.
-func (r *Refused) Error() string { return "the scheduler refuses the question: " + r.Text }
+func (r *Refused) Error() string { return r.Text }
 
 var errBusy = errors.New("the scheduler does not answer now")
 

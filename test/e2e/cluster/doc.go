@@ -66,21 +66,23 @@
 // make test-cluster alone has the cases on two nodes too, with an installation of their own. The second one is a
 // guest as level 5 boots it, of 4 CPUs on 2 NUMA nodes. Its network device leads to the stage, and nowhere else:
 //
-//		the stage                                               the guest
-//		API server ◄── 10.0.0.1:443, handed on ◄── guest0 ◄──── kubelet, agent, manager, scheduler
-//		     └── kubelet 10.0.2.15:10250, webhooks 10.77.1.0/24 ──────────────────┘
+//	the stage                                               the guest
+//	API server ◄── 10.0.0.1:443, handed on ◄── guest0 ◄──── kubelet, agent, manager, scheduler
+//	     └── kubelet 10.0.2.15:10250, webhooks 10.77.1.0/24 ──────────────────┘
 //
-//	  - a virtual machine joins and gets its agent: the DaemonSet's pod is ready; tenon status --wait finds nothing but
-//	    ok
-//	  - pods of the virtual machine land where simulate said: LSR, LS and BE pods: node and CPUs as tenon simulate said,
-//	    cpuset.cpus, cpuset.cpus.effective, cpuset.mems.effective and what the kernel allows the processes; the LSR pod
-//	    has a NUMA node and its memory
-//	  - the agent of the virtual machine is killed under bound pods: it is started again; no bound pod loses a CPU or is
-//	    restarted, a pod that is created then runs
-//	  - upgrade and rollback move no pod: uninstall, install the previous release, upgrade, roll back. Images, a CRD and
-//	    the configuration differ. No bound pod of either node restarts or loses a CPU, no request to the webhooks fails,
-//	    new pods run. The guest has agents alone until then, as it does not answer within the five seconds of a webhook;
-//	    after one more upgrade replicas are on different nodes
+// The cases are:
+//
+//   - a virtual machine joins and gets its agent: the DaemonSet's pod is ready; tenon status --wait finds nothing but
+//     ok
+//   - pods of the virtual machine land where simulate said: LSR, LS and BE pods: node and CPUs as tenon simulate said,
+//     cpuset.cpus, cpuset.cpus.effective, cpuset.mems.effective and what the kernel allows the processes; the LSR pod
+//     has a NUMA node and its memory
+//   - the agent of the virtual machine is killed under bound pods: it is started again; no bound pod loses a CPU or is
+//     restarted, a pod that is created then runs
+//   - upgrade and rollback move no pod: uninstall, install the previous release, upgrade, roll back. Images, a CRD and
+//     the configuration differ. No bound pod of either node restarts or loses a CPU, no request to the webhooks fails,
+//     new pods run. The guest has agents alone until then, as it does not answer within the five seconds of a webhook;
+//     after one more upgrade replicas are on different nodes
 //
 // On the first node the CPUs of bound pods are read each 5 ms, on the guest for a tenth of the time. The pods look
 // themselves, every 200 ms, and print each change: there must be none.
