@@ -213,7 +213,7 @@ type watched struct {
 
 // passing are the keys of values that change with time alone.
 var passing = []string{
-	"ages", "ageSeconds", "backoffSeconds", "generation", "leaseEnds", "reportSeconds", "verifiedAt",
+	"ages", "backoffSeconds", "generation", "leaseEnds", "reportSeconds", "verifiedAt",
 }
 
 // compareBy sets the content to the JSON of an answer, without what changes with time alone.

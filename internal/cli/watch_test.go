@@ -51,7 +51,7 @@ func TestAgesAloneDoNotPrintAnAnswerAgain(t *testing.T) {
 				seconds := time.Since(start).Seconds()
 				answer := explained{Phase: corev1.PodPending, Pod: view.Pod{
 					Pod: "default/a", State: view.Bound, Since: &start,
-					RootCause: &why.Wire{Code: why.TopologyStale, Params: map[string]any{"ageSeconds": seconds}},
+					RootCause: &why.Wire{Code: why.KubeletRejected, Params: map[string]any{"backoffSeconds": seconds}},
 					Rejection: &view.Rejection{Node: "n0", BackoffSeconds: 100 - int64(seconds)},
 					Data:      view.Data{Generation: int64(looks), Ages: map[string]float64{"topology": seconds}},
 				}}

@@ -59,7 +59,6 @@ const (
 	InvalidTopology
 	TopologyMissing
 	NUMAInfoEmpty
-	TopologyStale
 	TooManyNUMANodes
 	KubeletPanics
 
