@@ -29,10 +29,10 @@ const (
 	MaxUseRequest
 )
 
-// Rule is how one resource is reclaimed. Percentages are 0 to 100.
+// Rule is how one resource is reclaimed. Percentages are 0 to 100, ReclaimPercent is 0 to 200.
 type Rule struct {
 	Policy         Policy
-	ReclaimPercent int64 // of the capacity that all pods together may use
+	ReclaimPercent int64 // of the capacity that all pods together may use, as Policy counts them
 	BatchPercent   int64 // of the capacity that batch pods have at most
 	MidPercent     int64 // of the allocatable amount that mid pods have at most
 	StaticPercent  int64 // of the capacity that mid pods have under Strategy.MidStatic
@@ -57,11 +57,15 @@ func (p *Pod) High() bool { return p.Band != qos.Batch && p.Band != qos.Free }
 type Node struct {
 	Capacity, Allocatable Amounts
 	Reserved              Amounts // the greater of what the kubelet and the node's annotation keep for the system
-	Use                   Amounts // of everything
-	HostUse, HighHostUse  Amounts // of applications outside of pods: all, and those that are neither batch nor free
-	ProdReclaimable       Amounts // what prod pods are predicted not to use
-	ThirdParty            Amounts // what other schedulers have given away of what batch pods may have
-	Pods                  []Pod
+	Use                   Amounts // of everything, over the time of the report
+	// System is the use of neither pods nor applications, if the report HasSystem. What Use has besides rows and
+	// applications is that of the system too, except where a pod has ended or begun within the time of the report.
+	System               Amounts
+	HasSystem            bool
+	HostUse, HighHostUse Amounts // of applications outside of pods: all, and those that are neither batch nor free
+	ProdReclaimable      Amounts // what prod pods are predicted not to use
+	ThirdParty           Amounts // what other schedulers have given away of what batch pods may have
+	Pods                 []Pod
 }
 
 // Account is how one resource of a node was divided.
@@ -105,7 +109,15 @@ func (s *Strategy) divide(n *Node, r Resource) Account {
 			prodRequests += p.Request[r]
 		}
 	}
-	a.System = max(n.Use[r]-rows-n.HostUse[r], 0) + n.HighHostUse[r]
+	use, rest := n.Use[r], max(n.Use[r]-rows-n.HostUse[r], 0)
+	switch {
+	case !n.HasSystem:
+	case unattributed: // what such a pod uses is in the rest
+		rest = max(rest, n.System[r])
+	default:
+		rest, use = n.System[r], n.System[r]+rows+n.HostUse[r]
+	}
+	a.System = rest + n.HighHostUse[r]
 	apart := max(a.System, a.Reserved)
 	switch {
 	case rule.Policy == Request:
@@ -120,7 +132,7 @@ func (s *Strategy) divide(n *Node, r Resource) Account {
 		a.Mid = share(a.Capacity, rule.StaticPercent)
 	} else {
 		unallocated := max(a.Capacity-max(a.System, a.Reserved)-prodRequests, 0)
-		a.Mid = min(n.ProdReclaimable[r], a.Capacity-n.Use[r]) + share(unallocated, s.MidUnallocatedPercent)
+		a.Mid = min(n.ProdReclaimable[r], a.Capacity-use) + share(unallocated, s.MidUnallocatedPercent)
 	}
 	a.Mid = max(min(a.Mid, share(n.Allocatable[r], rule.MidPercent)), 0)
 	return a

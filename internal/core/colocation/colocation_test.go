@@ -1,8 +1,10 @@
 package colocation
 
 import (
+	"flag"
 	"math/big"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -11,6 +13,16 @@ import (
 	"github.com/tenon-project/tenon/internal/core/qos"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
+
+// cases is how many random nodes each property meets, unless -rapid.checks says otherwise.
+const cases = 2000
+
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.checks", strconv.Itoa(cases)); err != nil {
+		panic(err)
+	}
+	m.Run()
+}
 
 // defaults is the strategy of a cluster that sets nothing.
 func defaults() Strategy {
@@ -95,6 +107,74 @@ func TestBatchCPU(t *testing.T) {
 		"what another scheduler has given away is taken off": {
 			node: func(n *Node) { n.ThirdParty = cpu(20_000) }, want: 3_000,
 		},
+		"a pod that runs without a row uses what the system seems to use": {
+			node: func(n *Node) { n.Pods = with(func(p *Pod) { p.Use, p.Reported = Amounts{}, false }) }, want: 0,
+		},
+		"what is reserved is not in what such a pod uses": {
+			node: func(n *Node) {
+				n.Use = cpu(7_000)
+				n.Pods = with(func(p *Pod) { p.Request, p.Use, p.Reported = cpu(1_000), Amounts{}, false })
+			},
+			want: 60_000 - 7_000 - 5_000 - 1_000,
+		},
+		"an LSE pod that is gone counts with its last use": {
+			node: func(n *Node) {
+				n.Pods = with(func(p *Pod) { p.Class, p.Request, p.Gone, p.Started = qos.LSE, Amounts{}, true, false })
+			},
+			want: 23_000,
+		},
+		"an LSE pod that is gone counts with its last use under the greater of both too": {
+			strategy: func(s *Strategy) { s.Rules[CPU].Policy = MaxUseRequest },
+			node: func(n *Node) {
+				n.Pods = with(func(p *Pod) { p.Class, p.Request, p.Gone, p.Started = qos.LSE, Amounts{}, true, false })
+			},
+			want: 23_000,
+		},
+		"a pod that is gone counts with its last use under requests": {
+			strategy: func(s *Strategy) { s.Rules[CPU].Policy = Request },
+			node: func(n *Node) {
+				n.Pods = with(func(p *Pod) { p.Request, p.Gone, p.Started = Amounts{}, true, false })
+			},
+			want: 25_000,
+		},
+		"what an ended batch pod used within the time of the report is not the system's": {
+			node: func(n *Node) { n.Use, n.System, n.HasSystem = cpu(65_600), cpu(7_000), true }, want: 23_000,
+		},
+		"a young batch pod, of whose row the node's use has a part, does not hide the system": {
+			node: func(n *Node) {
+				n.Use, n.System, n.HasSystem = cpu(37_500), cpu(7_000), true
+				n.Pods = append(n.Pods, Pod{Band: qos.Batch, Use: cpu(5_000), Reported: true, Started: true})
+			},
+			want: 23_000,
+		},
+		"a pod without a row is not in the use of the system that is reported": {
+			node: func(n *Node) {
+				n.System, n.HasSystem = cpu(7_000), true
+				n.Pods = with(func(p *Pod) { p.Request, p.Use, p.Reported = cpu(1_000), Amounts{}, false })
+			},
+			want: 60_000 - 37_000 - 5_000 - 1_000,
+		},
+		"a system that is reported to use more than the rest counts beside a pod without a row": {
+			node: func(n *Node) {
+				n.Use, n.System, n.HasSystem = cpu(7_000), cpu(9_000), true
+				n.Pods = with(func(p *Pod) { p.Request, p.Use, p.Reported = cpu(1_000), Amounts{}, false })
+			},
+			want: 60_000 - 9_000 - 5_000 - 1_000,
+		},
+		"an application of the host is not in the use of the system that is reported": {
+			node: func(n *Node) {
+				n.HostUse, n.HighHostUse, n.Use = cpu(4_000), cpu(3_000), cpu(41_000)
+				n.System, n.HasSystem = cpu(7_000), true
+			},
+			want: 20_000,
+		},
+		"a share above the whole does not grant what others use": {
+			strategy: func(s *Strategy) { s.Rules[CPU].ReclaimPercent = 150 }, want: 63_000,
+		},
+		"a share above the whole of what is requested": {
+			strategy: func(s *Strategy) { s.Rules[CPU].Policy, s.Rules[CPU].ReclaimPercent = Request, 105 },
+			want:     60_000,
+		},
 		"another scheduler has given away more than there is": {
 			node: func(n *Node) { n.ThirdParty = cpu(90_000) }, want: 0,
 		},
@@ -132,7 +212,17 @@ func TestMidCPU(t *testing.T) {
 	}{
 		"what prod pods are predicted not to use": {want: 20_000},
 		"no more than the node has idle":          {node: func(n *Node) { n.Use = cpu(95_000) }, want: 5_000},
-		"nothing without a prediction":            {node: func(n *Node) { n.ProdReclaimable = Amounts{} }, want: 0},
+		"an ended pod leaves idle what it used": {
+			node: func(n *Node) { n.Use, n.System, n.HasSystem = cpu(95_000), cpu(7_000), true }, want: 20_000,
+		},
+		"a young pod takes what it uses": {
+			node: func(n *Node) {
+				n.System, n.HasSystem = cpu(7_000), true
+				n.Pods = append(n.Pods, Pod{Band: qos.Batch, Use: cpu(58_000), Reported: true, Started: true})
+			},
+			want: 5_000,
+		},
+		"nothing without a prediction": {node: func(n *Node) { n.ProdReclaimable = Amounts{} }, want: 0},
 		"no more than a share of the allocatable": {
 			strategy: func(s *Strategy) { s.Rules[CPU].MidPercent = 10 }, want: 9_000,
 		},
@@ -201,7 +291,13 @@ func table(s *Strategy, n *Node, r Resource) int64 {
 			greater += max(use, request)
 		}
 	}
-	system := max(n.Use[r]-rows-n.HostUse[r], 0) + n.HighHostUse[r]
+	system := max(n.Use[r]-rows-n.HostUse[r], 0)
+	if n.HasSystem && !lost {
+		system = n.System[r]
+	} else if n.HasSystem {
+		system = max(system, n.System[r])
+	}
+	system += n.HighHostUse[r]
 	both := max(system, n.Reserved[r])
 	if lost {
 		both = system + n.Reserved[r]
@@ -229,7 +325,13 @@ func drawNode(t *rapid.T) Node {
 	}
 	n.Allocatable = n.Capacity
 	n.Use = amounts(100, "system")
+	if n.System, n.HasSystem = n.Use, rapid.Bool().Draw(t, "reports the system"); !n.HasSystem {
+		n.System = Amounts{}
+	}
 	for r := range resources {
+		if n.HasSystem {
+			n.Use[r] += rapid.Int64Range(0, 200).Draw(t, "ended")
+		}
 		n.HighHostUse[r] = rapid.Int64Range(0, n.HostUse[r]).Draw(t, "high hosts")
 		n.Use[r] += n.HostUse[r]
 	}
@@ -258,12 +360,12 @@ func drawNode(t *rapid.T) Node {
 
 func drawStrategy(t *rapid.T) Strategy {
 	s := defaults()
-	percent := rapid.Int64Range(0, 100)
+	percent, reclaim := rapid.Int64Range(0, 100), rapid.Int64Range(0, 200)
 	s.MidUnallocatedPercent = percent.Draw(t, "unallocated")
 	s.MidStatic = rapid.Bool().Draw(t, "static")
 	for r := range resources {
 		s.Rules[r] = Rule{
-			Policy: Policy(rapid.IntRange(0, 2).Draw(t, "policy")), ReclaimPercent: percent.Draw(t, "reclaim"),
+			Policy: Policy(rapid.IntRange(0, 2).Draw(t, "policy")), ReclaimPercent: reclaim.Draw(t, "reclaim"),
 			BatchPercent: percent.Draw(t, "batch"), MidPercent: percent.Draw(t, "mid"),
 			StaticPercent: percent.Draw(t, "static"),
 		}
@@ -295,10 +397,54 @@ func TestM1BatchPodsHighPodsAndTheSystemFitTheNode(t *testing.T) {
 					high += p.Use[r]
 				}
 			}
-			system := max(n.Use[r]-rows-n.HostUse[r], 0) + n.HighHostUse[r]
+			system := max(n.Use[r]-rows-n.HostUse[r], 0)
+			if n.HasSystem {
+				system = n.System[r]
+			}
+			system += n.HighHostUse[r]
 			if a.Batch < 0 || a.Mid < 0 || a.Batch > 0 && a.Batch+high+system > a.Capacity {
 				t.Fatalf("resource %d: batch %d + high %d + system %d of %d", r, a.Batch, high, system, a.Capacity)
 			}
+		}
+	})
+}
+
+// TestStartsAndEndsHideNothing follows a node over starts and ends of pods. Its agent reports averages over a minute:
+// of the node and the system over all of it, of a pod over the part in which it ran. Whatever began and ended within
+// the minute, batch pods are granted what the services and the system that run at the end leave; without the use of the
+// system, they are granted what the averages leave.
+func TestStartsAndEndsHideNothing(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		const window = 60 // seconds
+		const capacity = 100_000
+		n := Node{Capacity: cpu(capacity), Allocatable: cpu(capacity), HasSystem: true}
+		n.System = cpu(rapid.Int64Range(0, 20_000).Draw(t, "system"))
+		left := int64(60_000) - n.System[CPU] // of the capacity that pods may use
+		total := n.System[CPU] * window
+		for range rapid.IntRange(0, 6).Draw(t, "pods") {
+			p := Pod{
+				Band: []qos.Band{qos.Prod, qos.Batch}[rapid.IntRange(0, 1).Draw(t, "band")],
+				Use:  cpu(rapid.Int64Range(0, 8_000).Draw(t, "use")), Reported: true, Started: true,
+			}
+			began := rapid.IntRange(-window, window-1).Draw(t, "began")
+			ended := rapid.IntRange(began+1, 3*window).Draw(t, "ended")
+			total += p.Use[CPU] * int64(max(min(ended, window)-max(began, 0), 0))
+			if ended <= window {
+				continue
+			}
+			if n.Pods = append(n.Pods, p); p.High() {
+				left -= p.Use[CPU]
+			}
+		}
+		n.Use = cpu(total / window)
+		s := defaults()
+		if got := s.Compute(&n)[CPU]; got.Batch != max(left, 0) {
+			t.Fatalf("batch = %d, want %d\nof %+v: %+v", got.Batch, max(left, 0), n, got)
+		}
+		n.System, n.HasSystem = Amounts{}, false
+		if got, want := s.Compute(&n)[CPU].Batch, table(&s, &n, CPU); got != want {
+			t.Fatalf("batch without the use of the system = %d, want %d\nof %+v", got, want, n)
 		}
 	})
 }

@@ -12,6 +12,10 @@
 // as the Policy says; a pod without a row in the report counts with its request, and the CPUs of an LSE pod, which are
 // never reclaimed, always do. A pod that is gone counts with its row until the next report has none.
 //
+// The use of a node is an average over minutes, the row of a pod one over the part of them in which it ran. Their
+// difference is what the system uses only if no pod has ended or begun meanwhile: an ended pod is in the average and
+// has no row, a young one has a row of which the average has a part. So the system counts with its own average.
+//
 // Spread divides what a node grants batch pods over its NUMA nodes, by what others leave of each.
 //
 // Two rules hold under every policy:
@@ -21,5 +25,5 @@
 //     overlap what is reserved. A report that is too old grants nothing (Strategy.Fresh).
 //
 // The source is Koordinator's colocation design. Differences: there, a pod without metrics counts nothing under
-// maxUsageRequest, a percentage above 100 grants more than the node has, and amounts grow in one step.
+// maxUsageRequest, a percentage above 100 grants more than others leave, and amounts grow in one step.
 package colocation

@@ -55,6 +55,10 @@ func Reclaimable(node *corev1.Node, m *slo.NodeMetric, pods []*corev1.Pod) *colo
 		Capacity: used(node.Status.Capacity), Allocatable: used(RawAllocatable(node)),
 		Use: used(m.Status.NodeMetric.NodeUsage.Resources), Reserved: Reserved(node),
 	}
+	system := m.Status.NodeMetric.SystemUsage.Resources
+	_, hasCPU := system[corev1.ResourceCPU]
+	_, hasMemory := system[corev1.ResourceMemory]
+	n.System, n.HasSystem = used(system), hasCPU && hasMemory
 	// What cannot be read is a problem of the strategy, under which the Node grants nothing.
 	third, _, _ := annotation.ParseThirdPartyAllocations(node.Annotations[annotation.NodeThirdPartyAllocations])
 	for _, one := range third.Allocations {

@@ -53,6 +53,39 @@ func TestApplicationsOfTheHostCountByTheirClass(t *testing.T) {
 	}
 }
 
+// TestTheSystemUsesWhatIsReportedOfIt has a node of 100 CPUs that uses 50 of them, as averaged over minutes, in which
+// pods ended that are no longer reported.
+func TestTheSystemUsesWhatIsReportedOfIt(t *testing.T) {
+	t.Parallel()
+	node := object.Node("n", nil, "cpu", "100", "memory", "100Gi")
+	node.Status.Capacity = node.Status.Allocatable
+	for name, c := range map[string]struct {
+		system []string
+		want   int64 // of 60 CPUs, as 40 are the margin
+	}{
+		"its use is reported":    {[]string{"cpu", "1", "memory", "1Gi"}, 59_000},
+		"its use is negative":    {[]string{"cpu", "-1", "memory", "1Gi"}, 60_000},
+		"none is reported":       {nil, 10_000},
+		"that of CPU is missing": {[]string{"memory", "1Gi"}, 10_000},
+		"that of memory is":      {[]string{"cpu", "1"}, 10_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := metav1.NewTime(time.Unix(1000, 0))
+			m := &slo.NodeMetric{Status: slo.NodeMetricStatus{UpdateTime: &now, NodeMetric: &slo.NodeMetricInfo{
+				NodeUsage:   slo.ResourceMap{Resources: object.List("cpu", "50", "memory", "1Gi")},
+				SystemUsage: slo.ResourceMap{Resources: object.List(c.system...)},
+			}}}
+			strategy := sloconfig.Default()
+			strategy.Enable = new(true)
+			accounts, ok := convert.Reclaim(&strategy, node, m, nil, now.Time)
+			if got := accounts[colocation.CPU].Batch; !ok || got != c.want {
+				t.Errorf("batch CPU %d, want %d", got, c.want)
+			}
+		})
+	}
+}
+
 // TestAmplifiedAmountsAreNotLent has a node of 100 CPUs of which the kubelet keeps 50, and whose status says 95.
 func TestAmplifiedAmountsAreNotLent(t *testing.T) {
 	t.Parallel()
