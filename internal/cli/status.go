@@ -391,7 +391,8 @@ func (c cluster) strategy(ctx context.Context, node *corev1.Node) (found []view.
 		return []view.Finding{f}, nil
 	}
 	f.Found = strings.ReplaceAll(err.Error(), "\n", "; ")
-	why := "the data before it still counts; a Node whose own label or annotation has an error grants batch pods nothing"
+	why := "the data before it still counts; a Node whose own label or annotation has an error grants batch pods " +
+		"nothing"
 	if config == nil {
 		why = "no data without an error is known: no Node grants batch pods anything"
 	}

@@ -153,8 +153,8 @@ func TestStatusOfAnInstallation(t *testing.T) {
 	}
 }
 
-// TestAStrategyWithAnErrorIsFound: status and doctor check the ConfigMap slo-controller-config, doctor also what the Node
-// says over it.
+// TestAStrategyWithAnErrorIsFound: status and doctor check the ConfigMap slo-controller-config, doctor also what the
+// Node says over it.
 func TestAStrategyWithAnErrorIsFound(t *testing.T) {
 	t.Parallel()
 	const valid, invalid = `{"enable":true}`, `{"enable":"x"}`
@@ -165,10 +165,12 @@ func TestAStrategyWithAnErrorIsFound(t *testing.T) {
 	}{
 		"valid data": {valid, "", "", view.CheckOK, "slo-controller-config is valid", ""},
 		"an error": {
-			invalid, "", "", view.CheckWarn, `colocation-config:1:2: enable: "x" is not allowed`, "no data without an error",
+			invalid, "", "", view.CheckWarn, `colocation-config:1:2: enable: "x" is not allowed`,
+			"no data without an error",
 		},
 		"an error after valid data": {
-			invalid, `{"colocation-config":"{}"}`, "", view.CheckWarn, `enable: "x" is not allowed`, "the data before it",
+			invalid, `{"colocation-config":"{}"}`, "", view.CheckWarn, `enable: "x" is not allowed`,
+			"the data before it",
 		},
 		"an error of the Node": {valid, "", "much", view.CheckWarn, `Invalid value "much"`, "a Node whose own label"},
 	} {
@@ -183,13 +185,13 @@ func TestAStrategyWithAnErrorIsFound(t *testing.T) {
 				node.Labels = map[string]string{annotation.NodeCPUReclaimRatio: c.ratio}
 			}
 			found, err := cluster{core: fake.NewClientset(m)}.strategy(t.Context(), node)
-			if err != nil || len(found) != 1 || found[0].Status != c.status || !strings.Contains(found[0].Found, c.found) ||
-				!strings.Contains(found[0].Why, c.why) {
+			if err != nil || len(found) != 1 || found[0].Status != c.status ||
+				!strings.Contains(found[0].Found, c.found) || !strings.Contains(found[0].Why, c.why) {
 				t.Errorf("got %+v, %v; want %s with %q and %q", found, err, c.status, c.found, c.why)
 			}
 			said := readFrom(t, append(installed(t), m), denied)
-			if i := slices.IndexFunc(said.Findings, func(f view.Finding) bool { return f.Check == "colocation" }); i < 0 ||
-				(said.Findings[i].Status == view.CheckOK) != (c.said == valid) {
+			i := slices.IndexFunc(said.Findings, func(f view.Finding) bool { return f.Check == "colocation" })
+			if i < 0 || (said.Findings[i].Status == view.CheckOK) != (c.said == valid) {
 				t.Errorf("the status is %+v", said.Findings)
 			}
 		})

@@ -235,10 +235,10 @@ func TestBadColocationInputIsRefused(t *testing.T) {
 		return strings.Replace(batchProfile, "qosClass: BE", spec, 1) + cpuPod("a", 1, nightly, "")
 	}
 	for name, c := range map[string]struct{ input, want string }{
-		"a percentage above 100": {
-			strings.Replace(configMap, "60", "101", 1),
+		"a percentage above 200": {
+			strings.Replace(configMap, "60", "201", 1),
 			"document 4 (ConfigMap tenon-system/slo-controller-config): data.colocation-config:1:18: " +
-				"cpuReclaimThresholdPercent: Invalid value: 101",
+				"cpuReclaimThresholdPercent: Invalid value: 201",
 		},
 		"a misspelled field of the ConfigMap": {strings.Replace(configMap, "enable", "enabel", 1), "enabel"},
 		"two ConfigMaps": {

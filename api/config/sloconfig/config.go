@@ -108,8 +108,8 @@ type Config struct {
 	nodeHosts  []rule[[]slo.HostApplicationSpec]
 }
 
-// Read reads the ConfigMap: what its data says or, if that has a problem, what it said before it had one, as the manager
-// has noted in an annotation. The result is nil where it did not.
+// Read reads the ConfigMap: what its data says or, if that has a problem, what the last data without one said, as the
+// manager has noted in an annotation. The result is nil where the manager noted none.
 func Read(m *corev1.ConfigMap) (config *Config, problem error) {
 	config, problem = Parse(m.Data)
 	var last map[string]string

@@ -16,14 +16,22 @@ import (
 func TestWhatTheConfigMapMayNotSayIsRefusedByField(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ key, value, want string }{
-		"101 percent": {
-			sloconfig.ColocationKey, `{"cpuReclaimThresholdPercent":101}`,
-			`slo-controller-config: colocation-config:1:2: cpuReclaimThresholdPercent: Invalid value: 101: ` +
-				`must be 0 to 100`,
+		"201 percent": {
+			sloconfig.ColocationKey, `{"cpuReclaimThresholdPercent":201}`,
+			`slo-controller-config: colocation-config:1:2: cpuReclaimThresholdPercent: Invalid value: 201: ` +
+				`must be 0 to 200`,
+		},
+		"201 percent of memory": {
+			sloconfig.ColocationKey, `{"memoryReclaimThresholdPercent":201}`,
+			`memoryReclaimThresholdPercent: Invalid value: 201: must be 0 to 200`,
+		},
+		"101 percent for batch pods": {
+			sloconfig.ColocationKey, `{"batchCPUThresholdPercent":101}`,
+			`batchCPUThresholdPercent: Invalid value: 101: must be 0 to 100`,
 		},
 		"a negative percentage": {
 			sloconfig.ColocationKey, `{"memoryReclaimThresholdPercent":-1}`,
-			`memoryReclaimThresholdPercent: Invalid value: -1: must be 0 to 100`,
+			`memoryReclaimThresholdPercent: Invalid value: -1: must be 0 to 200`,
 		},
 		"a fraction of a percent": {
 			sloconfig.ColocationKey, `{"midUnallocatedPercent":0.5}`,
@@ -152,6 +160,7 @@ func TestTheFirstConfigThatMatchesCounts(t *testing.T) {
 		"pool b":                       {node("pool", "b"), 50, false},
 		"pool a with a ratio":          {node("pool", "a", annotation.NodeCPUReclaimRatio, "0.58"), 58, true},
 		"a ratio of all":               {node(annotation.NodeCPUReclaimRatio, "1"), 100, true},
+		"a ratio above all":            {node(annotation.NodeCPUReclaimRatio, "1.5"), 150, true},
 		"a ratio that is rounded down": {node(annotation.NodeCPUReclaimRatio, "0.299"), 29, true},
 		"a ratio that floating point has smaller": {node(annotation.NodeCPUReclaimRatio, "0.29"), 29, true},
 	} {
@@ -175,7 +184,7 @@ func TestTheFirstConfigThatMatchesCounts(t *testing.T) {
 func TestWhatANodeMayNotSayIsRefused(t *testing.T) {
 	t.Parallel()
 	c := parse(t, map[string]string{sloconfig.ColocationKey: `{"enable":true}`})
-	for _, text := range []string{"", "x", "-0.1", "1.01", "NaN", "Inf", "60%"} {
+	for _, text := range []string{"", "x", "-0.1", "2.01", "NaN", "Inf", "60%"} {
 		if s, err := c.Strategy(node(annotation.NodeMemoryReclaimRatio, text)); err == nil ||
 			*s.MemoryReclaimThresholdPercent != 65 {
 			t.Errorf("ratio %q: %v, %v", text, *s.MemoryReclaimThresholdPercent, err)
@@ -188,6 +197,39 @@ func TestWhatANodeMayNotSayIsRefused(t *testing.T) {
 		n.Annotations[annotation.NodeColocationStrategy] = text
 		if _, err := c.Strategy(n); err == nil {
 			t.Errorf("strategy %q is read", text)
+		}
+	}
+}
+
+func TestAReclaimThresholdMayBeAboveTheWholeNode(t *testing.T) {
+	t.Parallel()
+	c := parse(t, map[string]string{
+		sloconfig.ColocationKey: `{"cpuReclaimThresholdPercent":150,"memoryReclaimThresholdPercent":200}`,
+	})
+	if s, err := c.Strategy(node()); err != nil || *s.CPUReclaimThresholdPercent != 150 ||
+		*s.MemoryReclaimThresholdPercent != 200 {
+		t.Errorf("%d %%, %d %%, %v", *s.CPUReclaimThresholdPercent, *s.MemoryReclaimThresholdPercent, err)
+	}
+	if _, err := c.Strategy(node(annotation.NodeMidStaticCPURatio, "1.01")); err == nil {
+		t.Error("mid pods get more than the whole node")
+	}
+}
+
+// TestTheLastValidDataCounts while the data has an error, and not before the manager has noted any.
+func TestTheLastValidDataCounts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		noted   string
+		enabled bool
+	}{
+		"none is noted": {"", false}, "an earlier version": {`{"colocation-config":"{\"enable\":true}"}`, true},
+		"a note that is not valid either": {`{"colocation-config":"{"}`, false}, "not JSON": {"x", false},
+	} {
+		m := &corev1.ConfigMap{Data: map[string]string{sloconfig.ColocationKey: "{"}}
+		m.Annotations = map[string]string{annotation.LastValidStrategy: c.noted}
+		config, problem := sloconfig.Read(m)
+		if s, _ := config.Strategy(node()); problem == nil || *s.Enable != c.enabled || (config != nil) != c.enabled {
+			t.Errorf("%s: enabled %v, %v", name, *s.Enable, problem)
 		}
 	}
 }

@@ -25,6 +25,10 @@ const (
 	MaxUsageRequest = "maxUsageRequest"
 )
 
+// maxReclaimPercent is the largest share of the capacity that all pods together may use. Above 100 percent it bounds
+// what pods request.
+const maxReclaimPercent = 200
+
 // MidStatic is the midReclaimMode that gives mid pods a fixed share.
 const MidStatic = "static"
 
@@ -41,11 +45,12 @@ type Strategy struct {
 	// MetricMemoryCollectPolicy says which memory counts as used. Default: usageWithoutPageCache.
 	MetricMemoryCollectPolicy *slo.NodeMemoryCollectPolicy `json:"metricMemoryCollectPolicy,omitempty"`
 
-	// CPUReclaimThresholdPercent is the share of the capacity that all pods together may use, 0 to 100. Default: 60.
+	// CPUReclaimThresholdPercent is the share of the capacity that all pods together may use, 0 to 200. Above 100 it
+	// leaves more where pods count with their requests, and never what they and the system use. Default: 60.
 	CPUReclaimThresholdPercent *int64 `json:"cpuReclaimThresholdPercent,omitempty"`
 	// CPUCalculatePolicy is usage or maxUsageRequest. Default: usage.
 	CPUCalculatePolicy *string `json:"cpuCalculatePolicy,omitempty"`
-	// MemoryReclaimThresholdPercent is that of memory, 0 to 100. Default: 65.
+	// MemoryReclaimThresholdPercent is that of memory, 0 to 200. Default: 65.
 	MemoryReclaimThresholdPercent *int64 `json:"memoryReclaimThresholdPercent,omitempty"`
 	// MemoryCalculatePolicy is usage, request or maxUsageRequest. Default: usage.
 	MemoryCalculatePolicy *string `json:"memoryCalculatePolicy,omitempty"`
@@ -121,9 +126,9 @@ func (s *Strategy) validate(path *field.Path) (errs field.ErrorList) {
 			errs = append(errs, field.NotSupported(child(path, name), *value, allowed))
 		}
 	}
+	between("cpuReclaimThresholdPercent", s.CPUReclaimThresholdPercent, 0, maxReclaimPercent)
+	between("memoryReclaimThresholdPercent", s.MemoryReclaimThresholdPercent, 0, maxReclaimPercent)
 	for name, value := range map[string]*int64{
-		"cpuReclaimThresholdPercent":     s.CPUReclaimThresholdPercent,
-		"memoryReclaimThresholdPercent":  s.MemoryReclaimThresholdPercent,
 		"batchCPUThresholdPercent":       s.BatchCPUThresholdPercent,
 		"batchMemoryThresholdPercent":    s.BatchMemoryThresholdPercent,
 		"midCPUThresholdPercent":         s.MidCPUThresholdPercent,
@@ -196,19 +201,21 @@ func (s Strategy) onNode(node *corev1.Node) (Strategy, error) {
 	for _, label := range []struct {
 		key     string
 		percent **int64
+		most    float64
 	}{
-		{annotation.NodeCPUReclaimRatio, &s.CPUReclaimThresholdPercent},
-		{annotation.NodeMemoryReclaimRatio, &s.MemoryReclaimThresholdPercent},
-		{annotation.NodeMidStaticCPURatio, &s.MidStaticCPUReservedPercent},
-		{annotation.NodeMidStaticMemoryRatio, &s.MidStaticMemoryReservedPercent},
+		{annotation.NodeCPUReclaimRatio, &s.CPUReclaimThresholdPercent, maxReclaimPercent / 100},
+		{annotation.NodeMemoryReclaimRatio, &s.MemoryReclaimThresholdPercent, maxReclaimPercent / 100},
+		{annotation.NodeMidStaticCPURatio, &s.MidStaticCPUReservedPercent, 1},
+		{annotation.NodeMidStaticMemoryRatio, &s.MidStaticMemoryReservedPercent, 1},
 	} {
 		text, ok := node.Labels[label.key]
 		if !ok {
 			continue
 		}
 		ratio, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(ratio >= 0 && ratio <= 1) {
-			return s, fmt.Errorf("metadata.labels[%s]: Invalid value %q: must be a number from 0 to 1", label.key, text)
+		if err != nil || !(ratio >= 0 && ratio <= label.most) {
+			return s, fmt.Errorf("metadata.labels[%s]: Invalid value %q: must be a number from 0 to %g", label.key,
+				text, label.most)
 		}
 		*label.percent = new(int64(math.Floor(ratio*100 + 1e-9)))
 	}

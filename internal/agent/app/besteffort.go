@@ -116,8 +116,12 @@ func hostsOf(object *slo.NodeSLO, classGroup func(class string) string) (hosts [
 	return hosts
 }
 
-// suppressionPace is the shortest time between two reports of what best-effort pods may use: it changes each second.
-const suppressionPace = 30 * time.Second
+// suppressionPace is the shortest time between two reports of what best-effort pods may use, which changes each second;
+// changePace is that before a report that suppression begins or ends.
+const (
+	suppressionPace = 30 * time.Second
+	changePace      = 5 * time.Second
+)
 
 // reportSuppression keeps the condition BestEffortSuppressed.
 func (a *Agent) reportSuppression(ctx context.Context) error {
@@ -138,12 +142,17 @@ func (a *Agent) reportSuppression(ctx context.Context) error {
 			continue
 		}
 		reported = now
-		select {
-		case <-a.o.Clock.After(suppressionPace):
-			a.wakeSuppression() // what changed meanwhile
-		case <-ctx.Done():
-			return nil
+		for waited := time.Duration(0); waited < suppressionPace; waited += changePace {
+			select {
+			case <-a.o.Clock.After(changePace):
+			case <-ctx.Done():
+				return nil
+			}
+			if a.suppressor.State().Suppressed != reported.Suppressed {
+				break
+			}
 		}
+		a.wakeSuppression() // what changed meanwhile
 	}
 }
 

@@ -160,7 +160,7 @@ func TestTheNodeSLOOfTheNodeIsFollowed(t *testing.T) {
 				t.Errorf("without a measurement: %s, want 0-11", got)
 			}
 			testkit.Check(t, w.objects.Tracker().Delete(slo.NodeSLOs(), "", nodeName))
-			later(time.Minute)
+			later(6 * time.Second) // the condition follows in 5
 			if got, status := w.cpuset(c), w.condition(event.BestEffortSuppressed); got != "0-63" || status != "False" {
 				t.Errorf("without a NodeSLO: %s, condition %q", got, status)
 			}

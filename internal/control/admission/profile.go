@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -87,7 +88,8 @@ func CheckProfile(p *v1alpha1.ClusterColocationProfile) (a Answer) {
 // API server asks again when other plugins have changed it.
 //
 // The CPU and memory of a pod that a profile makes a batch or a mid pod become batch or mid amounts, which the
-// annotation extended-resource-spec repeats for the agent. What a LimitRange has injected is gone then.
+// annotation extended-resource-spec repeats for the agent. What a LimitRange has injected is gone then, also from a
+// batch or mid pod that no profile has changed.
 func Colocate(pod *corev1.Pod, namespace labels.Set, profiles []*Profile, draw func(profile string) int) (
 	*corev1.Pod, Answer,
 ) {
@@ -113,8 +115,12 @@ func Colocate(pod *corev1.Pod, namespace labels.Set, profiles []*Profile, draw f
 		skip = skip || p.Annotations[annotation.SkipUpdateResources] == "true"
 	}
 	a.renameAliases(out)
-	if band := convert.Band(out); (matched && !skip || rewritten) && (band == qos.Batch || band == qos.Mid) {
+	switch band := convert.Band(out); {
+	case band != qos.Batch && band != qos.Mid || skip:
+	case matched || rewritten:
 		a.rewrite(out, band)
+	default:
+		a.removeInjected(out, band)
 	}
 	return out, a
 }
@@ -278,6 +284,35 @@ func rewriteContainer(r *corev1.ResourceRequirements, names map[corev1.ResourceN
 		}
 	}
 	return changed
+}
+
+// limitRanges is the annotation in which the admission plugin of LimitRanges notes what it has added to a pod, such as
+// "LimitRanger plugin set: cpu, memory request for container c; cpu limit for container c". injected matches one note.
+const limitRanges = "kubernetes.io/limit-ranger"
+
+var injected = regexp.MustCompile(`([a-z, /-]+) (request|limit) for (?:init )?container ([a-z0-9-]+)`)
+
+// removeInjected takes the CPU and memory that a LimitRange has added from containers that request amounts of the pod's
+// band themselves: the pod would be charged for both. What the author wrote stays.
+func (a *Answer) removeInjected(pod *corev1.Pod, band qos.Band) {
+	names := renames(band)
+	for _, note := range injected.FindAllStringSubmatch(pod.Annotations[limitRanges], -1) {
+		for field, c := range containers(pod) {
+			list := c.Resources.Requests
+			if note[2] == "limit" {
+				list = c.Resources.Limits
+			}
+			for name := range strings.SplitSeq(note[1], ",") {
+				native := corev1.ResourceName(strings.TrimSpace(name))
+				_, added := list[native]
+				if _, own := c.Resources.Requests[names[native]]; added && own && c.Name == note[3] {
+					delete(list, native)
+					a.warn(field+".resources."+note[2]+"s["+string(native)+"]",
+						"removed: a LimitRange added it, and the container requests %s", names[native])
+				}
+			}
+		}
+	}
 }
 
 // inBand returns an amount of CPU in milli, or of memory in bytes.

@@ -1,10 +1,12 @@
 package admission_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -105,6 +107,64 @@ func TestALimitRangeDoesNotMakeABatchPodAnOrdinaryOne(t *testing.T) {
 	}))
 	if diff := cmp.Diff(first, again); diff != "" || !answer.Allowed() {
 		t.Errorf("what a LimitRange added: %s%v", diff, answer.Refusals)
+	}
+}
+
+// TestALimitRangeAddsNothingToWhatABatchPodRequests where no profile matches: what the author wrote stays.
+func TestALimitRangeAddsNothingToWhatABatchPodRequests(t *testing.T) {
+	t.Parallel()
+	const note = "LimitRanger plugin set: cpu, memory request for container spark; " +
+		"cpu, memory limit for container spark"
+	batch := []string{"kubernetes.io/batch-cpu", "500", "kubernetes.io/batch-memory", "1Gi"}
+	with := func(more ...string) []string { return append(slices.Clone(batch), more...) }
+	for name, c := range map[string]struct {
+		note, class                          string
+		requests, limits, wanted, wantLimits []string
+		warnings                             int
+	}{
+		"requests and limits of a LimitRange": {
+			note, "BE", with("cpu", "1", "memory", "1Gi"), with("cpu", "2", "memory", "2Gi"), batch, batch, 4,
+		},
+		"the author's CPU": {
+			"LimitRanger plugin set: memory request for container spark", "BE",
+			with("cpu", "1", "memory", "1Gi"), batch, with("cpu", "1"), batch, 1,
+		},
+		"the author's limit": {
+			"LimitRanger plugin set: cpu request for container spark", "BE", with("cpu", "1"), with("cpu", "2"), batch,
+			with("cpu", "2"), 1,
+		},
+		"another container's": {
+			"LimitRanger plugin set: cpu request for init container other", "BE",
+			with("cpu", "1"), batch, with("cpu", "1"), batch, 0,
+		},
+		"memory beside batch CPU alone": {
+			note, "BE",
+			[]string{"kubernetes.io/batch-cpu", "500", "cpu", "1", "memory", "1Gi"},
+			nil,
+			[]string{"kubernetes.io/batch-cpu", "500", "memory", "1Gi"},
+			nil, 1,
+		},
+		"without a LimitRange":   {"", "BE", with("cpu", "1"), batch, with("cpu", "1"), batch, 0},
+		"a pod of another class": {note, "LS", with("cpu", "1"), batch, with("cpu", "1"), batch, 0},
+		"a note of something else": {
+			"LimitRanger plugin set: ", "BE", with("cpu", "1"), batch, with("cpu", "1"), batch, 0,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := object.Pod("spark", object.Label(annotation.QoSClass, c.class), object.Requests(c.requests...),
+				object.Limits(c.limits...))
+			pod.Annotations = map[string]string{"kubernetes.io/limit-ranger": c.note}
+			pod.Spec.Containers[0].Name = "spark"
+			got, answer := colocate(t, pod)
+			want := pod.DeepCopy()
+			want.Spec.Containers[0].Resources = corev1.ResourceRequirements{
+				Requests: object.List(c.wanted...), Limits: object.List(c.wantLimits...),
+			}
+			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || len(answer.Warnings) != c.warnings {
+				t.Errorf("(-want +got):\n%s%q", diff, answer.Warnings)
+			}
+		})
 	}
 }
 

@@ -151,8 +151,9 @@ func (c *Controller) note(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		_, err = c.Client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(m.Namespace).Patch(ctx,
-			m.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: convert.ColocationManager})
+		maps := c.Client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(m.Namespace)
+		_, err = maps.Patch(ctx, m.Name, types.MergePatchType, patch,
+			metav1.PatchOptions{FieldManager: convert.ColocationManager})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("note what is wrong with ConfigMap %s: %w", m.Name, err)
 		}
@@ -160,8 +161,8 @@ func (c *Controller) note(ctx context.Context) error {
 	return nil
 }
 
-// follow makes the objects of a Node what its strategy says. It returns when to look again, 0 for at the next event. The
-// failure of one object does not keep the others from being written.
+// follow makes the objects of a Node what its strategy says. It returns when to look again, 0 for at the next event.
+// The failure of one object does not keep the others from being written.
 func (c *Controller) follow(ctx context.Context, name string) (again time.Duration, err error) {
 	if name == noteKey {
 		return 0, c.note(ctx)
@@ -235,8 +236,8 @@ func (c *Controller) show(ctx context.Context, node *corev1.Node, list corev1.Re
 	}, "status")
 }
 
-// applySpec writes the spec of an object with the name of a Node, which goes with it. A spec without fields is left out:
-// the API server makes it null, and refuses that, where the object has had fields.
+// applySpec writes the spec of an object with the name of a Node, which goes with it. A spec without fields is left
+// out: the API server makes it null, and refuses that, where the object has had fields.
 func (c *Controller) applySpec(ctx context.Context, node *corev1.Node, resource schema.GroupVersionResource,
 	kind string, spec any,
 ) error {

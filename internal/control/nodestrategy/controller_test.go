@@ -354,7 +354,8 @@ func TestTheObjectsOfANodeSayWhatTheStrategySays(t *testing.T) {
 	})
 }
 
-// TestANodeLeavesColocation: whatever takes a node out of colocation, it loses its amounts, and its NodeSLO says nothing.
+// TestANodeLeavesColocation: whatever takes a node out of colocation, it loses its amounts, and its NodeSLO says
+// nothing.
 func TestANodeLeavesColocation(t *testing.T) {
 	t.Parallel()
 	const colo, classes = `{"matchLabels":{"colo":"yes"}}`, `{"clusterStrategy":{"beClass":{"cpuQOS":{"enable":true}}}}`
@@ -487,12 +488,12 @@ func TestABadConfigMapChangesNothing(t *testing.T) {
 		w.configure(`{"enable":true}`)
 		w.after(3, "7")
 		w.want(t, "before, in steps of 59 seconds: a Node says in whole seconds when it was written", "39499")
-		w.configure(`{"enable":true,"cpuReclaimThresholdPercent":101}`)
+		w.configure(`{"enable":true,"cpuReclaimThresholdPercent":201}`)
 		w.after(1, "7")
 		w.want(t, "it is kept", "49332")
 		select {
 		case e := <-w.events:
-			if !strings.Contains(e, "StrategyInvalid") || !strings.Contains(e, "must be 0 to 100") {
+			if !strings.Contains(e, "StrategyInvalid") || !strings.Contains(e, "must be 0 to 200") {
 				t.Errorf("Event %q", e)
 			}
 		default:

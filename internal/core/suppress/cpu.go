@@ -37,7 +37,7 @@ const (
 	MinCPUs = 2
 	// MinQuota is the smallest quota, in microseconds of a period of 100 ms.
 	MinQuota = 2000
-	// growthPercent is the largest growth in a step, ignoredPercent the largest change of a quota that is not made;
+	// growthPercent is the largest growth in a step, ignoredPercent the largest growth of a quota that is not made;
 	// both of the node.
 	growthPercent, ignoredPercent = 10, 1
 	// period is that of quotas, in microseconds.
@@ -57,15 +57,15 @@ func NextCPUs(now int, allowedMilli int64, s Size) int {
 	return want
 }
 
-// NextQuota returns the quota for best-effort pods that have the quota now, in microseconds of a period. A small change
-// is not made. The first quota, with now 0, is not bounded by a step.
+// NextQuota returns the quota for best-effort pods that have the quota now, in microseconds of a period. It shrinks at
+// once; a small growth is not made. The first quota, with now 0, is not bounded by a step.
 func NextQuota(now, allowedMilli, capacityMilli int64) int64 {
 	want := max(allowedMilli*(period/1000), MinQuota)
 	node := max(capacityMilli, 0) * (period / 1000)
 	switch small := percentOf(node, ignoredPercent); {
 	case now <= 0:
 		return want
-	case want < now+small && want > now-small:
+	case want > now && want < now+small:
 		return now
 	case want > now:
 		return min(want, now+max(percentOf(node, growthPercent), 1))

@@ -99,9 +99,9 @@ func TestNextQuota(t *testing.T) {
 		"the first one is not bounded":          {0, 5000, 10_000, 500_000},
 		"shrinks at once":                       {900_000, 1000, 10_000, 100_000},
 		"grows by a tenth of the node":          {100_000, 9000, 10_000, 200_000},
-		"a change below 1 % is not made":        {500_000, 5099, 10_000, 500_000},
-		"nor one downwards":                     {500_000, 4901, 10_000, 500_000},
-		"a change of 1 % is":                    {500_000, 4900, 10_000, 490_000},
+		"growth below 1 % is not made":          {500_000, 5099, 10_000, 500_000},
+		"growth of 1 % is":                      {500_000, 5100, 10_000, 510_000},
+		"shrinks by less than 1 %":              {500_000, 4999, 10_000, 499_900},
 		"never below 2 ms":                      {500_000, 0, 10_000, suppress.MinQuota},
 		"bad: a negative amount is the minimum": {500_000, -5, 10_000, suppress.MinQuota},
 		"bad: a node without CPUs":              {500_000, 5000, 0, 500_000},
@@ -141,7 +141,7 @@ func TestGrowthReachesWhatIsAllowedAndShrinkingIsImmediate(t *testing.T) {
 				t.Fatalf("%d CPUs after %d with %d allowed of %d on %d", next, cpus, allowed, usable, total)
 			}
 			nextQuota := suppress.NextQuota(quota, allowed, capacity)
-			if nextQuota < suppress.MinQuota || nextQuota > max(allowed*100, suppress.MinQuota)+capacity ||
+			if nextQuota < suppress.MinQuota || nextQuota > max(allowed*100, suppress.MinQuota) ||
 				nextQuota > max(quota, suppress.MinQuota)+capacity*10 {
 				t.Fatalf("quota %d after %d with %d allowed on %d", nextQuota, quota, allowed, capacity)
 			}
