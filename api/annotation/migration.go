@@ -102,6 +102,9 @@ const (
 	// Evictable lets the descheduler move a pod that it would leave: a bare pod, one with local storage, a high
 	// priority or labels that are not selected. Its presence counts, whatever its value. No limit is lifted.
 	Evictable = "descheduler.alpha.kubernetes.io/evict"
+	// EvictionPriority is an int32: an agent evicts best-effort pods with a lower one first, whatever their priority.
+	// Default, also for a value that cannot be read: 0.
+	EvictionPriority = "koordinator.sh/eviction-priority"
 	// EvictionPolicyKey is an annotation that holds an EvictionPolicy.
 	EvictionPolicyKey = "koordinator.sh/eviction-policy"
 )

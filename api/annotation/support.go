@@ -124,7 +124,7 @@ func Supports() []Support {
 			"ClusterColocationProfile.config.koordinator.sh", "NodeSLO.slo.koordinator.sh",
 		}},
 
-		{"evictions of best-effort pods", Done, PodAnnotation, []string{EvictionPolicyKey}},
+		{"evictions of best-effort pods", Done, PodAnnotation, []string{EvictionPolicyKey, EvictionPriority}},
 
 		{"evictions of other pods than best-effort ones", NotPlanned, PodLabel, []string{koord + "eviction-enabled"}},
 		{"what batch pods and YARN may have together", NotPlanned, NodeAnnotation, []string{

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -33,6 +34,8 @@ type Loads struct {
 
 	mu   sync.Mutex // guards what follows, and the accounts
 	pods map[types.UID]string
+	// returns are the evictions of pods by the agents of their nodes.
+	returns load.Returns
 	// reports is how many nodes have one.
 	reports atomic.Int64
 }
@@ -74,6 +77,11 @@ func (l *Loads) MetricHandler() cache.ResourceEventHandler {
 
 // PutPod records a state of a pod.
 func (l *Loads) PutPod(pod *corev1.Pod) {
+	if workload, at, evicted := convert.EvictedByAgent(pod); evicted {
+		l.mu.Lock()
+		l.returns.Evicted(workload, pod.Spec.NodeName, at)
+		l.mu.Unlock()
+	}
 	switch {
 	case convert.IsReservePod(pod): // uses nothing
 	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
@@ -105,6 +113,27 @@ func (l *Loads) IsAssigned(uid types.UID) bool {
 	defer l.mu.Unlock()
 	_, assigned := l.pods[uid]
 	return assigned
+}
+
+// WorkloadEvicted returns the workload of a pod if the agent of a node has evicted another pod of it lately, else "".
+func (l *Loads) WorkloadEvicted(pod *corev1.Pod) string {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return ""
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.returns.Knows(string(owner.UID)) {
+		return ""
+	}
+	return string(owner.UID)
+}
+
+// Avoids reports whether pods of a workload avoid a node, which has evicted one of them.
+func (l *Loads) Avoids(workload, node string, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.returns.Avoids(workload, node, now)
 }
 
 // Estimate returns what the account knows of a pod that is assigned now. It fails for annotations that cannot be read.

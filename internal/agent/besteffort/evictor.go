@@ -324,6 +324,9 @@ func (e *Evictor) pods(sample *usage.Sample, cause Cause) (list []suppress.Pod, 
 func (e *Evictor) candidate(pod *corev1.Pod) suppress.Pod {
 	sub, _ := strconv.ParseInt(pod.Labels[annotation.Priority], 10, 32)
 	p := suppress.Pod{UID: string(pod.UID), SubPriority: int32(sub), IsLeaving: e.isLeaving(pod)}
+	if first, err := strconv.ParseInt(pod.Annotations[annotation.EvictionPriority], 10, 32); err == nil {
+		p.EvictionPriority = int32(first)
+	}
 	if pod.Spec.Priority != nil {
 		p.Priority = *pod.Spec.Priority
 	}

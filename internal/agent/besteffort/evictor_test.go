@@ -193,6 +193,26 @@ func TestPodsAreEvictedForMemory(t *testing.T) {
 		"bad: a sub-priority that is not a number counts as 0": {forMemory(), 70, func(h *host) {
 			h.add("bad", "BE", 0, 9, 1, func(p *corev1.Pod) { p.Labels[annotation.Priority] = "x" })
 		}, "bad low"},
+		"the lowest eviction priority goes first": {forMemory(), 70, func(h *host) {
+			h.add("first", "BE", 5999, 10, 20, func(p *corev1.Pod) {
+				p.Annotations = map[string]string{annotation.EvictionPriority: "-1"}
+			})
+		}, "first"},
+		"a higher one goes later": {forMemory(), 80, func(h *host) {
+			h.pods[3].Annotations = map[string]string{annotation.EvictionPriority: "1"}
+		}, "over under"},
+		"bad: an eviction priority that is no int32 counts as 0": {forMemory(), 70, func(h *host) {
+			h.add("bad", "BE", 5999, 10, 20, func(p *corev1.Pod) {
+				p.Annotations = map[string]string{annotation.EvictionPriority: "-99999999999"}
+			})
+		}, "low"},
+		"an eviction priority evicts no pod that may not be evicted": {forMemory(), 70, func(h *host) {
+			h.add("cpu", "BE", 0, 10, 1, func(p *corev1.Pod) {
+				p.Annotations = map[string]string{
+					annotation.EvictionPriority: "-1", annotation.EvictionPolicyKey: `["BECPUEvict"]`,
+				}
+			})
+		}, "low"},
 		"a member of a gang is evicted alone, in the order of all": {forMemory(), 70, func(h *host) {
 			for i, used := range []int64{9, 10, 9} {
 				h.add(fmt.Sprint("member", i), "BE", 4900+int32(i%2), used, 1, func(p *corev1.Pod) {

@@ -15,6 +15,8 @@
 // What is lost never makes a node look emptier: a pod missing in a report counts with its estimate, and where the use
 // of the node is missing, the estimates of all of its pods count.
 //
+// Returns says which nodes the pods of a workload avoid because these have evicted one of them.
+//
 // A Pool compares nodes by their use, to move pods from high nodes to low ones. It is greedy: pods leave in a given
 // order, each for one of the targets whose use is below their high thresholds with all pods moved before, and no move
 // is undone. This costs sources × pods × targets. A Detector says for how long a node has been high.

@@ -15,6 +15,6 @@
 // place, the part that lacks most of its share of the next CPU. As the parts lack one CPU together, the chosen one
 // lacks something, so no part is ever a core ahead of its share. It costs the product of cores and parts.
 //
-// Victims go in the order of priority, then of use over request, until what is needed is free: without the last of them
-// it would not be. Pods that leave already count as gone.
+// Victims go in the order of their priorities, then of use over request, until what is needed is free: without the last
+// of them it would not be. Pods that leave already count as gone.
 package suppress

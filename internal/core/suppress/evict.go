@@ -64,8 +64,8 @@ func Short(requested, allowed, used, sharePercent int64, b Bounds) int64 {
 // Pod is a best-effort pod that may be evicted.
 type Pod struct {
 	UID string
-	// Priority and SubPriority order pods: those with lower ones are evicted first.
-	Priority, SubPriority int32
+	// EvictionPriority, Priority and SubPriority order pods, in this order: those with lower ones are evicted first.
+	EvictionPriority, Priority, SubPriority int32
 	// Used and Requested are amounts of the resource that is short.
 	Used, Requested int64
 	// Frees is what its eviction frees of what is needed: what it uses, or what it requests.
@@ -94,9 +94,10 @@ func Victims(pods []Pod, need int64) (victims []Pod) {
 	return victims
 }
 
-// comparePods orders pods by priority, then by how much more they use than they request.
+// comparePods orders pods by priorities, then by how much more they use than they request.
 func comparePods(a, b Pod) int {
-	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.SubPriority, b.SubPriority), compareRatio(b, a),
+	return cmp.Or(cmp.Compare(a.EvictionPriority, b.EvictionPriority), cmp.Compare(a.Priority, b.Priority),
+		cmp.Compare(a.SubPriority, b.SubPriority), compareRatio(b, a),
 		cmp.Compare(b.Used, a.Used), cmp.Compare(a.UID, b.UID))
 }
 

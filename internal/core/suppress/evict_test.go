@@ -169,7 +169,14 @@ func TestVictims(t *testing.T) {
 		need int64
 		want string
 	}{
-		"the lowest priority goes first, whatever it uses": {
+		"the lowest eviction priority goes first, whatever the other priorities": {
+			[]suppress.Pod{
+				{UID: "b", Priority: 5000, SubPriority: -1, Used: 9, Frees: 9},
+				{UID: "a", EvictionPriority: -5, Priority: 5500, Used: 1, Frees: 1},
+				{UID: "c", EvictionPriority: 1, Frees: 9},
+			}, 2, "a b",
+		},
+		"then the lowest priority, whatever it uses": {
 			[]suppress.Pod{
 				{UID: "b", Priority: 5500, Used: 9, Frees: 9}, {UID: "a", Priority: 5000, Used: 1, Frees: 1},
 			}, 1, "a",
@@ -241,9 +248,10 @@ func TestVictimsAreThoseOfBruteForce(t *testing.T) {
 		small := rapid.Int64Range(0, 4)
 		pods := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) suppress.Pod {
 			p := suppress.Pod{
-				Priority:    rapid.Int32Range(0, 1).Draw(t, "priority"),
-				SubPriority: rapid.Int32Range(0, 1).Draw(t, "sub"),
-				Used:        small.Draw(t, "used"), Requested: small.Draw(t, "requested"),
+				EvictionPriority: rapid.Int32Range(-1, 0).Draw(t, "eviction priority"),
+				Priority:         rapid.Int32Range(0, 1).Draw(t, "priority"),
+				SubPriority:      rapid.Int32Range(0, 1).Draw(t, "sub"),
+				Used:             small.Draw(t, "used"), Requested: small.Draw(t, "requested"),
 				IsLeaving: rapid.Bool().Draw(t, "leaves"),
 			}
 			p.Frees = p.Used
@@ -272,8 +280,9 @@ func bruteForce(pods []suppress.Pod, need int64) string {
 		return big.NewRat(p.Used, p.Requested)
 	}
 	before := func(a, b suppress.Pod) int {
-		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.SubPriority, b.SubPriority),
-			ratio(b).Cmp(ratio(a)), cmp.Compare(b.Used, a.Used), cmp.Compare(a.UID, b.UID))
+		return cmp.Or(cmp.Compare(a.EvictionPriority, b.EvictionPriority), cmp.Compare(a.Priority, b.Priority),
+			cmp.Compare(a.SubPriority, b.SubPriority), ratio(b).Cmp(ratio(a)), cmp.Compare(b.Used, a.Used),
+			cmp.Compare(a.UID, b.UID))
 	}
 	var able []suppress.Pod
 	for _, p := range pods {

@@ -103,6 +103,7 @@ const (
 	// Capacity.
 	UsageThreshold
 	MetricExpired
+	RecentlyEvicted
 	InsufficientCPU
 	InsufficientMemory
 	InsufficientEphemeralStorage

@@ -10,6 +10,7 @@ import (
 	"k8s.io/component-helpers/resource"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -155,6 +156,21 @@ func AssignedAt(pod *corev1.Pod) time.Time {
 func IsOfDaemonSet(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	return owner != nil && owner.Kind == "DaemonSet"
+}
+
+// EvictedByAgent returns the workload of a pod that the agent of its node evicted, and when, by the condition that the
+// agent writes; false for a pod that it did not evict, or that has no workload.
+func EvictedByAgent(pod *corev1.Pod) (workload string, at time.Time, evicted bool) {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil || pod.Spec.NodeName == "" {
+		return "", at, false
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.DisruptionTarget && c.Reason == event.BestEffortEvicted.String() {
+			return string(owner.UID), c.LastTransitionTime.Time, true
+		}
+	}
+	return "", at, false
 }
 
 // isProduction reports whether a pod is of class koord-prod, or of none and not best-effort.

@@ -145,6 +145,8 @@ type cycle struct {
 	pod load.Pod
 	// daemon is true for a pod of a DaemonSet, which no node refuses.
 	daemon bool
+	// workload is that of the pod if a node has evicted another pod of it lately, else "".
+	workload string
 	// now is the time for all decisions of the cycle.
 	now   time.Time
 	trial *placement.Trial // nil for none
@@ -180,11 +182,11 @@ func (r *refusal) Finding() why.Finding { return why.Finding{Reason: r.Reason, D
 // status returns the reason as a status that time, or another node, can resolve.
 func (r *refusal) status() *fwk.Status { return fwk.NewStatus(fwk.Unschedulable).WithError(r) }
 
-// PreFilter estimates what the pod will use. It skips all pods while no node has reported its use, and those of
-// DaemonSets.
+// PreFilter estimates what the pod will use. While no node has reported its use, it skips all pods but those that avoid
+// a node. It skips those of DaemonSets.
 func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
-	if !p.loads.HasReports() || convert.IsReservePod(pod) {
+	if p.skips(pod) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	c, err := p.begin(cs, pod)
@@ -199,12 +201,17 @@ func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 	return nil, nil
 }
 
+// skips reports whether all nodes are equal for a pod.
+func (p *Plugin) skips(pod *corev1.Pod) bool {
+	return convert.IsReservePod(pod) || !p.loads.HasReports() && p.loads.WorkloadEvicted(pod) == ""
+}
+
 // begin creates the state of a cycle and stores it. The state is stored also if an annotation of the pod cannot be
 // parsed: the error says which.
 func (p *Plugin) begin(cs fwk.CycleState, pod *corev1.Pod) (*cycle, error) {
 	c := &cycle{now: p.now(), daemon: convert.IsOfDaemonSet(pod), trial: placement.OnTrial(cs)}
 	estimated, err := p.loads.Estimate(pod, c.now)
-	c.pod = estimated
+	c.pod, c.workload = estimated, p.loads.WorkloadEvicted(pod)
 	cs.Write(stateKey, c)
 	return c, err
 }
@@ -240,7 +247,7 @@ func (p *Plugin) read(cs fwk.CycleState, pod *corev1.Pod) *cycle {
 	if c := placement.State[*cycle](cs, stateKey); c != nil {
 		return c
 	}
-	if !p.loads.HasReports() || convert.IsReservePod(pod) {
+	if p.skips(pod) {
 		return nil
 	}
 	c, err := p.begin(cs, pod)
@@ -250,7 +257,8 @@ func (p *Plugin) read(cs fwk.CycleState, pod *corev1.Pod) *cycle {
 	return c
 }
 
-// Filter refuses nodes that would use more than their thresholds with the pod.
+// Filter refuses nodes that would use more than their thresholds with the pod, and those that have just evicted a pod
+// of its workload.
 func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	c := p.read(cs, pod)
 	if c == nil || c.daemon {
@@ -294,9 +302,12 @@ func amountsOf(list corev1.ResourceList) load.Amounts {
 	return load.Amounts{load.CPU: list.Cpu().MilliValue(), load.Memory: list.Memory().Value()}
 }
 
-// refuses returns why the node would use more than a threshold with the pod, or that its report is too old; false if
-// neither holds.
+// refuses returns why the node would use more than a threshold with the pod, that the pod avoids it, or that its report
+// is too old; false if none of them holds.
 func (p *Plugin) refuses(c *cycle, node *corev1.Node, allocatable load.Amounts) (why.Reason, bool) {
+	if c.workload != "" && p.loads.Avoids(c.workload, node.Name, c.now) {
+		return why.Reason{Code: why.RecentlyEvicted}, true
+	}
 	view := p.loads.View(node.Name)
 	switch p.expiry.Check(view.Report, c.now) {
 	case load.Skipped:
@@ -464,7 +475,9 @@ func (p *Plugin) hint(_ klog.Logger, pod *corev1.Pod, old, object any) (fwk.Queu
 		return fwk.QueueSkip, nil //nolint:nilerr // only a change of the pod helps
 	}
 	has := p.unamplified(node, amountsOf(node.Status.Allocatable))
-	if _, refused := p.refuses(&cycle{pod: estimated, now: p.now()}, node, has); refused {
+	if _, refused := p.refuses(&cycle{
+		pod: estimated, workload: p.loads.WorkloadEvicted(pod), now: p.now(),
+	}, node, has); refused {
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil
@@ -476,6 +489,8 @@ type signature struct {
 	Estimate load.Amounts
 	// Prod is true for a production pod, Daemon for a pod of a DaemonSet: both select the thresholds.
 	Prod, Daemon bool
+	// Workload is that of a pod that avoids nodes, else "".
+	Workload string
 }
 
 // SignPod signs what is read of the pod.
@@ -484,6 +499,6 @@ func (p *Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "a pod that cannot be read is not signed")
 	}
-	s := signature{estimated.Estimate, estimated.Prod, convert.IsOfDaemonSet(pod)}
+	s := signature{estimated.Estimate, estimated.Prod, convert.IsOfDaemonSet(pod), p.loads.WorkloadEvicted(pod)}
 	return []fwk.SignFragment{{Key: "tenon.sh/load", Value: s}}, nil
 }

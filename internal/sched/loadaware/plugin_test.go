@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/klog/v2"
@@ -22,6 +23,7 @@ import (
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
@@ -172,6 +174,60 @@ func TestFilter(t *testing.T) {
 		if got, _ := j.ask(pod); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+// TestTheSuccessorAvoidsTheNode that has evicted its predecessor, with and without NodeMetrics, until it may return.
+func TestTheSuccessorAvoidsTheNode(t *testing.T) {
+	t.Parallel()
+	const avoided = "node(s) recently evicted a pod of the same workload"
+	controlled := func(kind, uid string) object.PodOption {
+		return func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, UID: types.UID(uid), Controller: new(true)}}
+		}
+	}
+	successor := controlled("ReplicaSet", "w")
+	for name, c := range map[string]struct {
+		pod     object.PodOption
+		reports bool
+		ago     time.Duration
+		want    string
+	}{
+		"at once":                           {successor, true, 0, avoided},
+		"without a NodeMetric":              {successor, false, 0, avoided},
+		"after five minutes":                {successor, true, 5 * time.Minute, ""},
+		"a nanosecond before":               {successor, true, 5*time.Minute - 1, avoided},
+		"a pod of another workload":         {controlled("ReplicaSet", "v"), true, 0, ""},
+		"a pod of the workload's DaemonSet": {controlled("DaemonSet", "w"), true, 0, ""},
+		"a pod without a workload":          {func(*corev1.Pod) {}, true, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJudging(t, "{}", nil)
+			if c.reports {
+				j.metric(1000, 0)
+			}
+			gone := onePod("gone", object.On("n"), successor)
+			gone.Status.Phase = corev1.PodFailed
+			gone.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.DisruptionTarget, Reason: "BestEffortEvicted",
+				LastTransitionTime: metav1.NewTime(now.Add(-c.ago)),
+			}}
+			unsigned, _ := j.SignPod(t.Context(), onePod("next", c.pod))
+			j.loads.PutPod(gone)
+			next := onePod("next", c.pod)
+			if got, _ := j.ask(next); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			hint, _ := j.hint(klog.Background(), next, nil, j.node)
+			if !convert.IsOfDaemonSet(next) && (hint == fwk.QueueSkip) != (c.want != "") {
+				t.Errorf("an event of the node: %v", hint)
+			}
+			if signed, _ := j.SignPod(t.Context(), next); (signed[0] == unsigned[0]) == (next.OwnerReferences != nil &&
+				next.OwnerReferences[0].UID == "w") {
+				t.Errorf("the signature is %v, and was %v before the eviction", signed, unsigned)
+			}
+		})
 	}
 }
 
