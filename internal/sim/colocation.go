@@ -35,7 +35,7 @@ func (w *world) addColocationProfile(at origin, t *colocationv1alpha1.ClusterCol
 	usable, err := admission.NewProfile(t)
 	if err == nil {
 		w.colocationProfiles = append(w.colocationProfiles, usable)
-	} else if at.file != clusterName {
+	} else if !at.stored {
 		p.add(at, "%s", oneLine(err))
 	}
 }
@@ -62,7 +62,7 @@ func (w *world) colocate(warn io.Writer, p *problems) {
 		entry := &w.pending[i]
 		entry.given = maps.Clone(entry.Annotations)
 		namespace := labels.Set(w.namespace(entry.Namespace).Labels)
-		if entry.file == clusterName || !namespaces.Matches(namespace) {
+		if entry.stored || !namespaces.Matches(namespace) {
 			continue
 		}
 		// The API server computes the priority again after the first call, and asks once more. A pod may be a batch
@@ -100,9 +100,11 @@ func (w *world) colocatePod(entry *pod, namespace labels.Set, fallback *scheduli
 	scheme().Default(out)
 	*entry.Pod = *out
 	if text := w.priority(entry.Pod, fallback); text != "" {
-		p.add(entry.origin, "changed by ClusterColocationProfiles: %s", text)
+		entry.refused = append(entry.refused, Reason{
+			Code: why.InvalidField, Message: "changed by ClusterColocationProfiles: " + text,
+		})
 	}
-	for _, err := range validate(entry.Pod) {
+	for _, err := range create(entry.Pod) {
 		entry.refused = append(entry.refused, Reason{
 			Code: why.InvalidField, Message: "changed by ClusterColocationProfiles: " + err.Error(),
 		})

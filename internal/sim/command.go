@@ -77,7 +77,7 @@ func NewCommand(streams genericiooptions.IOStreams, machines Machines) *cobra.Co
 	utilruntime.Must(c.RegisterFlagCompletionFunc("machine",
 		cobra.FixedCompletions(machines.Presets, cobra.ShellCompDirectiveDefault)))
 	c.Flags().BoolVar(&fromCluster, "cluster", false, "start from the nodes, pods and policies of the current cluster")
-	c.Flags().BoolVar(&strict, "strict", false, "refuse objects of kinds that are not read, instead of skipping them")
+	c.Flags().BoolVar(&strict, "strict", false, "refuse kinds and fields that are not read, instead of skipping them")
 	c.Flags().StringVar(flags.KubeConfig, "kubeconfig", "", "with --cluster: path of the kubeconfig")
 	c.Flags().StringVar(flags.Context, "context", "", "with --cluster: context of the kubeconfig")
 	c.Flags().StringVarP(&format, "output", "o", "table", "table, json or yaml")

@@ -24,8 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	_ "k8s.io/kubernetes/pkg/apis/apps/install" // the API server's own defaults and conversions
 	_ "k8s.io/kubernetes/pkg/apis/batch/install"
@@ -35,6 +35,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/resource/install"
 	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"
 	_ "k8s.io/kubernetes/pkg/apis/storage/install"
+	"k8s.io/kubernetes/pkg/capabilities"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -64,15 +65,30 @@ var notBuilt = map[string]string{
 	"Workload":         "templates of PodGroups; give the PodGroup",
 }
 
-// irrelevant kinds cannot change where a pod is placed.
-var irrelevant = sets.New("APIService", "CertificateSigningRequest", "ClusterRole", "ClusterRoleBinding", "ConfigMap",
-	"ControllerRevision", "CustomResourceDefinition", "Endpoints", "EndpointSlice", "Event", "FlowSchema",
-	"HorizontalPodAutoscaler", "Ingress", "IngressClass", "Lease", "MutatingWebhookConfiguration", "NetworkPolicy",
-	"PriorityLevelConfiguration", "Role", "RoleBinding", "Secret", "ServiceAccount", "ValidatingAdmissionPolicy",
-	"ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration")
+// isIrrelevant reports whether an object cannot change where a pod is placed: it is of a kind that Kubernetes has and
+// that is not read, in whatever version.
+func isIrrelevant(kind schema.GroupVersionKind, name string) bool {
+	switch {
+	case kind.Group == "apiextensions.k8s.io" || kind.Group == "apiregistration.k8s.io":
+		return true
+	case kind.Kind == "LimitRange" || kind.Kind == "ResourceQuota":
+		return false
+	case kind.Kind == "ConfigMap":
+		return kind.Group == "" && name != sloconfig.Name
+	case notBuilt[kind.Kind] != "" || isPodGroup(kind) || !clientscheme.Scheme.Recognizes(kind):
+		return false
+	}
+	for _, version := range clientscheme.Scheme.PrioritizedVersionsForGroup(kind.Group) {
+		if o, err := clientscheme.Scheme.New(version.WithKind(kind.Kind)); err == nil && isSupported(o) {
+			return false
+		}
+	}
+	return true
+}
 
 // supportedKinds is the text about the kinds of isSupported, and Device.
 const supportedKinds = "Node, NodeResourceTopology, Numatopology, Device, ClusterNetworkTopology, Pod, " +
+	"ReplicationController, " +
 	"apps/v1 Deployment, ReplicaSet, StatefulSet and DaemonSet, batch/v1 Job and CronJob, " +
 	"PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, CSIDriver, CSIStorageCapacity, " +
 	"VolumeAttachment, " +
@@ -86,7 +102,7 @@ const supportedKinds = "Node, NodeResourceTopology, Numatopology, Device, Cluste
 func isSupported(o runtime.Object) bool {
 	switch o.(type) {
 	case *corev1.Node, *v1alpha1.NodeResourceTopology, *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology,
-		*corev1.Pod, *corev1.Service, *corev1.Namespace,
+		*corev1.Pod, *corev1.Service, *corev1.Namespace, *corev1.ReplicationController,
 		*appsv1.Deployment, *appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *batchv1.CronJob,
 		*schedulingv1.PriorityClass, *policyv1.PodDisruptionBudget, *quotav1alpha1.ElasticQuota,
 		*quotav1alpha1.PodGroup, *profiles.ElasticQuotaProfile, *devicev1alpha1.ClusterNetworkTopology,
@@ -108,6 +124,7 @@ type header struct {
 		Name         string `json:"name"`
 		GenerateName string `json:"generateName"`
 		Namespace    string `json:"namespace"`
+		UID          string `json:"uid"`
 	} `json:"metadata"`
 	Items []json.RawMessage `json:"items"`
 }
@@ -122,8 +139,10 @@ func (h header) String() string {
 
 type decoder struct {
 	problems
-	codec   runtime.Decoder
-	objects []object
+	strict, lenient runtime.Decoder
+	objects         []object
+	// pruned are the unknown fields of objects of Tenon's kinds.
+	pruned []prunedField
 	// unused counts the irrelevant objects by kind.
 	unused map[string]int
 	// foreign are the objects of groups that neither Kubernetes nor Tenon has.
@@ -136,10 +155,19 @@ type foreignObject struct {
 	kind, apiVersion string
 }
 
-// refuseForeign makes a problem of each foreign object.
-func (d *decoder) refuseForeign() {
+// prunedField is an unknown field, which the API server prunes.
+type prunedField struct {
+	origin
+	text string
+}
+
+// refuseUnread makes a problem of each foreign object and each pruned field.
+func (d *decoder) refuseUnread() {
 	for _, o := range d.foreign {
 		d.addUnread(o.origin, o.kind, o.apiVersion)
+	}
+	for _, f := range d.pruned {
+		d.add(f.origin, "%s", f.text)
 	}
 }
 
@@ -158,6 +186,7 @@ func (d *decoder) addUnread(at origin, kind, apiVersion string) {
 func isForeign(group string) bool { return group != "" && !scheme().IsGroupRegistered(group) }
 
 var scheme = sync.OnceValue(func() *runtime.Scheme {
+	capabilities.Setup(true, 0) // as API servers of clusters do: their own components are privileged
 	for _, add := range []func(*runtime.Scheme) error{
 		v1alpha1.AddToScheme, v1alpha2.AddToScheme, nodeinfo.AddToScheme, quotav1alpha1.AddToScheme,
 		profiles.AddToScheme, devicev1alpha1.AddToScheme, reservation.AddToScheme, migration.AddToScheme,
@@ -169,8 +198,10 @@ var scheme = sync.OnceValue(func() *runtime.Scheme {
 })
 
 func newDecoder() *decoder {
-	codecs := serializer.NewCodecFactory(scheme(), serializer.EnableStrict)
-	return &decoder{codec: codecs.UniversalDeserializer(), unused: map[string]int{}}
+	return &decoder{
+		strict:  serializer.NewCodecFactory(scheme(), serializer.EnableStrict).UniversalDeserializer(),
+		lenient: serializer.NewCodecFactory(scheme()).UniversalDeserializer(), unused: map[string]int{},
+	}
 }
 
 func (d *decoder) document(doc document) {
@@ -200,7 +231,7 @@ func (d *decoder) json(at origin, text []byte, want schema.GroupVersionKind) {
 	case strings.HasSuffix(h.Kind, "List") && h.Items != nil:
 		d.list(at, h)
 	default:
-		at.object = h.String()
+		at.object, at.stored = h.String(), at.file == clusterName || h.Metadata.UID != ""
 		d.one(at, h, text)
 	}
 }
@@ -238,9 +269,7 @@ func (d *decoder) one(at origin, h header, text []byte) {
 		d.device(at, text)
 		return
 	}
-	// Other API groups use the same kinds for other objects.
-	ofKubernetes := !strings.Contains(kind.Group, ".") || strings.HasSuffix(kind.Group, ".k8s.io")
-	if irrelevant.Has(h.Kind) && ofKubernetes && (h.Kind != "ConfigMap" || h.Metadata.Name != sloconfig.Name) {
+	if isIrrelevant(kind, h.Metadata.Name) {
 		d.unused[h.Kind]++
 		return
 	}
@@ -254,7 +283,7 @@ func (d *decoder) one(at origin, h header, text []byte) {
 	if len(bad) > 0 {
 		return
 	}
-	out, _, err := d.codec.Decode(text, &kind, nil)
+	out, err := d.decode(at, kind, text)
 	if isPodGroup(kind) && kind.Group == quotav1alpha1.NativeGroupName &&
 		(err == nil || runtime.IsNotRegisteredError(err)) { // the library has no type of v1beta1
 		out, err = kube.ReadPodGroup(kind, text)
@@ -295,6 +324,23 @@ func (d *decoder) one(at origin, h header, text []byte) {
 	}
 	scheme().Default(out)
 	d.objects = append(d.objects, object{at, out})
+}
+
+// decode reads an object of a kind that the scheme has. The API server prunes unknown fields of custom resources, and
+// what it stores has none that its version knows.
+func (d *decoder) decode(at origin, kind schema.GroupVersionKind, text []byte) (runtime.Object, error) {
+	out, _, err := d.strict.Decode(text, &kind, nil)
+	unknown, ok := runtime.AsStrictDecodingError(err)
+	if !ok || !at.stored && clientscheme.Scheme.IsGroupRegistered(kind.Group) {
+		return out, err
+	}
+	for _, field := range unknown.Errors() {
+		if !at.stored {
+			d.pruned = append(d.pruned, prunedField{at, oneLine(field)})
+		}
+	}
+	out, _, err = d.lenient.Decode(text, &kind, nil)
+	return out, err
 }
 
 // device reads a Device in every spelling of its fields. It refuses fields that have no effect or cannot be read.

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 
+	"github.com/google/uuid"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -41,6 +42,11 @@ func (w *world) expand(o object, p *problems) {
 		w.addOwner(t, "ReplicaSet")
 		w.listed = append(w.listed, t)
 		w.replicate(o.origin, ownedBy(t, "ReplicaSet"), t.Spec.Template, 0, t.Spec.Replicas, p)
+	case *corev1.ReplicationController:
+		if !inCluster {
+			w.listed = append(w.listed, t)
+			w.replicate(o.origin, ownedBy(t, "ReplicationController"), *t.Spec.Template, 0, t.Spec.Replicas, p)
+		}
 	case *appsv1.StatefulSet:
 		if inCluster {
 			w.addOwner(t, "StatefulSet")
@@ -70,8 +76,10 @@ type owner struct{ namespace, name, kind string }
 
 func ownedBy(o metav1.Object, kind string) owner { return owner{o.GetNamespace(), o.GetName(), kind} }
 
-// uid is what the pods of the owner say it has.
-func (o owner) uid() types.UID { return types.UID("simulated/" + o.kind + "/" + o.name) }
+// uid is what the pods of the owner say it has. It can be the value of a label.
+func (o owner) uid() types.UID {
+	return types.UID(uuid.NewSHA1(uuid.Nil, []byte(o.kind+"/"+o.namespace+"/"+o.name)).String())
+}
 
 func (w *world) job(at origin, parent owner, spec batchv1.JobSpec, p *problems) {
 	if ptr.Deref(spec.Suspend, false) {
@@ -88,6 +96,7 @@ const maxPods = 200_000
 func (w *world) replicate(at origin, parent owner, template corev1.PodTemplateSpec, first int32, replicas *int32,
 	p *problems,
 ) {
+	completeTemplate(&template)
 	n := int(ptr.Deref(replicas, 1))
 	if total := len(w.existing) + len(w.pending) + n; total > maxPods {
 		p.add(at, "%d replicas are too many: %d pods in all, at most %d are simulated", n, total, maxPods)
@@ -102,8 +111,11 @@ func (w *world) member(at origin, parent owner, template corev1.PodTemplateSpec,
 	t := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
 	t.Namespace, t.Name = parent.namespace, fmt.Sprintf("%s-%d", parent.name, i)
 	group := appsv1.SchemeGroupVersion
-	if parent.kind == "Job" {
+	switch parent.kind {
+	case "Job":
 		group = batchv1.SchemeGroupVersion
+	case "ReplicationController":
+		group = corev1.SchemeGroupVersion
 	}
 	t.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: group.String(), Kind: parent.kind, Name: parent.name, Controller: ptr.To(true),
@@ -124,6 +136,7 @@ func (w *world) daemons(at origin, t *appsv1.DaemonSet, p *problems) {
 	i := 0
 	for _, node := range w.nodes {
 		template := *t.Spec.Template.DeepCopy()
+		completeTemplate(&template)
 		daemonutil.AddOrUpdateDaemonPodTolerations(&template.Spec)
 		if !wantsDaemon(node, &template) {
 			continue

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 )
 
@@ -22,6 +24,9 @@ type origin struct {
 	document int // from 1
 	item     int // from 1 in a List, 0 outside
 	object   string
+	// stored reports whether an API server has taken the object: it is of a cluster, or has a uid. Nothing validates it
+	// as if it were created.
+	stored bool
 }
 
 // String is the beginning of every message about the object.
@@ -62,10 +67,43 @@ func inputErrorf(format string, args ...any) *InputError {
 	return &InputError{Problems: []string{fmt.Sprintf(format, args...)}}
 }
 
-type problems struct{ list []string }
+// problems are those of the input. Invariant: list has no text about a stored object; unread has these, by object.
+type problems struct {
+	list   []string
+	unread map[origin][]string
+}
 
 func (p *problems) add(o origin, format string, args ...any) {
-	p.list = append(p.list, o.String()+": "+fmt.Sprintf(format, args...))
+	text := fmt.Sprintf(format, args...)
+	if !o.stored {
+		p.list = append(p.list, o.String()+": "+text)
+		return
+	}
+	if p.unread == nil {
+		p.unread = map[origin][]string{}
+	}
+	p.unread[o] = append(p.unread[o], text)
+}
+
+// warnUnread writes one warning for each stored object that cannot be read whole. It returns KIND NAMESPACE/NAME of
+// these objects.
+func (p *problems) warnUnread(warn io.Writer) sets.Set[string] {
+	var lines []string
+	objects := sets.New[string]()
+	for at, texts := range p.unread {
+		kind, name, _ := strings.Cut(at.object, " ")
+		if !strings.Contains(name, "/") {
+			name = metav1.NamespaceDefault + "/" + name
+		}
+		objects.Insert(kind + " " + name)
+		lines = append(lines,
+			fmt.Sprintf("warning: %s: %s: what cannot be read is left out", at, strings.Join(texts, "; ")))
+	}
+	slices.Sort(lines)
+	for _, line := range lines {
+		warnf(warn, "%s", line)
+	}
+	return objects
 }
 
 func (p *problems) err() error {

@@ -64,7 +64,7 @@ func (w *world) addMigration(at origin, j *v1alpha1.PodMigrationJob, p *problems
 	j.UID = cmp.Or(j.UID, types.UID(j.Name))
 	j.Status.Phase = cmp.Or(j.Status.Phase, v1alpha1.PodMigrationJobPending)
 	w.migrations = append(w.migrations, j)
-	if at.file == clusterName {
+	if at.stored {
 		return
 	}
 	var template *reservation.Reservation

@@ -164,7 +164,6 @@ func TestAJobThatIsWrongIsBadInput(t *testing.T) {
 		"a mode": {
 			bad(", mode: Fast"), `spec.mode: Unsupported value "Fast": supported ReservationFirst, EvictDirectly`,
 		},
-		"a field": {bad(", modus: x"), `unknown field "spec.modus"`},
 		"both": {
 			bad(", mode: EvictDirectly, reservationOptions: {reservationRef: {name: r}}"),
 			"spec.reservationOptions: must not be set with mode EvictDirectly",

@@ -57,7 +57,7 @@ func (w *world) admitQuotas(warn io.Writer, p *problems) {
 	w.rules = quota.NewChecker(known)
 	sortByDepth(w.quotas)
 	for _, q := range w.quotas {
-		if q.file != clusterName {
+		if !q.stored {
 			w.admitQuota(q, warn, p)
 		}
 		spec, _ := convert.Quota(q.ElasticQuota)

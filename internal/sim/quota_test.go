@@ -171,11 +171,6 @@ func TestAQuotaThatTheWebhookRefusesIsBadInput(t *testing.T) {
 			"(V1)",
 		},
 		"a reserved name": {elastic(koordinator, "koordinator-root-quota", "", amount(1), amount(4)), "(V17)"},
-		"an unknown field": {
-			"\n{apiVersion: scheduling.sigs.k8s.io/v1alpha1, kind: ElasticQuota, metadata: {name: q}, " +
-				"spec: {maxx: {}}}",
-			`document 2 (ElasticQuota q): unknown field "spec.maxx"`,
-		},
 		"a quantity that is none": {
 			elastic(koordinator, "q", "", amount(1), "{cpu: 4x}"),
 			`spec.max[cpu]: Invalid value: "4x"`,

@@ -19,7 +19,9 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/utils/ptr"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // addReferent adds an object that pods refer to: upstream's plugins look it up.
@@ -155,6 +157,16 @@ func (w *world) defaultStorageClass() string {
 
 // missingObject says which object the decision about a pod needs and the input lacks; "" for none.
 func (w *world) missingObject(p *corev1.Pod) string {
+	if g, ok := convert.GangPod(p); ok && w.unread.Has("PodGroup "+g.Gang) {
+		return fmt.Sprintf("PodGroup %s cannot be read", g.Gang)
+	}
+	if name := p.Labels[annotation.QuotaName]; name != "" {
+		for object := range w.unread {
+			if strings.HasPrefix(object, "ElasticQuota ") && strings.HasSuffix(object, "/"+name) {
+				return fmt.Sprintf("%s cannot be read", object)
+			}
+		}
+	}
 	for i := range p.Spec.Volumes {
 		var name string
 		switch v := &p.Spec.Volumes[i]; {
@@ -246,7 +258,7 @@ func (w *world) applyRuntimeClasses() {
 	for i := range w.pending {
 		entry := &w.pending[i]
 		name := ptr.Deref(entry.Spec.RuntimeClassName, "")
-		if name == "" {
+		if name == "" || entry.stored {
 			continue
 		}
 		class := w.runtimeClasses[name]

@@ -34,7 +34,7 @@ func (w *world) addReservation(at origin, r *v1alpha1.Reservation, p *problems) 
 	if r.UID == "" {
 		r.UID = types.UID("reservation-" + r.Name)
 	}
-	if at.file != clusterName {
+	if !at.stored {
 		answer := admission.Reservation(r, nil, nil)
 		for _, refusal := range answer.Refusals {
 			p.add(at, "%s", refusal.String())

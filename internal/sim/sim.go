@@ -30,7 +30,8 @@ type Input struct {
 	Stdin io.Reader
 	// Warn receives warnings about the input, one a line.
 	Warn io.Writer
-	// Strict makes an object of a foreign kind an error. Otherwise Warn names the kind and the object is skipped.
+	// Strict makes an object of a foreign kind, and an unknown field of one of Tenon's kinds, an error. Otherwise Warn
+	// names the kind or the field, and it is skipped.
 	Strict bool
 
 	docs []document // read before those of Paths
@@ -97,7 +98,10 @@ func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, 
 	r := Result{Pods: []Pod{}, Gangs: []Gang{}, Nodes: []Node{}}
 	queued := w.pending[:0:0]
 	for _, p := range w.pending {
-		refused := hooks.admit(&p, w.namespace(p.Namespace), e.store.Kinds().List(), warn)
+		refused := p.refused
+		if !p.stored {
+			refused = hooks.admit(&p, w.namespace(p.Namespace), e.store.Kinds().List(), warn)
+		}
 		missing := w.missingObject(p.Pod)
 		switch {
 		case len(refused) > 0:
@@ -166,7 +170,7 @@ func (in Input) readObjects(docs []document) (*world, error) {
 	w.reclaim(in.Warn, &d.problems)
 	w.followProfiles(&d.problems)
 	if in.Strict {
-		d.refuseForeign()
+		d.refuseUnread()
 	}
 	if d.err() == nil {
 		w.admitQuotas(in.Warn, &d.problems)
@@ -174,6 +178,10 @@ func (in Input) readObjects(docs []document) (*world, error) {
 	if err := d.err(); err != nil {
 		return nil, err
 	}
+	for _, f := range d.pruned {
+		warnf(in.Warn, "warning: %s: %s: it has no effect", f.origin, f.text)
+	}
+	w.unread = d.warnUnread(in.Warn)
 	if len(d.unused) > 0 {
 		warnf(in.Warn, "ignored: %s: they do not change where pods go", countKinds(d.unused))
 	}

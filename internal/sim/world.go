@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/informers"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
@@ -38,6 +40,7 @@ import (
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -93,6 +96,8 @@ type world struct {
 	runtimeClasses map[string]*nodev1.RuntimeClass
 	// unknownClasses are the RuntimeClasses that pods name and the input lacks, sorted.
 	unknownClasses []string
+	// unread are stored objects that cannot be read whole, as KIND NAMESPACE/NAME.
+	unread sets.Set[string]
 
 	seen map[string]origin
 }
@@ -160,7 +165,13 @@ func (w *world) add(o object, p *problems) {
 	if namespaced(o.Object) && meta.GetNamespace() == "" {
 		meta.SetNamespace(metav1.NamespaceDefault)
 	}
-	invalid := validate(o.Object)
+	if meta.GetName() == "" && meta.GetGenerateName() != "" {
+		meta.SetName(w.generatedName(o.Object))
+	}
+	var invalid field.ErrorList
+	if !o.stored {
+		invalid = create(o.Object)
+	}
 	for _, err := range invalid {
 		p.add(o.origin, "%s", err.Error())
 	}
@@ -192,7 +203,7 @@ func (w *world) add(o object, p *problems) {
 	case *profiles.ElasticQuotaProfile:
 		w.profiles = append(w.profiles, quotaProfile{o.origin, t})
 	case *quotav1alpha1.PodGroup:
-		if o.file != clusterName {
+		if !o.stored {
 			answer := admission.PodGroup(t, nil)
 			for _, r := range answer.Refusals {
 				p.add(o.origin, "%s", r.String())
@@ -218,6 +229,18 @@ func (w *world) add(o object, p *problems) {
 	}
 }
 
+// generatedName returns a name that no object of the kind and namespace has yet, as long as the API server's: the same
+// in each simulation.
+func (w *world) generatedName(o runtime.Object) string {
+	meta := o.(metav1.Object)
+	for i := 0; ; i++ {
+		name := fmt.Sprintf("%s%05d", meta.GetGenerateName(), i)
+		if _, taken := w.seen[keyOf(fmt.Sprintf("%T", o), meta.GetNamespace(), name)]; !taken {
+			return name
+		}
+	}
+}
+
 func namespaced(o runtime.Object) bool {
 	switch o.(type) {
 	case *corev1.Node, *corev1.Namespace, *schedulingv1.PriorityClass, *v1alpha2.NodeResourceTopology,
@@ -231,8 +254,10 @@ func namespaced(o runtime.Object) bool {
 	return true
 }
 
+func keyOf(kind, namespace, name string) string { return kind + " " + namespace + "/" + name }
+
 func (w *world) claim(at origin, kind, namespace, name string, p *problems) bool {
-	key := kind + " " + namespace + "/" + name
+	key := keyOf(kind, namespace, name)
 	if first, taken := w.seen[key]; taken {
 		p.add(at, "metadata.name: Duplicate value %q: it is also %s", name, first)
 		return false
@@ -280,15 +305,25 @@ func builtinClasses() map[string]*schedulingv1.PriorityClass {
 	return classes
 }
 
-// prioritize sets the priority of every pod as the API server's admission does. A pod with a node keeps its own.
+// prioritize sets the priority of every pod as the API server's admission does, and refuses pods that it refuses. A pod
+// that has a node or that is stored keeps its own.
 func (w *world) prioritize(p *problems) {
 	fallback := w.fallbackClass()
-	for _, entry := range slices.Concat(w.existing, w.pending) {
-		if entry.Spec.NodeName != "" && entry.Spec.Priority != nil {
+	for _, entry := range w.existing {
+		if entry.Spec.Priority != nil {
 			continue
 		}
 		if text := w.priority(entry.Pod, fallback); text != "" {
 			p.add(entry.origin, "%s", text)
+		}
+	}
+	for i := range w.pending {
+		entry := &w.pending[i]
+		if entry.stored && entry.Spec.Priority != nil {
+			continue
+		}
+		if text := w.priority(entry.Pod, fallback); text != "" {
+			entry.refused = append(entry.refused, Reason{Code: why.InvalidField, Message: text})
 		}
 	}
 }

@@ -79,10 +79,6 @@ func simulateCases() []bad {
 			[]string{"document 2 (Pod a)", `metadata.name: Duplicate value "a"`, "document 1"},
 		},
 		{
-			"simulate: a priority class that is not defined", in(pod(", priorityClassName: gold")),
-			[]string{`spec.priorityClassName: Not found: "gold"`},
-		},
-		{
 			"simulate: a list inside of a list",
 			in("{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: List, items: []}]}"),
 			[]string{"document 1, item 1", "inside of a list is not allowed"},

@@ -130,6 +130,7 @@ func (p *Plane) apiServerFlags() ([]string, error) {
 		"--service-account-key-file=" + tokens.CertFile,
 		"--service-account-signing-key-file=" + tokens.KeyFile,
 		"--authorization-mode=Node,RBAC",
+		"--allow-privileged=true", // as installers of clusters set it
 		"--enable-admission-plugins=NodeRestriction",
 		"--kubelet-certificate-authority=" + ca,
 		"--kubelet-client-certificate=" + kubelet.CertFile,
