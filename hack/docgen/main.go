@@ -52,17 +52,22 @@ func evictions() []byte {
 
 Every refusal of the descheduler is one of these codes: in the status of a PodMigrationJob, its Events, and the label
 `+"`code`"+` of the metrics. They are listed in the order in which they are reported. A *final* refusal ends the job;
-after another one the job waits.
+after another one the job waits. A failed pod serves nothing: the codes with *Failed pods* "no" do not refuse it, and
+its eviction does not count against the limits of its workload.
 
-| Code | Final | Condition | What to do |
-|---|---|---|---|
+| Code | Final | Failed pods | Condition | What to do |
+|---|---|---|---|---|
 `)
 	for _, c := range evict.Codes() {
 		final := "no"
 		if (evict.Refusal{Code: c}).Final() {
 			final = "yes"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", c, final, c.Text(), c.Remedy())
+		failed := "yes"
+		if c.ProtectsService() {
+			failed = "no"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", c, final, failed, c.Text(), c.Remedy())
 	}
 	return b.Bytes()
 }

@@ -37,6 +37,7 @@ type check struct {
 	gate      string // may be skipped by this name
 	predicate bool   // is lifted by the pod's annotation
 	workload  bool   // does not refuse a pod without a workload
+	service   bool   // protects what running pods serve: does not refuse a pod that has failed
 	// run returns what the refusal says; false where the check does not refuse.
 	run func(c *candidate) (Refusal, bool)
 }
@@ -50,7 +51,7 @@ var checks = []check{
 		allowed := c.policy.EvictAllBarePods || c.policy.EvictFailedBarePods && c.pod.Failed
 		return Refusal{}, c.pod.Workload == "" && !allowed
 	}},
-	{code: UnknownOwner, workload: true, run: func(c *candidate) (Refusal, bool) {
+	{code: UnknownOwner, workload: true, service: true, run: func(c *candidate) (Refusal, bool) {
 		return Refusal{Subject: c.workload.Key}, c.workload.Kind == Unknown && !c.policy.AllowUnknownOwners
 	}},
 	{code: SystemCritical, gate: "SystemCritical", predicate: true, run: systemCritical},
@@ -67,25 +68,33 @@ var checks = []check{
 	{code: NodeFit, gate: "NodeFit", run: func(*candidate) (Refusal, bool) {
 		return Refusal{}, false // whoever proposes a move asks the scheduler, which takes too long for a State
 	}},
-	{code: ExpectedReplicas, gate: "ExpectedReplicas", workload: true, run: tooFewReplicas},
+	{code: ExpectedReplicas, gate: "ExpectedReplicas", workload: true, service: true, run: tooFewReplicas},
 	{code: GaveUp, run: gaveUp},
 	{code: Paused, run: func(c *candidate) (Refusal, bool) { return Refusal{}, c.policy.Paused }},
 	{code: MinAge, run: tooYoung},
-	{code: RolloutInProgress, workload: true, run: rolloutInProgress},
+	{code: RolloutInProgress, workload: true, service: true, run: rolloutInProgress},
 	{code: EvictionWouldUpgrade, workload: true, run: wouldUpgrade},
-	{code: ScalingDown, workload: true, run: scalingDown},
-	{code: GangMinimum, run: breaksGang},
+	{code: ScalingDown, workload: true, service: true, run: scalingDown},
+	{code: GangMinimum, service: true, run: breaksGang},
 	{code: AlreadyEvicting, gate: "MaxMigratingPerWorkload", run: alreadyEvicting},
-	{code: WorkloadUnavailable, gate: "MaxUnavailablePerWorkload", workload: true, run: workloadUnavailable},
-	{code: PDBViolation, run: violatesBudget},
-	{code: CapWorkload, workload: true, run: workloadWindow},
+	{
+		code: WorkloadUnavailable, gate: "MaxUnavailablePerWorkload", workload: true, service: true,
+		run: workloadUnavailable,
+	},
+	{code: PDBViolation, service: true, run: violatesBudget},
+	{code: CapWorkload, workload: true, service: true, run: workloadWindow},
 	{code: CapNode, gate: "MaxMigratingPerNode", run: capped(CapNode)},
 	{code: CapNamespace, gate: "MaxMigratingPerNamespace", run: namespaceCap},
 	{code: CapDomain, run: capped(CapDomain)},
 	{code: CapGlobal, gate: "MaxMigratingGlobally", run: capped(CapGlobal)},
 	{code: ReturnWindow, run: returns},
-	{code: OwnerBackoff, run: ownerBackoff},
+	{code: OwnerBackoff, service: true, run: ownerBackoff},
 	{code: RateLimited, run: rateLimited},
+}
+
+// ProtectsService reports whether a code refuses only pods that may serve, so that a failed pod goes in spite of it.
+func (c Code) ProtectsService() bool {
+	return slices.ContainsFunc(checks, func(k check) bool { return k.code == c && k.service })
 }
 
 // Codes returns all codes, in the order in which refusals are reported.
@@ -105,7 +114,8 @@ func (s *State) Check(p *Policy, podUID string, now time.Time) []Refusal {
 func (s *State) CheckMove(p *Policy, m Move, now time.Time) (refused []Refusal) {
 	c := s.candidate(p, m, now)
 	for _, k := range checks {
-		if p.skips(k.gate) || k.predicate && c.pod.Evictable || k.workload && c.workload == nil {
+		if p.skips(k.gate) || k.predicate && c.pod.Evictable || k.workload && c.workload == nil ||
+			k.service && c.pod.Failed {
 			continue
 		}
 		if r, refuses := k.run(&c); refuses {
@@ -182,12 +192,12 @@ func lookupFailed(c *candidate) (Refusal, bool) {
 	}
 	p := c.pod
 	add(p.Fault, true)
-	add("owner "+p.Workload+" is not known", p.Workload != "" && c.workload == nil)
-	if c.workload != nil {
+	add("owner "+p.Workload+" is not known", p.Workload != "" && c.workload == nil && !p.Failed)
+	if c.workload != nil && !p.Failed {
 		add(c.workload.Fault, true)
 	}
 	_, known := c.bonds[p.Gang]
-	add("gang "+p.Gang+" is not known", p.Gang != "" && !known)
+	add("gang "+p.Gang+" is not known", p.Gang != "" && !known && !p.Failed)
 	_, known = c.nodes[p.Node]
 	add("node "+p.Node+" is not known", p.Node != "" && len(c.policy.DomainLimits) > 0 && !known)
 	_, known = c.namespaces[p.Namespace]

@@ -497,6 +497,88 @@ func TestWhatLiftsARefusal(t *testing.T) {
 	}
 }
 
+// TestAFailedPodIsNotProtected: limits that protect what runs do not refuse a pod that has failed, all others do.
+func TestAFailedPodIsNotProtected(t *testing.T) {
+	t.Parallel()
+	service := []evict.Code{
+		evict.UnknownOwner, evict.ExpectedReplicas, evict.RolloutInProgress, evict.ScalingDown, evict.GangMinimum,
+		evict.WorkloadUnavailable, evict.PDBViolation, evict.CapWorkload, evict.OwnerBackoff,
+	}
+	for _, c := range evict.Codes() {
+		if got, want := c.ProtectsService(), slices.Contains(service, c); got != want {
+			t.Errorf("%s: protects service %v, want %v", c, got, want)
+		}
+	}
+	gone := []string{ // singles whose lookups only those limits need, and pods of the workload that terminate or move
+		"an owner that is not known", "a gang that is not known", "a workload of which enough pods migrate",
+	}
+	for name, test := range singles {
+		s, m := web(10), test.move
+		if test.change != nil {
+			test.change(s)
+		}
+		p, known := s.Pod("p0")
+		if p.Failed = true; known {
+			s.SetPod(p)
+		}
+		m.PodUID = "p0"
+		want := string(test.code)
+		if slices.Contains(service, test.code) || slices.Contains(gone, name) {
+			want = ""
+		}
+		if got := codes(s.CheckMove(limits(test.settings), m, now)); got != want {
+			t.Errorf("%s: got %q for a failed pod, want %q", name, got, want)
+		}
+	}
+}
+
+// TestAFailedPodTakesNothingFromItsWorkload: its job, its end and its budget leave the limits to the pods that serve.
+func TestAFailedPodTakesNothingFromItsWorkload(t *testing.T) {
+	t.Parallel()
+	s, budget := web(4), &gang.Budget{Name: "b", Allowed: 1}
+	s.SetGang("default/g", gang.Bond{Least: 4})
+	for i := range 4 {
+		s.SetPod(pod(fmt.Sprintf("p%d", i), func(p *evict.Pod) {
+			p.Budgets, p.Gang = []*gang.Budget{budget}, "default/g"
+		}))
+	}
+	for i := range 3 { // all terminate, and a job of each has started or ended
+		s.SetPod(pod(fmt.Sprintf("f%d", i), func(p *evict.Pod) {
+			p.Failed, p.Ready, p.Terminating = true, false, i > 0
+			p.Budgets, p.Gang, p.Node = []*gang.Budget{budget}, "default/g", "n-f"
+		}))
+		j := s.Propose(fmt.Sprintf("f%d", i), "", ago(time.Minute))
+		if i == 2 {
+			j.Phase, j.Evicted, j.Finished = evict.Succeeded, ago(time.Minute), ago(time.Minute)
+		}
+		s.SetJob(j)
+	}
+	p := limits(evict.Policy{MaxMigratingPerNode: unlimited})
+	for _, name := range []string{"s0", "s1"} {
+		s.SetPod(pod(name, func(p *evict.Pod) { p.Succeeded, p.Ready, p.Terminating = true, false, true }))
+	}
+	s.SetPod(pod("orphan", func(p *evict.Pod) { p.Failed, p.Ready, p.Workload = true, false, "Job default/j" }))
+	s.SetWorkload(evict.Workload{Key: "Job default/j", Fault: "its list is not known"})
+	if got := codes(s.Check(p, "orphan", now)); got != "" {
+		t.Errorf("got %q for a failed pod whose owner cannot be read, want no refusal", got)
+	}
+	if got := s.Unit("f0"); !slices.Equal(got, []string{"f0"}) {
+		t.Errorf("got unit %v, want the failed pod alone", got)
+	}
+	s.SetGang("default/g", gang.Bond{})
+	s.SetGang("default/g", gang.Bond{Least: 1})
+	if got := codes(s.Check(p, "p0", now)); got != "" {
+		t.Errorf("got %q for a pod that serves, want no refusal", got)
+	}
+	if got := s.Avoid(p, "p0", now); !slices.Equal(got, []string{"n-p0"}) {
+		t.Errorf("got %v to avoid, want the pod's own node alone", got)
+	}
+	s.SetJob(evict.Job{UID: "w", PodUID: "f0"})
+	if j, _ := s.Job("w"); j.Workload != "" || j.Gang != "" || j.Source != "n-f" {
+		t.Errorf("a waiting job of a failed pod counts for workload %q, gang %q, node %q", j.Workload, j.Gang, j.Source)
+	}
+}
+
 // TestTheLastMomentOfARefusal: what is allowed at the limit itself.
 func TestTheLastMomentOfARefusal(t *testing.T) {
 	t.Parallel()

@@ -102,8 +102,10 @@ const (
 
 // Job is a PodMigrationJob. What it says of its pod counts when the pod is gone.
 type Job struct {
-	UID, Name                             string
-	PodUID, PodName, Namespace            string
+	UID, Name                  string
+	PodUID, PodName, Namespace string
+	// Workload and Gang are those of the pod; empty for a pod that had failed when the job started: its eviction takes
+	// nothing from them, so it does not count against their limits.
 	Workload, Gang                        string
 	Source, Target                        string    // nodes; Target is empty until a place is held
 	Created, StartedAt, Evicted, Finished time.Time // zero until then
@@ -280,7 +282,7 @@ func (s *State) SetGang(id string, b gang.Bond) {
 func (s *State) SetJob(j Job) {
 	s.DeleteJob(j.UID)
 	if p := s.pods[j.PodUID]; p != nil && j.Phase == Waiting {
-		j.Namespace, j.Workload, j.Gang, j.Source = p.Namespace, p.Workload, p.Gang, p.Node
+		j = j.forPod(p)
 	}
 	s.jobs[j.UID] = &j
 	s.jobsOf.set(j.PodUID, j.UID, &j)
@@ -294,6 +296,24 @@ func (s *State) SetJob(j Job) {
 		i, _ := slices.BinarySearchFunc(s.evicted, &j, compareEvicted)
 		s.evicted = slices.Insert(s.evicted, i, &j)
 	}
+}
+
+// forPod returns the job with what it takes from its pod.
+func (j Job) forPod(p *Pod) Job {
+	j.PodUID, j.Namespace, j.Workload, j.Gang, j.Source = p.UID, p.Namespace, p.Workload, p.Gang, p.Node
+	if p.Failed {
+		j.Workload, j.Gang = "", ""
+	}
+	return j
+}
+
+// Propose returns the job that a pod would have if it started now.
+func (s *State) Propose(podUID, target string, now time.Time) Job {
+	j := Job{UID: "proposed " + podUID, PodUID: podUID, Target: target, Created: now, StartedAt: now, Phase: Started}
+	if p := s.pods[podUID]; p != nil {
+		j.PodName, j = p.Name, j.forPod(p)
+	}
+	return j
 }
 
 // DeleteJob forgets a job.

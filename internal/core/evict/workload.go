@@ -97,12 +97,12 @@ func alreadyEvicting(c *candidate) (Refusal, bool) {
 	if c.pod.Terminating || others > 0 {
 		return Refusal{Subject: "pod " + c.pod.name(), Have: 1}, true
 	}
-	if c.workload == nil {
+	if c.workload == nil || c.pod.Failed {
 		return Refusal{}, false
 	}
 	leaving := map[string]bool{}
 	for uid, p := range c.byWorkload[c.pod.Workload] {
-		leaving[uid] = p.Terminating
+		leaving[uid] = p.Terminating && !p.Succeeded && !p.Failed
 	}
 	for _, j := range c.workloadJob[c.pod.Workload] {
 		leaving[j.PodUID] = leaving[j.PodUID] || j.Phase == Started
@@ -168,7 +168,7 @@ func violatesBudget(c *candidate) (Refusal, bool) {
 	}
 	charges := gang.Charges{}
 	for _, j := range c.started {
-		if p := c.pods[j.PodUID]; p != nil && !c.isOwn(j) && p != c.pod {
+		if p := c.pods[j.PodUID]; p != nil && !p.Failed && !c.isOwn(j) && p != c.pod {
 			charges.Add(p.Budgets)
 		}
 	}
@@ -237,10 +237,11 @@ func (c *candidate) replaces(p *Pod) bool {
 }
 
 // Unit returns the pods that must be moved with a pod, itself included: all of its gang group that hold resources where
-// the gang would lose its minimum, apart from those that replace others of the same move. They are in ascending order.
+// the gang would lose its minimum, apart from those that replace others of the same move. A failed pod is moved alone.
+// They are in ascending order.
 func (s *State) Unit(podUID string) []string {
 	p := s.pods[podUID]
-	if p == nil || p.Gang == "" {
+	if p == nil || p.Gang == "" || p.Failed {
 		return []string{podUID}
 	}
 	c := candidate{State: s, pod: p, job: s.ownJob(podUID)}

@@ -182,7 +182,7 @@ func refusal(refused map[string]evict.Refusal, uid string) *move.Refusal {
 // foreign refuses a pod for which no Reservation can be placed.
 func (c *Controller) foreign(m *move.Job, pod *corev1.Pod) *move.Refusal {
 	name := pod.Spec.SchedulerName
-	if m.Direct || slices.Contains(c.Args.SchedulerNames, name) {
+	if m.Direct || pod.Status.Phase == corev1.PodFailed || slices.Contains(c.Args.SchedulerNames, name) {
 		return nil
 	}
 	return &move.Refusal{Final: true, Text: fmt.Sprintf(
@@ -212,7 +212,10 @@ func (c *Controller) start(ctx context.Context, j *v1alpha1.PodMigrationJob, kno
 		}))
 	controllerutil.AddFinalizer(started, annotation.MigrationFinalizer)
 	started.Spec.PodRef.UID = pod.UID
-	if !c.job(j).Direct && placeName(j) == "" {
+	if pod.Status.Phase == corev1.PodFailed { // its controller has replaced it already
+		started.Spec.Mode = v1alpha1.EvictDirectly
+	}
+	if !c.job(started).Direct && placeName(j) == "" {
 		if started.Spec.ReservationOptions == nil {
 			started.Spec.ReservationOptions = &v1alpha1.PodMigrateReservationOptions{}
 		}

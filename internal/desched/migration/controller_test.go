@@ -82,6 +82,7 @@ type plan struct {
 	args                          func(*args)
 	policy                        string // evictionPolicy, "" for the default
 	dry                           bool
+	failed                        bool          // The pod has failed.
 	unready                       bool          // Another pod of the workload is not Ready.
 	refusedBefore                 time.Duration // so long, a rollout of the workload runs
 }
@@ -272,6 +273,9 @@ func (c *cluster) addPod(name, uid, node string, options ...object.PodOption) *c
 		p.Status.Phase = corev1.PodRunning
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	}
+	if c.plan.failed {
+		p.Status = corev1.PodStatus{Phase: corev1.PodFailed}
+	}
 	c.other(func() error {
 		_, err := c.pods.CoreV1().Pods("a").Create(c.t.Context(), p, metav1.CreateOptions{})
 		return err
@@ -338,7 +342,7 @@ func (c *cluster) read(f func(*evict.State)) {
 		e := evict.Pod{
 			UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Workload: workload,
 			Ready: p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil, Created: p.CreationTimestamp.Time,
-			Terminating: p.DeletionTimestamp != nil,
+			Terminating: p.DeletionTimestamp != nil, Failed: p.Status.Phase == corev1.PodFailed,
 		}
 		if c.plan.refuse {
 			e.Priority = 2_000_000_000
@@ -647,6 +651,13 @@ func TestJobs(t *testing.T) {
 		},
 		"a pod is evicted directly": {
 			plan: usual(), change: direct, want: end{Phase: "Succeeded", Stage: "Complete", Evictions: 1},
+		},
+		"a failed pod of another scheduler is evicted without a place": {
+			plan: with(func(p *plan) {
+				p.failed, p.unready, p.replicas = true, true, 1
+				p.args = func(a *args) { a.SchedulerNames = []string{"koord-scheduler"} }
+			}),
+			want: end{Phase: "Succeeded", Stage: "Complete", Evictions: 1},
 		},
 		"a pod is deleted": {
 			plan: with(func(p *plan) { p.args = func(a *args) { a.EvictionPolicy = "Delete" } }), want: succeeded(),

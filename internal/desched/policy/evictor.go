@@ -22,14 +22,7 @@ func (n *round) refusals(pod *corev1.Pod, target string) (refused []evict.Refusa
 			refused = append(refused, r)
 		}
 	}
-	n.Read(func(s *evict.State) {
-		known, _ := s.Pod(string(pod.UID))
-		job = evict.Job{
-			UID: "proposed " + known.UID, PodUID: known.UID, PodName: known.Name, Namespace: known.Namespace,
-			Workload: known.Workload, Gang: known.Gang, Source: known.Node, Target: target, Created: n.began,
-			StartedAt: n.began, Phase: evict.Started,
-		}
-	})
+	n.Read(func(s *evict.State) { job = s.Propose(string(pod.UID), target, n.began) })
 	return refused, job
 }
 
@@ -105,7 +98,7 @@ func (n *round) defaultEvictor(pod *corev1.Pod) []evict.Refusal {
 		})
 	}
 	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner != nil && a.MinReplicas > 1 && n.replicas[owner.UID] < int(a.MinReplicas) {
+	if owner != nil && !ended(pod) && a.MinReplicas > 1 && n.replicas[owner.UID] < int(a.MinReplicas) {
 		refused = append(refused, evict.Refusal{
 			Code: evict.ExpectedReplicas, Subject: evict.Key(pod.Namespace, owner.Kind, owner.Name),
 			Have: n.replicas[owner.UID], Limit: int(a.MinReplicas) - 1,

@@ -232,6 +232,10 @@ func TestTheEvictorsDecide(t *testing.T) {
 		},
 		"no PodDisruptionBudget":      {evictorArgs("{ignorePodsWithoutPDB: true}"), web("a", "n0"), "Protected"},
 		"fewer replicas than allowed": {evictorArgs("{minReplicas: 5}"), web("a", "n0"), "ExpectedReplicas"},
+		"a failed pod, fewer replicas than allowed": {
+			evictorArgs("{minReplicas: 5}"), web("a", "n0", object.Phase(corev1.PodFailed)), "",
+		},
+		"a failed pod of one replica": {lifetime("", ""), web("a", "n0", object.Phase(corev1.PodFailed)), ""},
 		"a priority by class": {evictorArgs("{priorityThreshold: {name: high}}"), web("a", "n0",
 			object.Priority(1000)), "PriorityThreshold"},
 		"a priority below the class": {evictorArgs("{priorityThreshold: {name: high}}"), web("a", "n0",
