@@ -87,6 +87,10 @@ type MigrationControllerArgs struct {
 	AllowParkedPartition bool `json:"allowParkedPartition,omitempty"`
 	// ReturnWindow is how long pods of a workload are not moved to a node that others were moved away from.
 	ReturnWindow metav1.Duration `json:"returnWindow,omitempty" default:"\"30m\"" min:"0"`
+	// OwnerBackoff is how long after a move of a workload the next one waits; 0 is not at all. It doubles with each
+	// move of the last 24 hours that failed after the eviction, up to 4 hours. Jobs that were created before a move
+	// ended belong to it.
+	OwnerBackoff metav1.Duration `json:"ownerBackoff,omitempty" default:"\"5m\"" min:"0"`
 	// SkipEvictionGates are checks that are not made. Rollouts, PodDisruptionBudgets and rates are always checked.
 	SkipEvictionGates []string `json:"skipEvictionGates,omitempty" allowed:"gates"`
 
@@ -94,7 +98,7 @@ type MigrationControllerArgs struct {
 	EvictionPolicy string `json:"evictionPolicy,omitempty" default:"\"Eviction\"" allowed:"policies"`
 	// DefaultJobMode is whether a place for the pod is held before it is evicted.
 	DefaultJobMode string `json:"defaultJobMode,omitempty" default:"reservationFirst" allowed:"jobModes"`
-	// DefaultJobTTL is how long a move may take.
+	// DefaultJobTTL is how long a move may take once its job has started.
 	DefaultJobTTL metav1.Duration `json:"defaultJobTTL,omitempty" default:"\"5m\"" min:"1"`
 	// DefaultDeleteOptions are for the removal of the pod.
 	DefaultDeleteOptions *metav1.DeleteOptions `json:"defaultDeleteOptions,omitempty"`

@@ -51,8 +51,8 @@ type PodMigrationJobSpec struct {
 	// Paused holds the job: no step runs, and ttl does not pass. Default: false.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
-	// TTL is how long the job may take, as a Go duration of 0 or more, such as 5m. 0: any time. Default: defaultJobTTL
-	// of the descheduler, 5m.
+	// TTL is how long the job may take from its start, as a Go duration of 0 or more, such as 5m. 0: any time. Default:
+	// defaultJobTTL of the descheduler, 5m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64

@@ -261,7 +261,11 @@ func TestTheBackoffHoldsForAWholeGang(t *testing.T) {
 	s.SetJob(job("last", "gone", evicted(time.Minute), func(j *evict.Job) { j.Workload = "Job g" }))
 	settings := whole
 	settings.WorkloadWindow = noWindow
-	passed, refused := s.Arbitrate(limits(settings), waiting(s, "g0", "g1"), now)
+	jobs := waiting(s, "g0", "g1")
+	for i := range jobs {
+		jobs[i].Created = now
+	}
+	passed, refused := s.Arbitrate(limits(settings), jobs, now)
 	if len(passed) > 0 || refused["j-g0"].Code != evict.OwnerBackoff || refused["j-g1"].Code != evict.OwnerBackoff {
 		t.Errorf("passed %v, refused %v; want both refused with OwnerBackoff", names(passed), refused)
 	}

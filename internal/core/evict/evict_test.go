@@ -34,6 +34,7 @@ func limits(p evict.Policy) *evict.Policy {
 	p.MaxMigratingPerNode = cmp.Or(p.MaxMigratingPerNode, 2)
 	p.MinPodAge = cmp.Or(p.MinPodAge, 5*time.Minute)
 	p.ReturnWindow = cmp.Or(p.ReturnWindow, 30*time.Minute)
+	p.OwnerBackoff = cmp.Or(p.OwnerBackoff, 5*time.Minute)
 	switch p.WorkloadWindow {
 	case nil:
 		p.WorkloadWindow = &evict.Window{Duration: 5 * time.Minute}
@@ -536,7 +537,7 @@ func TestAFailedPodIsNotProtected(t *testing.T) {
 func TestAFailedPodTakesNothingFromItsWorkload(t *testing.T) {
 	t.Parallel()
 	s, budget := web(4), &gang.Budget{Name: "b", Allowed: 1}
-	s.SetGang("default/g", gang.Bond{Least: 4})
+	s.SetGang("default/g", gang.Bond{Least: 5})
 	for i := range 4 {
 		s.SetPod(pod(fmt.Sprintf("p%d", i), func(p *evict.Pod) {
 			p.Budgets, p.Gang = []*gang.Budget{budget}, "default/g"

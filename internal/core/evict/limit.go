@@ -146,12 +146,11 @@ func nextToken(evictions func(yield func(time.Time) bool), interval time.Duratio
 // backoffMemory is for how long moves of an owner count.
 const (
 	backoffMemory = 24 * time.Hour
-	backoffFirst  = 5 * time.Minute
-	backoffMost   = 240 * time.Minute
+	backoffMost   = 4 * time.Hour
 )
 
 // ownerBackoff refuses the begin of a move of a workload soon after the last one. Jobs that run at the same time are
-// one move, which may go on.
+// one move, which may go on. So are jobs that were created before the others ended: they wait for their turn.
 func ownerBackoff(c *candidate) (Refusal, bool) {
 	jobs := c.workloadJob[c.pod.Workload]
 	for _, j := range jobs {
@@ -166,22 +165,32 @@ func ownerBackoff(c *candidate) (Refusal, bool) {
 		}
 	}
 	slices.SortFunc(moves, func(a, b *Job) int { return a.begin().Compare(b.begin()) })
-	n, last := 0, time.Time{}
+	n, failures, last := 0, 0, time.Time{}
+	failed := false // a job of the move
 	for _, j := range moves {
-		if n == 0 || j.begin().After(last) {
+		if n == 0 || j.Created.After(last) {
 			n++
+			failed = false
+		}
+		if j.Phase == Failed && !failed {
+			failures++
+			failed = true
 		}
 		if j.end().After(last) {
 			last = j.end()
 		}
 	}
-	until := last.Add(backoff(n))
+	if c.job != nil && !c.job.Created.After(last) {
+		return Refusal{}, false
+	}
+	until := last.Add(c.policy.backoff(failures))
 	return Refusal{Subject: c.pod.Workload, Have: n, Until: until}, n > 0 && until.After(c.now)
 }
 
-// backoff returns the pause after so many moves.
-func backoff(moves int) time.Duration {
-	return min(backoffFirst<<min(max(moves-1, 0), 10), backoffMost)
+// backoff returns the pause after the moves of a workload, of which so many failed. Moves that succeeded do not make it
+// longer.
+func (p *Policy) backoff(failures int) time.Duration {
+	return min(p.OwnerBackoff<<min(max(failures-1, 0), 10), max(p.OwnerBackoff, backoffMost))
 }
 
 // begin and end return when the job ran.
@@ -205,8 +214,8 @@ func returns(c *candidate) (Refusal, bool) {
 	return Refusal{Subject: c.target}, c.target != "" && slices.Contains(c.Avoid(c.policy, c.pod.UID, c.now), c.target)
 }
 
-// Avoid returns the nodes that a pod must not be moved to: its own, and those that pods of its workload were moved away
-// from within the return window or are about to be. They are in ascending order.
+// Avoid returns the nodes that a pod must not be moved to: its own and, with a return window, those that pods of its
+// workload were moved away from within it or are about to be. They are in ascending order.
 func (s *State) Avoid(p *Policy, podUID string, now time.Time) []string {
 	pod := s.pods[podUID]
 	if pod == nil {
@@ -214,7 +223,8 @@ func (s *State) Avoid(p *Policy, podUID string, now time.Time) []string {
 	}
 	nodes := map[string]bool{pod.Node: true}
 	for _, j := range s.workloadJob[pod.Workload] {
-		if j.Phase == Started || !j.Evicted.IsZero() && j.Evicted.After(now.Add(-p.ReturnWindow)) {
+		if p.ReturnWindow > 0 && j.Phase == Started ||
+			!j.Evicted.IsZero() && j.Evicted.After(now.Add(-p.ReturnWindow)) {
 			nodes[j.Source] = true
 		}
 	}

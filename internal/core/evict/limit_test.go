@@ -170,26 +170,75 @@ func TestTheBucketIsExact(t *testing.T) {
 	})
 }
 
-// TestTheBackoffDoubles: 5 minutes after the first move, 240 at most, and none after a day without a move.
-func TestTheBackoffDoubles(t *testing.T) {
+// TestTheBackoffDoublesAfterFailures: the pause is ownerBackoff after moves that succeeded and the first that failed,
+// twice as long after each further one that failed, 4 hours at most, and none after a day without a move.
+func TestTheBackoffDoublesAfterFailures(t *testing.T) {
 	t.Parallel()
-	p, s := limits(evict.Policy{WorkloadWindow: noWindow, EvictInterval: time.Millisecond}), web(10)
-	last := now
-	for n, minutes := range []int{0, 5, 10, 20, 40, 80, 160, 240, 240} {
-		at := last.Add(time.Duration(minutes) * time.Minute)
-		if got := codes(s.Check(p, "p0", at.Add(-time.Second))); got != "OwnerBackoff" && n > 0 {
-			t.Errorf("a second before move %d: got %q, want OwnerBackoff", n+1, got)
+	const failed, succeeded = evict.Failed, evict.Succeeded
+	for name, test := range map[string]struct {
+		backoff time.Duration
+		phase   evict.Phase
+		minutes []int
+	}{
+		"moves that failed":    {5 * time.Minute, failed, []int{0, 5, 10, 20, 40, 80, 160, 240, 240}},
+		"moves that succeeded": {5 * time.Minute, succeeded, []int{0, 5, 5, 5, 5, 5}},
+		"a shorter pause":      {time.Minute, failed, []int{0, 1, 2, 4, 8, 16}},
+		"no pause":             {unlimited, failed, []int{0, 0, 0, 0}},
+		"a pause that is longer than its own bound": {5 * time.Hour, failed, []int{0, 300, 300}},
+	} {
+		p := limits(evict.Policy{
+			WorkloadWindow: noWindow, EvictInterval: time.Millisecond, EvictBurst: 9, OwnerBackoff: test.backoff,
+		})
+		s, last := web(10), now
+		for n, minutes := range test.minutes {
+			at := last.Add(time.Duration(minutes) * time.Minute)
+			if got := codes(s.Check(p, "p0", at.Add(-time.Second))); got != "OwnerBackoff" && minutes > 0 {
+				t.Errorf("%s: a second before move %d: got %q, want OwnerBackoff", name, n+1, got)
+			}
+			if got := codes(s.Check(p, "p0", at)); got != "" {
+				t.Errorf("%s: move %d, %d minutes after the last: got %q", name, n+1, minutes, got)
+			}
+			for _, half := range []string{"a", "b"} { // two jobs are one move
+				s.SetJob(job(fmt.Sprint(n, half), "gone", func(j *evict.Job) {
+					j.Phase, j.Created, j.StartedAt, j.Evicted, j.Finished = test.phase, at, at, at, at
+				}))
+			}
+			last = at
 		}
-		if got := codes(s.Check(p, "p0", at)); got != "" {
-			t.Errorf("move %d, %d minutes after the last: got %q", n+1, minutes, got)
+		if got := codes(s.Check(p, "p0", last.Add(24*time.Hour))); got != "" {
+			t.Errorf("%s: after a day: got %q", name, got)
 		}
-		s.SetJob(job(fmt.Sprint(n), "gone", func(j *evict.Job) {
-			j.Phase, j.Created, j.StartedAt, j.Evicted, j.Finished = evict.Succeeded, at, at, at, at
-		}))
-		last = at
 	}
-	if got := codes(s.Check(p, "p0", last.Add(24*time.Hour))); got != "" {
-		t.Errorf("after a day: got %q", got)
+}
+
+// TestJobsThatWaitForTheirTurnAreOneMove: four jobs that were created at once ran one after another with a pause of
+// minutes between them. A job that is created after the last one ended waits for the pause.
+func TestJobsThatWaitForTheirTurnAreOneMove(t *testing.T) {
+	t.Parallel()
+	p, s := limits(evict.Policy{WorkloadWindow: noWindow, EvictInterval: time.Millisecond}), web(30)
+	at := now
+	for i := range 4 {
+		waiting := job(fmt.Sprint("j", i), fmt.Sprint("p", i), func(j *evict.Job) {
+			j.Phase, j.Created, j.StartedAt = evict.Waiting, now, time.Time{}
+		})
+		s.SetJob(waiting)
+		if got := codes(s.Check(p, waiting.PodUID, at)); got != "" {
+			t.Errorf("job %d, %v after its creation: got %q", i, at.Sub(now), got)
+		}
+		s.SetJob(job(waiting.UID, waiting.PodUID, func(j *evict.Job) {
+			j.Phase, j.Created, j.StartedAt = evict.Succeeded, now, at
+			j.Evicted, j.Finished = at, at.Add(time.Minute)
+		}))
+		at = at.Add(2 * time.Minute)
+	}
+	s.SetJob(job("late", "p5", func(j *evict.Job) {
+		j.Phase, j.Created, j.StartedAt = evict.Waiting, at, time.Time{}
+	}))
+	if got := s.Check(p, "p5", at); codes(got) != "OwnerBackoff" || got[0].Have != 1 {
+		t.Errorf("a job that was created later: got %v, want OwnerBackoff of one move", got)
+	}
+	if got := codes(s.CheckMove(p, evict.Move{PodUID: "p6", Round: at}, at)); got != "OwnerBackoff" {
+		t.Errorf("a pod without a job: got %q, want OwnerBackoff", got)
 	}
 }
 
@@ -198,12 +247,16 @@ func TestTheBackoffDoubles(t *testing.T) {
 func TestJobsAtTheSameTimeAreOneMove(t *testing.T) {
 	t.Parallel()
 	p, s := limits(evict.Policy{WorkloadWindow: noWindow}), web(30)
-	s.SetJob(job("a", "p1", evicted(10*time.Second), func(j *evict.Job) { j.StartedAt = ago(30 * time.Second) }))
+	s.SetJob(job("a", "p1", evicted(10*time.Second), func(j *evict.Job) {
+		j.Created, j.StartedAt = ago(40*time.Second), ago(30*time.Second)
+	}))
 	s.SetJob(job("b", "p2", func(j *evict.Job) { j.StartedAt = ago(20 * time.Second) }))
 	if got := codes(s.Check(p, "p0", now)); got != "" {
 		t.Errorf("while a job runs: got %q", got)
 	}
-	s.SetJob(job("b", "p2", evicted(5*time.Second), func(j *evict.Job) { j.StartedAt = ago(20 * time.Second) }))
+	s.SetJob(job("b", "p2", evicted(5*time.Second), func(j *evict.Job) {
+		j.Created, j.StartedAt = ago(20*time.Second), ago(20*time.Second)
+	}))
 	if got := s.Check(p, "p0", now); codes(got) != "OwnerBackoff" || got[0].Have != 1 {
 		t.Errorf("after both: got %v, want OwnerBackoff of one move", got)
 	}
@@ -223,6 +276,9 @@ func TestNodesToAvoid(t *testing.T) {
 	got := s.Avoid(limits(evict.Policy{}), "p0", now)
 	if want := []string{"n-p0", "n-p1", "n-p3"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := s.Avoid(&evict.Policy{}, "p0", now); !slices.Equal(got, []string{"n-p0"}) {
+		t.Errorf("without a return window: got %v, want the pod's own node alone", got)
 	}
 }
 

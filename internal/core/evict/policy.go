@@ -34,8 +34,9 @@ type Policy struct {
 	PriorityThreshold  *int32                              // pods with this priority or a higher one are refused
 	MinPodAge          time.Duration
 	ReturnWindow       time.Duration
-	SkipEvictionGates  []string // of Gates
-	SkipExpectedNumber bool     // skipCheckExpectedReplicas
+	OwnerBackoff       time.Duration // after a move of a workload; doubles with failures
+	SkipEvictionGates  []string      // of Gates
+	SkipExpectedNumber bool          // skipCheckExpectedReplicas
 
 	EvictFailedBarePods, EvictAllBarePods, EvictLocalStoragePods, EvictSystemCriticalPods bool
 	IgnorePVCPods, AllowUnknownOwners, AllowParkedPartition                               bool

@@ -71,7 +71,9 @@ type Job struct {
 	// Source is the node of the pod when the job started; "" for a pod without node.
 	Source  string
 	Created time.Time
-	// TTL is how long after its creation the job fails; 0: never.
+	// Started is when arbitration let the job start; the zero time before.
+	Started time.Time
+	// TTL is how long after its start the job fails; 0: never.
 	TTL    time.Duration
 	Status Status
 }
@@ -154,15 +156,19 @@ func (s *Status) EvictedAt() time.Time {
 }
 
 // PausedFor returns how long a job has been paused in all.
-func (s *Status) PausedFor(now time.Time) time.Duration {
+func (s *Status) PausedFor(now time.Time) time.Duration { return s.pausedSince(time.Time{}, now) }
+
+// pausedSince returns how long a job has been paused since a time. Earlier pauses count if the last one is later.
+func (s *Status) pausedSince(since, now time.Time) time.Duration {
 	c := s.Find(Paused)
+	end := c.Changed
 	switch {
 	case c.Type == "":
 		return 0
 	case c.True:
-		return now.Sub(c.Probed)
+		end = now
 	}
-	return c.Changed.Sub(c.Probed)
+	return max(min(end.Sub(c.Probed), end.Sub(since)), 0)
 }
 
 // pause begins a pause. Probed is set so that the pauses before this one count too.

@@ -12,7 +12,10 @@ const (
 	retryPause = 5 * time.Second
 	// answerTime is how long an eviction without an answer may still take effect.
 	answerTime = time.Minute
-	// keepTime and keepWithoutTTL are how long a job is kept beyond its TTL, and from its creation where it has none.
+	// startLimit is how long a job waits for its start: limits over time hold jobs for hours at most.
+	startLimit = 24 * time.Hour
+	// keepTime and keepWithoutTTL are how long a job is kept beyond its TTL, and from its creation where it has none or
+	// has never started.
 	keepTime, keepWithoutTTL = 5 * time.Minute, 30 * time.Minute
 )
 
@@ -71,6 +74,8 @@ type Place struct {
 	Foreign bool
 	// Available holds room. Used has been taken by the pod that it was for. Expired will never be used.
 	Available, Used, Expired bool
+	// Stale excludes other nodes than the job must avoid now. Barred is on a node that the job must avoid now.
+	Stale, Barred bool
 	// Refused is why the scheduler has found no node; "" where it has not tried, and where it has found one.
 	Refused string
 }
@@ -111,12 +116,16 @@ func (t *turn) isLate() bool {
 	return !end.IsZero() && !t.Now.Before(end)
 }
 
-// Deadline is when a job fails; the zero time is never.
+// Deadline is when a job fails; the zero time is never. The TTL runs from the start: while other jobs have their turn,
+// a job loses nothing of its time.
 func (j *Job) Deadline(now time.Time) time.Time {
 	if j.TTL <= 0 {
 		return time.Time{}
 	}
-	return j.Created.Add(j.TTL + j.Status.PausedFor(now))
+	if j.Started.IsZero() {
+		return j.Created.Add(max(j.TTL, startLimit) + j.Status.PausedFor(now))
+	}
+	return j.Started.Add(j.TTL + j.Status.pausedSince(j.Started, now))
 }
 
 // take decides the job's next action, and changes its status accordingly.
@@ -153,7 +162,7 @@ func (t *turn) queue() Action {
 	case t.Refused != nil && t.Refused.Final:
 		return t.forbid(*t.Refused)
 	case t.isLate():
-		return t.fail(Failed, Timeout, fmt.Sprintf("the job did not start within %v: %s", t.TTL,
+		return t.fail(Failed, Timeout, fmt.Sprintf("the job did not start within %v: %s", max(t.TTL, startLimit),
 			cmp.Or(t.s.Message, "it waits for arbitration")))
 	}
 	t.wait(t.Refused)
@@ -223,14 +232,7 @@ func (t *turn) place() (do Action, ready bool) {
 	case used && (t.Claimed || t.late):
 		return Wait, false
 	case used:
-		t.s.set(t.Now, Condition{
-			Type: ReservationCreated, Message: "another pod used the reservation: one more is needed",
-		})
-		if t.s.index(ReservationScheduled) >= 0 {
-			t.s.set(t.Now, Condition{Type: ReservationScheduled})
-		}
-		t.s.Node = ""
-		return Release, false
+		return t.again("another pod used the reservation: one more is needed"), false
 	case p == nil && !t.untouched():
 		return t.fail(Failed, MissingPod, "the pod does not exist any more, or is being deleted"), false
 	case p == nil && created.True:
@@ -252,7 +254,12 @@ func (t *turn) place() (do Action, ready bool) {
 		t.s.set(t.Now, Condition{Type: ReservationCreated, True: true, Message: p.Name})
 	}
 	bound := t.s.Find(ReservationScheduled)
+	free := !p.Foreign && !p.Used && !p.Expired && !t.late && t.untouched() && t.s.Find(Eviction).Reason != Evicting
 	switch {
+	case free && !p.Available && p.Stale:
+		return t.again("the nodes that the job must avoid have changed"), false
+	case free && p.Available && p.Barred:
+		return t.again("the job must avoid node " + p.Node + " now"), false
 	case p.Expired && t.late: // both have the same time to live
 		return Wait, false
 	case p.Expired:
@@ -271,6 +278,16 @@ func (t *turn) place() (do Action, ready bool) {
 		t.s.set(t.Now, Condition{Type: ReservationScheduled, True: true, Message: p.Node})
 	}
 	return Wait, true
+}
+
+// again gives the reservation up, so that the next step makes another one.
+func (t *turn) again(why string) Action {
+	t.s.set(t.Now, Condition{Type: ReservationCreated, Message: why})
+	if t.s.index(ReservationScheduled) >= 0 {
+		t.s.set(t.Now, Condition{Type: ReservationScheduled})
+	}
+	t.s.Node = ""
+	return Release
 }
 
 // evict evicts the pod when every check passes.
@@ -439,8 +456,8 @@ func (t *turn) clean() Action {
 // removal is when the object of a job that has ended is deleted.
 func (t *turn) removal() time.Time {
 	at := t.Created.Add(keepWithoutTTL)
-	if end := t.Deadline(t.Now); !end.IsZero() {
-		at = end.Add(keepTime)
+	if t.TTL > 0 && !t.Started.IsZero() {
+		at = t.Deadline(t.Now).Add(keepTime)
 	}
 	if needed := t.s.Find(Ended).Changed.Add(t.Memory); needed.After(at) {
 		return needed

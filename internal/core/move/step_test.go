@@ -46,7 +46,7 @@ type cluster struct {
 // script is what the other programs do, by times since the start.
 type script struct {
 	direct, pending, statefulSet bool
-	// late: the job passes arbitration when its time is over.
+	// late: nothing happens from the start of the job until its time is over.
 	late bool
 	// target is the node of the reservation; "" for none.
 	target string
@@ -66,7 +66,8 @@ type script struct {
 
 func newCluster(s script) *cluster {
 	c := &cluster{script: s, now: start, job: move.Job{
-		Direct: s.direct, PodUID: "old", Source: source, Created: start, TTL: ttl, Passed: true,
+		Direct: s.direct, PodUID: "old", Source: source, Created: start.Add(-time.Hour), Started: start, TTL: ttl,
+		Passed: true,
 	}}
 	c.pod = &move.Pod{Reference: move.Reference{Namespace: "a", Name: "p", UID: "old"}, Node: source, Ready: true}
 	if s.pending {
@@ -416,6 +417,123 @@ func TestStep(t *testing.T) {
 			}
 			if !c.removed || c.place != nil {
 				t.Errorf("the job is not removed, or its reservation %v is left", c.place)
+			}
+		})
+	}
+}
+
+// TestTheTimeOfAJobRunsFromItsStart: while a job waits for its turn it loses nothing of its TTL, and a pause before the
+// start does not make it longer.
+func TestTheTimeOfAJobRunsFromItsStart(t *testing.T) {
+	t.Parallel()
+	pause := func(from, to time.Duration) move.Status {
+		return move.Status{Conditions: []move.Condition{{
+			Type: move.Paused, Probed: start.Add(from), Changed: start.Add(to),
+		}}}
+	}
+	const hour = time.Hour
+	for name, test := range map[string]struct {
+		job  move.Job
+		want time.Duration // after the creation; 0 is never
+	}{
+		"a job that waits":                    {move.Job{TTL: ttl}, 24 * hour},
+		"a job that waits, with more time":    {move.Job{TTL: 48 * hour}, 48 * hour},
+		"a job that waits, without TTL":       {move.Job{}, 0},
+		"a job that has started":              {move.Job{TTL: ttl, Started: start.Add(hour)}, hour + ttl},
+		"a job that has started, without TTL": {move.Job{Started: start.Add(hour)}, 0},
+		"a job that waits and was paused":     {move.Job{TTL: ttl, Status: pause(hour, 2*hour)}, 25 * hour},
+		"a job that was paused before it began": {
+			move.Job{TTL: ttl, Started: start.Add(3 * hour), Status: pause(hour, 2*hour)}, 3*hour + ttl,
+		},
+		"a job that was paused when it began": {
+			move.Job{TTL: ttl, Started: start.Add(hour), Status: pause(0, 2*hour)}, 2*hour + ttl,
+		},
+	} {
+		test.job.Created = start
+		want := time.Time{}
+		if test.want > 0 {
+			want = start.Add(test.want)
+		}
+		if got := test.job.Deadline(start.Add(5 * hour)); !got.Equal(want) {
+			t.Errorf("%s: got the deadline %v, want %v", name, got, want)
+		}
+	}
+}
+
+// TestAJobWaitsForItsTurnADay.
+func TestAJobWaitsForItsTurnADay(t *testing.T) {
+	t.Parallel()
+	pod := &move.Pod{Reference: move.Reference{Namespace: "a", Name: "p", UID: "old"}, Node: source}
+	job := &move.Job{PodUID: "old", Created: start, TTL: ttl}
+	w := &move.World{Now: start.Add(24*time.Hour - 1), Pod: pod, Refused: &move.Refusal{Code: "CapNode", Text: "wait"}}
+	status, _ := move.Step(job, w)
+	if status.Phase != move.Pending || status.Message != "wait" {
+		t.Errorf("before a day: got %+v, want Pending", status)
+	}
+	job.Status, w.Now = status, start.Add(24*time.Hour)
+	status, _ = move.Step(job, w)
+	want := "the job did not start within 24h0m0s: wait"
+	if status.Phase != move.Failed || status.Reason != move.Timeout || status.Message != want {
+		t.Errorf("after a day: got %+v, want Failed, Timeout, %q", status, want)
+	}
+}
+
+// TestAPlaceFollowsTheNodesToAvoid: a place that excludes other nodes than the job must avoid now, or that is on one of
+// them, is given up for another one, unless the eviction may be under way or the place is not the job's own.
+func TestAPlaceFollowsTheNodesToAvoid(t *testing.T) {
+	t.Parallel()
+	evicting := move.Condition{Type: move.Eviction, Reason: move.Evicting, Probed: start}
+	for name, test := range map[string]struct {
+		place  move.Place
+		change func(j *move.Job, w *move.World)
+		again  bool
+	}{
+		"a pending one with other nodes": {place: move.Place{Stale: true}, again: true},
+		"a pending one":                  {},
+		"one on another node":            {place: move.Place{Available: true, Node: "n1", Stale: true}},
+		"one on a node to avoid":         {place: move.Place{Available: true, Node: "n1", Barred: true}, again: true},
+		"one of a user":                  {place: move.Place{Available: true, Node: "n1", Barred: true, Foreign: true}},
+		"one that expired":               {place: move.Place{Stale: true, Expired: true}},
+		"one of a job whose time is over": {
+			place:  move.Place{Stale: true},
+			change: func(_ *move.Job, w *move.World) { w.Now = start.Add(ttl) },
+		},
+		"one of a pod that terminates": {
+			place:  move.Place{Available: true, Node: "n1", Barred: true},
+			change: func(_ *move.Job, w *move.World) { w.Pod.Terminating = true },
+		},
+		"one of a pod whose eviction has no answer": {
+			place: move.Place{Available: true, Node: "n1", Barred: true},
+			change: func(j *move.Job, _ *move.World) {
+				j.Status.Conditions = append(j.Status.Conditions, evicting)
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := &move.Pod{Reference: move.Reference{Namespace: "a", Name: "p", UID: "old"}, Node: source}
+			job := &move.Job{PodUID: "old", Source: source, Created: start, Started: start, TTL: ttl, Passed: true}
+			job.Status.Conditions = []move.Condition{
+				{Type: move.ReservationCreated, True: true},
+				{Type: move.ReservationScheduled, True: test.place.Node != ""},
+			}
+			w := &move.World{Now: start, Pod: p, Place: &test.place, Refused: &move.Refusal{Code: "CapNode"}}
+			if test.change != nil {
+				test.change(job, w)
+			}
+			status, do := move.Step(job, w)
+			if got := do == move.Release; got != test.again {
+				t.Fatalf("got the action %q, want the place given up: %v", do, test.again)
+			}
+			if !test.again {
+				return
+			}
+			if status.Node != "" || status.Find(move.ReservationScheduled).True {
+				t.Errorf("the job keeps node %q of the place that it gave up", status.Node)
+			}
+			job.Status, w.Place = status, nil
+			if _, do := move.Step(job, w); do != move.Reserve {
+				t.Errorf("got the action %q next, want Reserve", do)
 			}
 		})
 	}

@@ -373,6 +373,7 @@ func (c *cluster) start() *migration.Controller {
 	policy := &evict.Policy{
 		EvictAllBarePods: true, EvictInterval: time.Millisecond, MaxMigratingPerNode: 2, MinPodAge: 5 * time.Minute,
 		ReturnWindow: 30 * time.Minute, WorkloadWindow: &evict.Window{Duration: 5 * time.Minute},
+		OwnerBackoff: 5 * time.Minute,
 	}
 	settings, err := descheduler.Read("", nil)
 	testkit.Check(c.t, err)
@@ -721,16 +722,14 @@ func TestJobs(t *testing.T) {
 		},
 		"a workload is not available": {
 			plan: with(func(p *plan) { p.unready, p.replicas = true, 3 }),
-			want: end{
-				Phase: "Failed", Reason: "Timeout",
-				Message: "the job did not start within 5m0s: WorkloadUnavailable: *",
-			},
+			want: end{Phase: "Pending", Reason: "WorkloadUnavailable", Message: "WorkloadUnavailable: *"},
 		},
 		"no node has room": {
 			plan: with(func(p *plan) { p.target = "" }),
 			want: end{
 				Phase: "Failed", Reason: "Unschedulable", Stage: "ReservationScheduled",
-				Message: "the job did not end within 5m0s: 0/2 nodes are available",
+				Message: "the job did not end within 5m0s: 0/2 nodes are available " +
+					"(the job excludes node n0 of the pod)",
 			},
 		},
 		"the API server refuses the Reservation": {

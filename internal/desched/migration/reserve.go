@@ -14,7 +14,6 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
-	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/core/move"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -39,9 +38,7 @@ func (c *Controller) reserve(ctx context.Context, j *v1alpha1.PodMigrationJob) (
 	if err != nil || pod == nil || pod.UID != j.Spec.PodRef.UID {
 		return nil, err // the next step sees that it is gone
 	}
-	var avoid []string
-	c.Read(func(s *evict.State) { avoid = s.Avoid(c.Policy, string(pod.UID), c.Now()) })
-	r, err := reservationFor(j, pod, avoid, c.job(j).TTL)
+	r, err := reservationFor(j, pod, c.avoided(pod), c.job(j).TTL)
 	if err != nil {
 		return unreserved(err, true), nil
 	}

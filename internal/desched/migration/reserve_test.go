@@ -1,6 +1,7 @@
 package migration_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -14,8 +15,10 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/move"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -197,6 +200,71 @@ func TestPlaceThatAnotherPodTakesFirst(t *testing.T) {
 	c.run(time.Minute)
 	if diff := cmp.Diff(succeeded(), c.end("j")); diff != "" {
 		t.Errorf("job (-want +got):\n%s", diff)
+	}
+}
+
+// TestPlaceFollowsTheJobsOfTheWorkload: the Reservation of a job excluded the nodes of jobs that had long ended, and
+// the job ended as Unschedulable.
+func TestPlaceFollowsTheJobsOfTheWorkload(t *testing.T) {
+	t.Parallel()
+	p := usual()
+	p.target, p.replicas = "", 40
+	c := newCluster(t, p)
+	c.addPod("p", "old-p", source)
+	c.addPod("q", "old-q", target)
+	c.addJob("a", "p")
+	c.addJob("b", "q")
+	c.run(5 * time.Second)
+	excluded := func() []string { return convert.ExcludedNodes(&c.place(c.job("a")).Spec.Template.Spec) }
+	if got, want := excluded(), []string{source, target}; !slices.Equal(got, want) {
+		t.Fatalf("while the other job runs, the Reservation excludes %v, want %v", got, want)
+	}
+	j, want := c.job("a"), "0/2 nodes are available (the job excludes node n0 of the pod, and by ReturnWindow those "+
+		"that pods of the workload leave or have left: n1)"
+	if got := convert.Move(j, "", 0).Status.Find(move.ReservationScheduled).Message; got != want {
+		t.Errorf("got the message %q, want %q", got, want)
+	}
+	stopped := c.job("b")
+	metav1.SetMetaDataAnnotation(&stopped.ObjectMeta, annotation.AbortMigration, "true")
+	c.other(func() error { return c.client.Update(t.Context(), stopped) })
+	c.run(5 * time.Second)
+	if got, want := excluded(), []string{source}; !slices.Equal(got, want) {
+		t.Fatalf("after the other job the Reservation excludes %v, want %v", got, want)
+	}
+	c.plan.target = target
+	c.run(time.Minute)
+	if got := c.end("a"); got.Phase != "Succeeded" {
+		t.Errorf("job a ends as %+v", got)
+	}
+}
+
+// TestPlaceOnANodeThatAnotherJobLeaves: a place that was kept on a node which another pod of the workload leaves since
+// then was held until the job failed.
+func TestPlaceOnANodeThatAnotherJobLeaves(t *testing.T) {
+	t.Parallel()
+	p := usual()
+	p.refusedBefore, p.replicas = 20*time.Second, 40
+	c := newCluster(t, p)
+	c.addPod("p", "old-p", source)
+	c.addPod("q", "old-q", target)
+	c.addJob("a", "p")
+	c.run(5 * time.Second)
+	if r := c.place(c.job("a")); r.Status.NodeName != target {
+		t.Fatalf("the Reservation is on node %q, want %s", r.Status.NodeName, target)
+	}
+	c.plan.target = "n3"
+	c.addJob("b", "q", func(j *v1alpha1.PodMigrationJob) {
+		j.Annotations = map[string]string{
+			annotation.PassedArbitration: "true",
+			annotation.MigrationStartKey: annotation.Encode(annotation.MigrationStart{
+				Time: metav1.NewTime(c.now), Node: target, Workload: evict.Key("a", "ReplicaSet", "w"),
+			}),
+		}
+		j.Spec.Mode = v1alpha1.EvictDirectly
+	})
+	c.run(time.Minute)
+	if got := c.job("a").Status; got.Phase != v1alpha1.PodMigrationJobSucceeded || got.NodeName != "n3" {
+		t.Errorf("job a ends as %+v, want Succeeded on node n3", got)
 	}
 }
 

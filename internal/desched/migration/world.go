@@ -121,6 +121,9 @@ func (c *Controller) world(ctx context.Context, j *v1alpha1.PodMigrationJob, m *
 		return nil, err
 	}
 	if r != nil && !w.Place.Foreign && !m.Status.Phase.IsFinal() {
+		if old != nil {
+			c.followAvoided(w.Place, j, old, r)
+		}
 		if err := c.exchange(ctx, w, m, j, r, from); err != nil {
 			return nil, err
 		}
@@ -129,6 +132,35 @@ func (c *Controller) world(ctx context.Context, j *v1alpha1.PodMigrationJob, m *
 		c.check(w, j, old, r)
 	}
 	return w, nil
+}
+
+// followAvoided compares a place with the nodes that the job must avoid now: other jobs have started or ended since it
+// was created. The scheduler knows them as node affinity, which the pod does not have: the refusal names them.
+func (c *Controller) followAvoided(p *move.Place, j *v1alpha1.PodMigrationJob, pod *corev1.Pod,
+	r *reservation.Reservation,
+) {
+	avoid := c.avoided(pod)
+	if now, err := reservationFor(j, pod, avoid, 0); err == nil {
+		p.Stale = !slices.Equal(convert.ExcludedNodes(&now.Spec.Template.Spec),
+			convert.ExcludedNodes(&r.Spec.Template.Spec))
+	}
+	own := pod.Spec.NodeName
+	p.Barred = p.Node != own && slices.Contains(avoid, p.Node)
+	if p.Refused != "" && own != "" {
+		p.Refused += " (the job excludes node " + own + " of the pod"
+		avoid = slices.DeleteFunc(avoid, func(node string) bool { return node == own })
+		if len(avoid) > 0 {
+			p.Refused += fmt.Sprintf(", and by %s those that pods of the workload leave or have left: %s",
+				evict.ReturnWindow, strings.Join(avoid, ", "))
+		}
+		p.Refused += ")"
+	}
+}
+
+// avoided returns the nodes that a pod must not be moved to now.
+func (c *Controller) avoided(pod *corev1.Pod) (nodes []string) {
+	c.Read(func(s *evict.State) { nodes = s.Avoid(c.Policy, string(pod.UID), c.Now()) })
+	return nodes
 }
 
 // readPlace reads the Reservation of a job, nil where there is none.

@@ -31,6 +31,7 @@ func NewPolicy(s descheduler.Settings, ownNamespace string, class func(name stri
 		Include:                   m.Namespaces.Include, Exclude: m.Namespaces.Exclude,
 		NamespaceSelector: matcher(m.Namespaces.Selector), NamespacePercent: number(&m.Namespaces.Percent),
 		MinPodAge: m.MinPodAge.Duration, ReturnWindow: m.ReturnWindow.Duration,
+		OwnerBackoff:      m.OwnerBackoff.Duration,
 		SkipEvictionGates: m.SkipEvictionGates, SkipExpectedNumber: m.SkipCheckExpectedReplicas,
 		EvictAllBarePods: m.EvictAllBarePods, AllowUnknownOwners: m.AllowUnknownOwners,
 		AllowParkedPartition:    m.AllowParkedPartition,

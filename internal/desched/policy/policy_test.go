@@ -36,13 +36,15 @@ func TestTheLimitsOfAConfiguration(t *testing.T) {
 			got = []any{
 				p.EvictInterval.String(), p.EvictBurst, p.MaxMigratingPerNode, p.MaxMigratingGlobally,
 				p.MinPodAge.String(), p.ReturnWindow.String(), p.WorkloadWindow.Duration.String(), p.Exclude,
+				p.OwnerBackoff.String(),
 			}
 			return got, []any{
-				"100ms", 1, 2, 0, "5m0s", "30m0s", "5m0s", []string{"kube-system", "tenon-system"},
+				"100ms", 1, 2, 0, "5m0s", "30m0s", "5m0s", []string{"kube-system", "tenon-system"}, "5m0s",
 			}
 		},
-		"{evictQPS: 30/m}": func(p *evict.Policy) (got, want any) { return p.EvictInterval.String(), "2s" },
-		"{evictQPS: 0.5}":  func(p *evict.Policy) (got, want any) { return p.EvictInterval.String(), "2s" },
+		"{ownerBackoff: 0s}": func(p *evict.Policy) (got, want any) { return p.OwnerBackoff.String(), "0s" },
+		"{evictQPS: 30/m}":   func(p *evict.Policy) (got, want any) { return p.EvictInterval.String(), "2s" },
+		"{evictQPS: 0.5}":    func(p *evict.Policy) (got, want any) { return p.EvictInterval.String(), "2s" },
 		"{maxMigratingPerWorkload: 7}": func(p *evict.Policy) (got, want any) {
 			return p.MaxMigratingPerWorkload, evict.IntOrPercent{Number: 7}
 		},

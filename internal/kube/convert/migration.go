@@ -25,7 +25,7 @@ func Move(j *v1alpha1.PodMigrationJob, mode v1alpha1.PodMigrationJobMode, ttl ti
 	m := &move.Job{
 		Direct: cmp.Or(j.Spec.Mode, mode) == v1alpha1.EvictDirectly, Paused: j.Spec.Paused,
 		Deleting: j.DeletionTimestamp != nil, Source: start.Node, Created: j.CreationTimestamp.Time, TTL: ttl,
-		Status: moveStatus(&j.Status),
+		Started: start.Time.Time, Status: moveStatus(&j.Status),
 	}
 	stop, _ := annotation.ParseBool(j.Annotations[annotation.AbortMigration])
 	m.Stop = stop || m.Deleting

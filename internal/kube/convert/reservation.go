@@ -299,6 +299,23 @@ func RequireNodes(spec *corev1.PodSpec, operator corev1.NodeSelectorOperator, no
 	}
 }
 
+// ExcludedNodes returns the nodes that RequireNodes has excluded, in ascending order.
+func ExcludedNodes(spec *corev1.PodSpec) (nodes []string) {
+	a := spec.Affinity
+	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	for _, t := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, r := range t.MatchFields {
+			if r.Key == metav1.ObjectNameField && r.Operator == corev1.NodeSelectorOpNotIn {
+				nodes = append(nodes, r.Values...)
+			}
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
+}
+
 // HoldingReservePod is the pod that holds the room of a Reservation on its node: what its users leave of it. It cannot
 // be a victim of preemption.
 func HoldingReservePod(r *v1alpha1.Reservation, node, profile string, left reservation.Amounts) *corev1.Pod {
