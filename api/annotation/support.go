@@ -20,6 +20,17 @@ const (
 	NodeLabel      Place = "Node label"
 	NodeAnnotation Place = "Node annotation"
 	ObjectKind     Place = "Kind"
+
+	QuotaLabel            Place = "ElasticQuota label"
+	QuotaAnnotation       Place = "ElasticQuota annotation"
+	ReservationLabel      Place = "Reservation label"
+	ReservationAnnotation Place = "Reservation annotation"
+	MigrationAnnotation   Place = "PodMigrationJob annotation"
+	ProfileAnnotation     Place = "ClusterColocationProfile annotation"
+	DeviceLabel           Place = "Device label"
+	DeviceAnnotation      Place = "Device annotation"
+	TopologyAnnotation    Place = "NodeResourceTopology annotation"
+	NamespaceLabel        Place = "Namespace label"
 )
 
 // State is what this version does with a key.
@@ -57,11 +68,27 @@ func Supports() []Support {
 		}},
 		{"node reservation", Done, NodeAnnotation, []string{NodeReservation, NodeSystemQoSResource}},
 		{"take-over from the kubelet", Done, NodeLabel, []string{TopologyMode}},
+		{"take-over from the kubelet", Done, NodeAnnotation, []string{LeaveKey}},
+		{"what a node has", Done, TopologyAnnotation, []string{
+			KubeletCPUManagerPolicy, KubeletCPUManagerPolicyAlias1, KubeletCPUManagerPolicyAlias2, CPUTopology,
+			PodCPUAllocsKey, CPUSharedPoolsKey, BECPUSharedPoolsKey, Writer, TakeoverKey, ReportKey, KubeletKey,
+			NUMAStateKey,
+		}},
 		{"elastic quota", Done, PodLabel, []string{QuotaName, QuotaPreemptible}},
+		{"elastic quota", Done, QuotaLabel, []string{
+			QuotaIsParent, QuotaParent, QuotaAllowLent, QuotaTreeID, QuotaIsRoot, QuotaIgnoreDefaultTree,
+			QuotaAllowForceUpdate, QuotaProfile,
+		}},
+		{"elastic quota", Done, QuotaAnnotation, []string{
+			QuotaSharedWeight, QuotaNamespaces, QuotaTotal, QuotaUnschedulable, QuotaResourceKeys, QuotaStrictKeys,
+			QuotaAdmission, QuotaRuntime, QuotaRequest, QuotaChildRequest, QuotaNonPreemptibleRequest,
+			QuotaNonPreemptibleUsed, QuotaGuaranteed, QuotaAllocated,
+		}},
 		{"elastic quota", Done, ObjectKind, []string{
 			"ElasticQuota.scheduling.sigs.k8s.io", "ElasticQuota.scheduling.x-k8s.io",
 			"ElasticQuotaProfile.quota.koordinator.sh",
 		}},
+		{"new configuration of Tenon's own pods", Done, PodAnnotation, []string{"tenon.sh/config-hash"}},
 		{"simulated containers", Done, PodAnnotation, []string{SimulateKey}},
 		{"allocations written by the scheduler", Done, PodAnnotation, []string{
 			PredictedPlacementKey, GangTimeout, BoundGangGroup, BoundGangMembers,
@@ -88,17 +115,28 @@ func Supports() []Support {
 		}},
 		{"devices", Done, PodLabel, []string{GPUIsolationLabel}},
 		{"devices", Done, NodeLabel, []string{GPUIsolationLabel, GPUVendorLabel, GPUModelLabel, GPUDriverLabel}},
+		{"devices", Done, NamespaceLabel, []string{DeviceSchedulingLabel}},
+		{"devices", Done, DeviceLabel, []string{MIGProfileLabel, MIGParentLabel, GPUPartitionPolicyLabel}},
+		{"devices", Done, DeviceAnnotation, []string{
+			DevicesCheckpointsKey, DevicesCheckpointsAlias, GPUPartitionsKey, DeviceLinksKey, DeviceModeKey,
+		}},
 		{"devices", Done, ObjectKind, []string{"Device.scheduling.koordinator.sh"}},
 
 		{"reservations", Done, PodAnnotation, []string{
 			ReservationAffinityKey, ExactMatchReservationKey, ReservationAllocatedKey, PreAllocatablePriority,
-			ReservationOwnersKey, ReservationCurrentOwnerKey,
+			ReservationOwnersKey, ReservationCurrentOwnerKey, ReservePodKey,
 		}},
 		{"reservations", Done, PodLabel, []string{ReservationIgnored, OperatingMode, IsPreAllocatable}},
+		{"reservations", Done, ReservationLabel, []string{PreAllocationRequired, ReservationOrder}},
+		{"reservations", Done, ReservationAnnotation, []string{ReservationRestrictedOptionsKey, MigrationJobKey}},
 		{"reservations", Done, ObjectKind, []string{"Reservation.scheduling.koordinator.sh"}},
 
 		{"descheduling", Done, PodAnnotation, []string{
 			EvictionCost, Evictable, PreferNoEviction, RequestEvictOnly, EvictionInProgress, SoftEvictionKey,
+			OwnDeletionCost,
+		}},
+		{"descheduling", Done, MigrationAnnotation, []string{
+			PassedArbitration, MigrationStartKey, AbortMigration, MigrationPlugin, MigrationReason, MigrationRoomKey,
 		}},
 		{"descheduling", Done, ObjectKind, []string{"PodMigrationJob.scheduling.koordinator.sh"}},
 
@@ -115,17 +153,17 @@ func Supports() []Support {
 		}},
 		{"batch and mid resources", Done, PodAnnotation, []string{ExtendedResourceSpecKey}},
 		{"batch and mid resources", Done, NodeLabel, []string{
-			node + "cpu-reclaim-ratio", node + "memory-reclaim-ratio",
+			NodeCPUReclaimRatio, NodeMemoryReclaimRatio, NodeMidStaticCPURatio, NodeMidStaticMemoryRatio,
 		}},
-		{"batch and mid resources", Done, NodeAnnotation, []string{
-			node + "colocation-strategy", NodeThirdPartyAllocations,
-		}},
+		{"batch and mid resources", Done, NodeAnnotation, []string{NodeColocationStrategy, NodeThirdPartyAllocations}},
+		{"batch and mid resources", Done, ProfileAnnotation, []string{SkipUpdateResources}},
 		{"batch and mid resources", Done, ObjectKind, []string{
 			"ClusterColocationProfile.config.koordinator.sh", "NodeSLO.slo.koordinator.sh",
 		}},
 
 		{"evictions of best-effort pods", Done, PodAnnotation, []string{EvictionPolicyKey, EvictionPriority}},
 
+		{"order of evictions of best-effort pods", Planned, PodAnnotation, []string{koord + "eviction-priority"}},
 		{"evictions of other pods than best-effort ones", NotPlanned, PodLabel, []string{koord + "eviction-enabled"}},
 		{"what batch pods and YARN may have together", NotPlanned, NodeAnnotation, []string{
 			node + "originExtendedAllocatable",
@@ -135,30 +173,40 @@ func Supports() []Support {
 		{"CPU normalization and amplification", Planned, NodeAnnotation, []string{
 			node + "resource-amplification-ratio", node + "cpu-normalization-ratio",
 		}},
+		{"CPU normalization and amplification", Planned, NodeLabel, []string{node + "cpu-normalization-enabled"}},
+		{"CPU normalization and amplification", Planned, TopologyAnnotation, []string{node + "cpu-basic-info"}},
 		{"per-NUMA kubelet reservation", Planned, NodeLabel, []string{node + "enable-numa-reservation"}},
 		{"preemption policies", Planned, PodLabel, []string{
 			sched + "disable-preemptible", sched + "preemption-policy",
 		}},
-		{"scheduling hints", Planned, PodAnnotation, []string{"internal.scheduling.koordinator.sh/scheduling-hint"}},
+		{"scheduling hints", Planned, PodAnnotation, []string{
+			"internal.scheduling.koordinator.sh/scheduling-hint", sched + "scheduling-hint",
+			"internal.scheduling.koordinator.sh/original-scheduler-name",
+		}},
+		{"network topology of a pod alone", Planned, PodAnnotation, []string{sched + "network-topology-selector"}},
 		{"scheduling hints", Planned, PodLabel, []string{sched + "scheduler-name"}},
 
 		{"parts of Ascend NPUs, which the agent does not put into containers", NotPlanned, PodResource, []string{
 			"huawei.com/npu-core", "huawei.com/npu-cpu", "huawei.com/npu-dvpp",
 		}},
 		{"CPU burst", NotPlanned, PodAnnotation, []string{koord + "cpuBurst"}},
+		{"CPU QoS (group identity)", NotPlanned, PodAnnotation, []string{koord + "cpuQOS"}},
+		{"OOM scores", NotPlanned, PodAnnotation, []string{koord + "oom-score-adj", koord + "oom-score-adj-spec"}},
+		{"other resources by annotation", NotPlanned, PodAnnotation, []string{"pod.koordinator.sh/replace-resources"}},
+		{"settings of Koordinator's webhooks", NotPlanned, PodLabel, []string{
+			"pod.koordinator.sh/mutating-update", "pod.koordinator.sh/skip-enhanced-validation",
+		}},
 		{"memory QoS", NotPlanned, PodAnnotation, []string{koord + "memoryQOS"}},
 		{"block I/O and network QoS", NotPlanned, PodAnnotation, []string{koord + "blkioQOS", koord + "networkQOS"}},
+		{"block I/O and network QoS", NotPlanned, NodeAnnotation, []string{node + "network-bandwidth"}},
 		{"last-level cache and memory bandwidth control", NotPlanned, PodAnnotation, []string{
 			node + "resctrl", koord + "resctrl",
 		}},
 		{"core scheduling", NotPlanned, PodLabel, []string{koord + "core-sched-*"}},
 		{"Volcano's queues and task order", NotPlanned, PodAnnotation, []string{
-			"scheduling.volcano.sh/*", "volcano.sh/task-*", "volcano.sh/queue-name", "volcano.sh/preemptable",
-			"volcano.sh/revocable-zone",
+			"scheduling.volcano.sh/*", "volcano.sh/*",
 		}},
-		{"Volcano's queues and task order", NotPlanned, PodLabel, []string{
-			"scheduling.volcano.sh/*", "volcano.sh/queue-name",
-		}},
+		{"Volcano's queues and task order", NotPlanned, PodLabel, []string{"scheduling.volcano.sh/*", "volcano.sh/*"}},
 		{"Volcano's jobs and queues", NotPlanned, ObjectKind, []string{
 			"Job.batch.volcano.sh", "PodGroup.scheduling.volcano.sh", "Queue.scheduling.volcano.sh",
 		}},
@@ -196,36 +244,61 @@ func UnservedKind(kind, group string) string {
 	return ""
 }
 
+// ignored returns why a key has no effect at a place; "" for one that is read there, or that is of other software.
 func ignored(supports []Support, at Place, key string) string {
 	if SetByScheduler(key) && at == PodAnnotation {
 		return "" // it is removed, with a warning of its own
 	}
 	var read []string
-	elsewhere := Place("")
+	var elsewhere Place
+	exact, prefix := "", "" // the feature without effect that lists the key, or a prefix of it
 	for _, s := range supports {
 		for _, k := range s.Keys {
 			switch known := matches(k, key); {
 			case known && s.Place == at && s.State == Done:
 				return ""
-			case known && at == PodResource:
-				return fmt.Sprintf("no component of Tenon provides this resource: %s: %s", s.Feature, s.State)
-			case known && s.Place == at:
-				return fmt.Sprintf("has no effect: %s: %s", s.Feature, s.State)
 			case known && s.State == Done:
 				elsewhere = s.Place
-			}
-			if s.Place == at && s.State == Done {
+			case known && k == key:
+				exact = fmt.Sprintf("%s: %s", s.Feature, s.State)
+			case known && s.Place == at:
+				prefix = fmt.Sprintf("%s: %s", s.Feature, s.State)
+			case s.Place == at && s.State == Done:
 				read = append(read, k)
 			}
 		}
 	}
-	if elsewhere != "" {
-		return fmt.Sprintf("has no effect here: it is a %s", elsewhere)
-	}
-	if known := nearest.Word(key, read); known != "" {
-		return fmt.Sprintf("has no effect: unknown key, did you mean %q?", known)
+	meant := nearest.Word(key, read)
+	switch feature := cmp.Or(exact, prefix); {
+	case at == PodResource && feature != "":
+		return "no component of Tenon provides this resource: " + feature
+	case exact != "":
+		return "has no effect: " + exact
+	case elsewhere != "":
+		article := "a"
+		if strings.HasPrefix(string(elsewhere), "E") {
+			article = "an"
+		}
+		return fmt.Sprintf("has no effect here: it is %s %s", article, elsewhere)
+	case meant != "":
+		return fmt.Sprintf("has no effect: unknown key, did you mean %q?", meant)
+	case prefix != "":
+		return "has no effect: " + prefix
+	case at != PodResource && isOwn(key):
+		return fmt.Sprintf("has no effect: unknown key; the nearest known key is %q", nearest.Closest(key, read))
 	}
 	return ""
+}
+
+// isOwn reports whether Tenon reads every key that has an effect in the domain of a key.
+func isOwn(key string) bool {
+	domain, _, _ := strings.Cut(key, "/")
+	for _, own := range []string{"koordinator.sh", "tenon.sh", "volcano.sh", PodGroup, "descheduler.alpha.kubernetes.io"} {
+		if domain == own || strings.HasSuffix(domain, "."+own) {
+			return true
+		}
+	}
+	return false
 }
 
 func matches(pattern, key string) bool {

@@ -1,6 +1,7 @@
 package nearest
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -13,7 +14,10 @@ import (
 func Word(word string, names []string) string {
 	best, distance := "", 3
 	for _, name := range names {
-		d := edits(word, name)
+		d := 3
+		if max(len(word)-len(name), len(name)-len(word)) < d {
+			d = min(edits(word, name), d)
+		}
 		if fold(word) == fold(name) {
 			d = 0
 		}
@@ -27,15 +31,27 @@ func Word(word string, names []string) string {
 	return best
 }
 
+// Closest returns the one of names that begins like word for longest, of several the one with the fewest edits.
+func Closest(word string, names []string) string {
+	return slices.MinFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(common(word, b), common(word, a)), cmp.Compare(edits(word, a), edits(word, b)))
+	})
+}
+
+// common returns how many bytes two texts have in common at their beginning.
+func common(a, b string) (n int) {
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
 func fold(s string) string {
 	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s))
 }
 
-// edits is the optimal string alignment distance, 3 for everything farther than 2.
+// edits is the optimal string alignment distance.
 func edits(a, b string) int {
-	if max(len(a)-len(b), len(b)-len(a)) > 2 {
-		return 3
-	}
 	rows := make([][]int, len(a)+1)
 	for i := range rows {
 		rows[i] = make([]int, len(b)+1)
@@ -56,7 +72,7 @@ func edits(a, b string) int {
 			}
 		}
 	}
-	return min(rows[len(a)][len(b)], 3)
+	return rows[len(a)][len(b)]
 }
 
 // UnknownField is the text about a field of a JSON value that type t does not have, with the name that was meant where

@@ -33,13 +33,27 @@ func TestWord(t *testing.T) {
 	}
 }
 
+func TestClosest(t *testing.T) {
+	t.Parallel()
+	names := []string{"min-available", "total-number", "mode", "name"}
+	for word, want := range map[string]string{
+		"min-avail": "min-available", "min-x": "min-available", "totalnumbers": "total-number", "foo": "mode",
+		"my-name": "mode", "xname": "name",
+		"": "mode", // as far away as name, which comes later
+	} {
+		if got := Closest(word, names); got != want {
+			t.Errorf("Closest(%q) = %q, want %q", word, got, want)
+		}
+	}
+}
+
 func TestEditsIsADistance(t *testing.T) {
 	t.Parallel()
 	word := rapid.StringMatching(`[abc]{0,6}`)
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := word.Draw(t, "a"), word.Draw(t, "b")
 		d := edits(a, b)
-		if d != edits(b, a) || (d == 0) != (a == b) || d > 3 {
+		if d != edits(b, a) || (d == 0) != (a == b) || d > max(len(a), len(b)) {
 			t.Fatalf("edits(%q, %q) = %d, back %d", a, b, d, edits(b, a))
 		}
 		if i := rapid.IntRange(0, len(a)).Draw(t, "i"); edits(a, a[:i]+"x"+a[i:]) != 1 {
