@@ -31,6 +31,7 @@ const (
 	DeviceAnnotation      Place = "Device annotation"
 	TopologyAnnotation    Place = "NodeResourceTopology annotation"
 	NamespaceLabel        Place = "Namespace label"
+	ConfigMapAnnotation   Place = "ConfigMap annotation"
 )
 
 // State is what this version does with a key.
@@ -156,6 +157,7 @@ func Supports() []Support {
 			NodeCPUReclaimRatio, NodeMemoryReclaimRatio, NodeMidStaticCPURatio, NodeMidStaticMemoryRatio,
 		}},
 		{"batch and mid resources", Done, NodeAnnotation, []string{NodeColocationStrategy, NodeThirdPartyAllocations}},
+		{"batch and mid resources", Done, ConfigMapAnnotation, []string{LastValidStrategy, StrategyProblem}},
 		{"batch and mid resources", Done, ProfileAnnotation, []string{SkipUpdateResources}},
 		{"batch and mid resources", Done, ObjectKind, []string{
 			"ClusterColocationProfile.config.koordinator.sh", "NodeSLO.slo.koordinator.sh",
@@ -293,7 +295,9 @@ func ignored(supports []Support, at Place, key string) string {
 // isOwn reports whether Tenon reads every key that has an effect in the domain of a key.
 func isOwn(key string) bool {
 	domain, _, _ := strings.Cut(key, "/")
-	for _, own := range []string{"koordinator.sh", "tenon.sh", "volcano.sh", PodGroup, "descheduler.alpha.kubernetes.io"} {
+	for _, own := range []string{
+		"koordinator.sh", "tenon.sh", "volcano.sh", PodGroup, "descheduler.alpha.kubernetes.io",
+	} {
 		if domain == own || strings.HasSuffix(domain, "."+own) {
 			return true
 		}

@@ -88,7 +88,8 @@ func TestKeysWithoutEffectAreNamed(t *testing.T) {
 		"keys of our domains that are close to none, with the nearest of their domain": {
 			at: PodAnnotation, keys: []string{
 				"gang.scheduling.koordinator.sh/min-member", "gang.scheduling.koordinator.sh/min-avail", "tenon.sh/foo",
-				"pod-group.scheduling.sigs.k8s.io/policy", "descheduler.alpha.kubernetes.io/prefer-none", "koordinator.sh",
+				"pod-group.scheduling.sigs.k8s.io/policy", "descheduler.alpha.kubernetes.io/prefer-none",
+				"koordinator.sh",
 			},
 			want: []Ignored{
 				unknown("descheduler.alpha.kubernetes.io/prefer-none", PreferNoEviction),
@@ -104,7 +105,10 @@ func TestKeysWithoutEffectAreNamed(t *testing.T) {
 			want: []Ignored{unknown("tenon.sh/qosClass", QoSClass)},
 		},
 		"domains that only look like ours": {
-			at: PodLabel, keys: []string{"mykoordinator.sh/a", "koordinator.sh.example.com/a", "kueue.x-k8s.io/queue-name"},
+			at: PodLabel,
+			keys: []string{
+				"mykoordinator.sh/a", "koordinator.sh.example.com/a", "kueue.x-k8s.io/queue-name",
+			},
 		},
 		"a feature without effect at the wrong place": {
 			at: PodLabel, keys: []string{"koordinator.sh/cpuBurst"},
@@ -178,7 +182,8 @@ func TestTheTableHasEveryKeyOfThisPackage(t *testing.T) {
 			for _, spec := range group.Specs {
 				for _, value := range spec.(*ast.ValueSpec).Values {
 					literal, _ := value.(*ast.BasicLit)
-					if literal == nil || !strings.Contains(literal.Value, ".sh/") && !strings.Contains(literal.Value, ".io/") {
+					if literal == nil || !strings.Contains(literal.Value, ".sh/") &&
+						!strings.Contains(literal.Value, ".io/") {
 						continue
 					}
 					n++
@@ -195,8 +200,7 @@ func TestTheTableHasEveryKeyOfThisPackage(t *testing.T) {
 	}
 }
 
-// TestTheTableHasTheKeysOfKoordinator: its labels and annotations of Pods and Nodes, in version 1.8, which nobody
-// should have to look up in vain.
+// TestTheTableHasTheKeysOfKoordinator: its labels and annotations of Pods and Nodes, in July 2026.
 func TestTheTableHasTheKeysOfKoordinator(t *testing.T) {
 	t.Parallel()
 	for at, keys := range map[Place]string{
@@ -233,8 +237,9 @@ func TestTheTableHasTheKeysOfKoordinator(t *testing.T) {
 			scheduling.koordinator.sh/reservation-affinity scheduling.koordinator.sh/exact-match-reservation
 			node.koordinator.sh/extended-resource-spec pod.koordinator.sh/replace-resources`,
 		NodeLabel: `node.koordinator.sh/cpu-normalization-enabled node.koordinator.sh/gpu-vendor
-			node.koordinator.sh/gpu-model node.koordinator.sh/gpu-driver-version node.koordinator.sh/gpu-partition-policy
-			node.koordinator.sh/secondary-device-well-planned node.koordinator.sh/cpu-reclaim-ratio
+			node.koordinator.sh/gpu-model node.koordinator.sh/gpu-driver-version
+			node.koordinator.sh/gpu-partition-policy node.koordinator.sh/secondary-device-well-planned
+			node.koordinator.sh/cpu-reclaim-ratio
 			node.koordinator.sh/memory-reclaim-ratio node.koordinator.sh/mid-static-cpu-reserved-ratio
 			node.koordinator.sh/mid-static-memory-reserved-ratio node.koordinator.sh/enable-numa-reservation
 			node.koordinator.sh/cpu-bind-policy node.koordinator.sh/numa-allocate-strategy

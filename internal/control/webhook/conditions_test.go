@@ -560,9 +560,11 @@ func TestConfigurationsKeepTheClusterAlive(t *testing.T) {
 			continue
 		}
 		want := admissionregistrationv1.Fail
-		// No pod waits for a warning, and the scheduler holds what it cannot read, and checks devices itself.
+		// No pod and no workload waits for a warning, and the scheduler holds what it cannot read, and checks devices
+		// itself.
 		switch name {
-		case "validating/warn.pods.tenon.sh", "validating/podgroups.tenon.sh", "validating/types.pods.tenon.sh",
+		case "validating/warn.pods.tenon.sh", "validating/workloads.tenon.sh",
+			"validating/podgroups.tenon.sh", "validating/types.pods.tenon.sh",
 			"mutating/types.pods.tenon.sh", "validating/reservations.tenon.sh",
 			"validating/podmigrationjobs.tenon.sh",
 			// Profiles match plain pods, too, and of one that cannot be read their creators are warned.
@@ -575,7 +577,8 @@ func TestConfigurationsKeepTheClusterAlive(t *testing.T) {
 		}
 		selector, err := metav1.LabelSelectorAsSelector(h.namespaces)
 		testkit.Check(t, err)
-		creates := h.rules[0].Operations[0] == admissionregistrationv1.Create && h.rules[0].Resources[0] == "pods"
+		creates := h.rules[0].Operations[0] == admissionregistrationv1.Create &&
+			slices.Contains([]string{"pods", "deployments"}, h.rules[0].Resources[0])
 		asked := map[string]bool{"default": true, "kube-system": !creates, "tenon-system": !creates}
 		switch name { // a namespace asks for these
 		case "validating/bindings.tenon.sh", "mutating/scheduler.pods.tenon.sh":

@@ -233,7 +233,14 @@ func reservedTemplate(r *v1alpha1.Reservation) *corev1.Pod {
 	if IsOnce(r) {
 		pod.Annotations[annotation.ReservePodKey] = reservesOnce
 	}
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+	CompleteRequests(&pod.Spec)
+	NameDevices(pod)
+	return pod
+}
+
+// CompleteRequests sets the requests that a template lacks to the limits, as the API server does for pods.
+func CompleteRequests(spec *corev1.PodSpec) {
+	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range list {
 			for name, q := range list[i].Resources.Limits {
 				if _, requested := list[i].Resources.Requests[name]; !requested {
@@ -245,8 +252,6 @@ func reservedTemplate(r *v1alpha1.Reservation) *corev1.Pod {
 			}
 		}
 	}
-	NameDevices(pod)
-	return pod
 }
 
 // PendingReservePod is the pod that is scheduled for a Reservation without node, in a profile. Unless it preempts, no
