@@ -136,6 +136,22 @@ func TestAGangEvictsOnlyWhatLetsAllOfItStart(t *testing.T) {
 				strings.ReplaceAll(gang(2, 2, 2, ""), ", annotations", in("one")+", annotations"),
 			want: "a0 Scheduled, a1 Scheduled, l0 Preempted, l1 Existing, l2 Existing",
 		},
+		"members that its quota admits, and not the first": {
+			nodes: 3,
+			pods: elastic("scheduling.sigs.k8s.io", "one", "", "{cpu: 4}", "{cpu: 4}") +
+				runs("l0", "n0", 4, in("one"), 1) +
+				cpuPod("a0", 4, in("one")+says("a", 2), ", priority: 10") +
+				cpuPod("a1", 2, in("one")+says("a", 2), ", priority: 10") +
+				cpuPod("a2", 2, in("one")+says("a", 2), ", priority: 10"),
+			want: "a0 Unschedulable, a1 Scheduled, a2 Scheduled, l0 Preempted",
+		},
+		"its quota has no room for a member beyond the minimum": {
+			nodes: 2,
+			pods: elastic("scheduling.sigs.k8s.io", "one", "", "{cpu: 4}", "{cpu: 4}") +
+				runs("l0", "n0", 1, in("one"), 1) + runs("l1", "n0", 1, in("one"), 20) +
+				strings.ReplaceAll(gang(4, 3, 1, ""), ", annotations", in("one")+", annotations"),
+			want: "a0 Scheduled, a1 Scheduled, a2 Scheduled, a3 Unschedulable, l0 Preempted, l1 Existing",
+		},
 		"no victims of other quotas": {
 			nodes: 2,
 			pods: elastic("scheduling.sigs.k8s.io", "one", "", "{cpu: 4}", "{cpu: 8}") +

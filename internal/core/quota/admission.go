@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-
-	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
 // LimitKind is what a pod would exceed.
@@ -81,14 +79,14 @@ func (a *Account) Admit(uids ...string) *Excess {
 			return nil
 		}
 	}
-	all := a.together(uids, gang.Bond.AtOnce)
+	all := a.together(uids)
 	x := a.ask(all, nil)
 	switch {
-	case x == nil && one != nil && len(all) > 1:
-		a.begin(one.pod.Gang, all)
-	case x != nil && len(all) > len(uids) && len(a.rooms) > 0:
+	case x == nil && one != nil && len(all.pods) > 1:
+		a.begin(one.pod.Gang, all.pods)
+	case x != nil && all.size() > len(uids) && len(a.rooms) > 0:
 		if x = a.ask(all, a.rooms); x == nil {
-			return a.ask(uids, nil)
+			return a.ask(company{pods: uids}, nil)
 		}
 	}
 	return x
@@ -115,25 +113,45 @@ func (a *Account) AdmitInside(uid, room string, after *Pod) *Excess {
 }
 
 // ask reports what pending pods exceed together, as if the pods in without held nothing.
-func (a *Account) ask(uids []string, without map[string]*entry) *Excess {
-	a.claims = a.claims[:0]
-	var leaf *Quota
-	for _, uid := range uids {
+func (a *Account) ask(c company, without map[string]*entry) *Excess {
+	leaf, x := a.leafOf(c.pods)
+	if x != nil {
+		return x
+	}
+	a.claims = a.claimAll(a.claims[:0], c)
+	a.holdAhead(a.claims, c)
+	for _, e := range without {
+		a.shift(a.claims, e, -1)
+	}
+	return a.check(leaf, a.claims, c.size())
+}
+
+// leafOf returns the quota of the first pending pod, and a refusal if one of the pods names a quota that must exist.
+func (a *Account) leafOf(pods []string) (leaf *Quota, x *Excess) {
+	for _, uid := range pods {
 		e := a.pods[uid]
 		if e == nil || e.state != Pending {
 			continue
 		}
-		if e.group.missing && a.rules.Missing == MissingReject {
-			return &Excess{Quota: e.pod.Quota, LimitKind: NoQuota}
+		if a.isRefused(e) {
+			return nil, &Excess{Quota: e.pod.Quota, LimitKind: NoQuota}
 		}
 		leaf = cmp.Or(leaf, e.group.quota)
-		a.claims = a.claim(a.claims, e)
 	}
-	a.holdAhead(a.claims, uids...)
-	for _, e := range without {
-		a.shift(a.claims, e, -1)
+	return leaf, nil
+}
+
+// claimAll adds what the pending pods of a company ask for.
+func (a *Account) claimAll(claims []claim, c company) []claim {
+	for _, uid := range c.pods {
+		if e := a.pods[uid]; e != nil && e.state == Pending {
+			claims = a.claim(claims, e)
+		}
 	}
-	return a.check(leaf, a.claims, len(uids))
+	for _, chosen := range c.choices {
+		claims = a.claimLeast(claims, chosen)
+	}
+	return claims
 }
 
 // AdmitChange reports why a bound pod may not become p, with other amounts or in another quota; nil when it may.
@@ -191,14 +209,16 @@ func (a *Account) AdmitAgain(uids ...string) *Excess {
 	return a.Admit(rooms...)
 }
 
-// holdAhead adds to claims what is held for nominated pods that come before one of the pods.
-func (a *Account) holdAhead(claims []claim, uids ...string) {
+// holdAhead adds to claims what is held for nominated pods that come before one of the pods, and returns these.
+func (a *Account) holdAhead(claims []claim, c company) (ahead []string) {
 	for uid, n := range a.nominated {
 		before := func(u string) bool { return n.precedes(a.pods[u]) }
-		if !slices.Contains(uids, uid) && slices.ContainsFunc(uids, before) {
+		if !c.has(uid) && slices.ContainsFunc(c.pods, before) {
 			a.shift(claims, n, 1)
+			ahead = append(ahead, uid)
 		}
 	}
+	return ahead
 }
 
 // precedes reports whether what a nominated pod asks for is held against another pending pod: one of the same quota
@@ -236,11 +256,16 @@ func (a *Account) each(e *entry, f func(claim)) {
 // find returns the claim on what another claims too; nil where there is none.
 func find(claims []claim, o claim) *claim {
 	for i := range claims {
-		if c := &claims[i]; c.quota == o.quota && c.dimension == o.dimension && c.firm == o.firm {
-			return c
+		if claims[i].sameAs(o) {
+			return &claims[i]
 		}
 	}
 	return nil
+}
+
+// sameAs reports whether two claims are on the same.
+func (c *claim) sameAs(o claim) bool {
+	return c.quota == o.quota && c.dimension == o.dimension && c.firm == o.firm
 }
 
 // shift adds to what claims hold what a pod asks for on its path, times sign.
@@ -374,20 +399,17 @@ func (a *Account) Grew(uid string, x *Excess) bool {
 	if e == nil {
 		return false
 	}
-	uids := a.together([]string{uid}, gang.Bond.AtOnce)
+	all := a.together([]string{uid})
 	if x.LimitKind == NoQuota {
 		_, missing := a.QuotaOf(PodsOf{Quota: x.Quota})
 		names := func(uid string) bool { return a.pods[uid].pod.Quota == x.Quota }
-		return !missing || !slices.ContainsFunc(uids, names)
+		return !missing || !slices.ContainsFunc(all.pods, names)
 	}
 	if !slices.Equal(x.path, a.path(e.group.quota)) {
 		return true
 	}
-	a.claims = a.claims[:0]
-	for _, uid := range uids {
-		a.claims = a.claim(a.claims, a.pods[uid])
-	}
-	a.holdAhead(a.claims, uids...)
+	a.claims = a.claimAll(a.claims[:0], all)
+	a.holdAhead(a.claims, all)
 	for _, b := range x.blocks {
 		c := find(a.claims, b.claim)
 		if c == nil || c.n < b.n {

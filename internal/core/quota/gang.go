@@ -78,42 +78,158 @@ func (a *Account) Gangs() map[string]*Gang {
 	return gangs
 }
 
+// company is pods that are admitted together.
+type company struct {
+	pods    []string // by UID: each of them is admitted
+	choices []choice // the others
+}
+
+// choice is members of a gang that needs some of them. They ask for different amounts, so that it is not known which
+// ones start: a node may refuse those that ask for the least.
+type choice struct {
+	n      int // less than len(others)
+	others []*entry
+}
+
+// size returns how many pods are admitted.
+func (c *company) size() int {
+	n := len(c.pods)
+	for _, chosen := range c.choices {
+		n += chosen.n
+	}
+	return n
+}
+
+// has reports whether a pod is admitted, or may be.
+func (c *company) has(uid string) bool {
+	return slices.Contains(c.pods, uid) || slices.ContainsFunc(c.choices, func(chosen choice) bool {
+		return slices.ContainsFunc(chosen.others, func(e *entry) bool { return e.pod.UID == uid })
+	})
+}
+
 // together returns the pods, and the pending members of their gangs that are required beside those that hold their
-// amounts: as many, or as there are, by priority and UID. With gang.Bond.AtOnce, no Strict gang starts where its quotas
-// lack room for all that it needs.
-func (a *Account) together(uids []string, required func(gang.Bond, int) int) []string {
-	all, done := uids, ""
+// amounts: as many as gang.Bond.AtOnce says, or as there are. Of members that ask for the same, the first by priority
+// and UID are taken. So no Strict gang starts where its quotas lack room for all that it needs.
+func (a *Account) together(uids []string) company {
+	c, done := company{pods: uids}, ""
 	for _, uid := range uids {
 		e := a.pods[uid]
 		if e == nil || e.state != Pending || a.gangOf(e) == "" || e.pod.Gang == done {
 			continue
 		}
 		done = e.pod.Gang
-		lacks := required(a.bonds[done], a.holding(done))
+		lacks := a.bonds[done].AtOnce(a.holding(done))
 		if lacks <= 1 && !e.pod.Leaving { // the pod itself is enough
 			continue
 		}
-		var others []*entry
+		var others, refused []*entry // refused has those that no quota admits
 		for _, o := range a.gangs[done] {
 			switch {
 			case o.state != Pending || o.pod.Leaving:
-			case slices.Contains(all, o.pod.UID):
+			case slices.Contains(c.pods, o.pod.UID):
 				lacks--
+			case a.isRefused(o):
+				refused = append(refused, o)
 			default:
 				others = append(others, o)
 			}
 		}
-		if lacks < len(others) { // else all of them count, in any order: most gangs need every member
+		if len(others) < lacks {
+			others = append(others, refused...)
+		}
+		n := min(max(lacks, 0), len(others))
+		if n < len(others) { // else all of them count, in any order: most gangs need every member
+			if n > 0 && slices.ContainsFunc(others, others[0].differs) {
+				c.choices = append(c.choices, choice{n, others})
+				continue
+			}
 			slices.SortFunc(others, func(x, y *entry) int {
 				return cmp.Or(cmp.Compare(y.pod.Priority, x.pod.Priority), cmp.Compare(x.pod.UID, y.pod.UID))
 			})
 		}
-		all = slices.Grow(slices.Clip(all), min(max(lacks, 0), len(others)))
-		for _, o := range others[:min(max(lacks, 0), len(others))] {
-			all = append(all, o.pod.UID)
+		c.pods = slices.Grow(slices.Clip(c.pods), n)
+		for _, o := range others[:n] {
+			c.pods = append(c.pods, o.pod.UID)
 		}
 	}
-	return all
+	return c
+}
+
+// isRefused reports whether a pod is admitted nowhere, as the quota that it names does not exist.
+func (a *Account) isRefused(e *entry) bool {
+	return e.group.missing && a.rules.Missing == MissingReject
+}
+
+// differs reports whether two pods count differently in quotas.
+func (e *entry) differs(o *entry) bool {
+	return e.group.quota != o.group.quota || e.pod.NonPreemptible != o.pod.NonPreemptible ||
+		!slices.Equal(e.vector, o.vector)
+}
+
+// claimLeast adds what members of a choice ask for at least: of each claim as many of the smallest amounts as members
+// are needed. Whoever is chosen asks for no less, so that no gang is refused that has members which fit.
+func (a *Account) claimLeast(claims []claim, c choice) []claim {
+	var asked []claim
+	var amounts [][]int64 // by claim, of the members that ask for some
+	for _, o := range c.others {
+		a.each(o, func(one claim) {
+			same := func(known claim) bool { return known.sameAs(one) }
+			at := slices.IndexFunc(asked, same)
+			if at < 0 {
+				at = len(asked)
+				asked, amounts = append(asked, one), append(amounts, nil)
+			}
+			amounts[at] = append(amounts[at], one.n)
+		})
+	}
+	for i, one := range asked {
+		slices.Sort(amounts[i])
+		one.n = 0
+		for _, n := range amounts[i][:max(c.n-(len(c.others)-len(amounts[i])), 0)] { // the others ask for none
+			one.n = plus(one.n, n)
+		}
+		if known := find(claims, one); known != nil {
+			known.n = plus(known.n, one.n)
+		} else if one.n > 0 {
+			claims = append(claims, one)
+		}
+	}
+	return claims
+}
+
+// Left returns what the limits of quotas leave for pending pods, by limit, and what each of them asks for of each. What
+// Reservations hold is left as well: it is not known whether the pods use them. A pod that no quota admits asks for a
+// limit of its own that leaves nothing.
+func (a *Account) Left(uids []string) (left []int64, asks map[string][]int64) {
+	c := company{pods: uids}
+	claims := a.claimAll(nil, c)
+	a.holdAhead(claims, c)
+	for _, room := range a.rooms {
+		a.shift(claims, room, -1)
+	}
+	limited := slices.DeleteFunc(claims, func(one claim) bool { _, kind, _ := a.limit(one); return kind == "" })
+	for _, one := range limited {
+		limit, _, used := a.limit(one)
+		left = append(left, plus(limit, -used))
+	}
+	refused := len(left)
+	left, asks = append(left, 0), map[string][]int64{}
+	for _, uid := range uids {
+		asks[uid] = make([]int64, len(left))
+		e := a.pods[uid]
+		if e == nil || e.state != Pending {
+			continue
+		}
+		if a.isRefused(e) {
+			asks[uid][refused] = 1
+		}
+		a.each(e, func(asked claim) {
+			if at := slices.IndexFunc(limited, func(one claim) bool { return one.sameAs(asked) }); at >= 0 {
+				asks[uid][at] = asked.n
+			}
+		})
+	}
+	return left, asks
 }
 
 // start is the members of a gang that were admitted together and have yet to be reserved, with what they ask for. As

@@ -2,6 +2,7 @@ package quota_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -86,7 +87,7 @@ func TestAGangWhoseMembersSayNothingAsksForWhatIsSet(t *testing.T) {
 }
 
 // TestMembersOfANonStrictGangAreAdmittedOneByOne: 2 of 4 fit; a third does when the quota grows by one, and a dry run
-// of the gang asks for all that it lacks.
+// of several asks for all of them.
 func TestMembersOfANonStrictGangAreAdmittedOneByOne(t *testing.T) {
 	t.Parallel()
 	a := accountOf(29)
@@ -103,9 +104,9 @@ func TestMembersOfANonStrictGangAreAdmittedOneByOne(t *testing.T) {
 	if x == nil || x.Pods != 1 || x.Shortages[0].Request != 10 || x.Shortages[0].Used != 20 || a.Grew("p2", x) {
 		t.Fatalf("got %+v, want one pod of 10 beside 20", x)
 	}
-	if one, all := a.AdmitTrial(a.Try("p2")), a.AdmitTrial(a.TryGang("p2")); one == nil || one.Pods != 1 ||
-		all == nil || all.Pods != 2 {
-		t.Errorf("a dry run of the pod asks for %+v, one of the gang for %+v; want 1 pod and 2", one, all)
+	one, all := a.AdmitTrial(a.Try("p2")), a.AdmitTrial(a.TryAll([]string{"p2", "p3"}))
+	if one == nil || one.Pods != 1 || all == nil || all.Pods != 2 {
+		t.Errorf("a dry run of the pod asks for %+v, one of two for %+v; want 1 pod and 2", one, all)
 	}
 	a.Set(quota.Spec{Name: "parent", IsParent: true, Max: quota.Amounts{"cpu": 30}})
 	if !a.Grew("p2", x) || a.Reserve("p2") != nil || a.Reserve("p3") == nil {
@@ -120,19 +121,91 @@ func TestAPodIsTriedAgainWhenItsGangAsksForLess(t *testing.T) {
 	for name, inTheWay := range map[string]quota.Pod{"a large one": large, "one whose quota does not exist": lost} {
 		a := quota.NewAccount(quota.Config{}, quota.Rules{ByMax: true, Missing: quota.MissingReject})
 		a.Set(quota.Spec{Name: "a", Max: quota.Amounts{"cpu": 40}})
-		inTheWay.Priority = 1
 		a.SetGang("g", gang.Bond{Least: 2})
-		for _, p := range []quota.Pod{member("p0", "a", 10), inTheWay, member("p2", "a", 10)} {
-			a.Put(p)
-		}
+		a.Put(member("p0", "a", 10))
+		a.Put(inTheWay)
 		x := a.Admit("p0")
 		if x == nil || a.Grew("p0", x) {
 			t.Errorf("%s: refused with %v, and already grown or not refused", name, x)
 			continue
 		}
+		a.Put(member("p2", "a", 10)) // the gang may start without the one in the way
+		if a.Admit("p0") != nil || !a.Grew("p0", x) {
+			t.Errorf("another beside %s: admitted %t, tried again %t", name, a.Admit("p0") == nil, a.Grew("p0", x))
+		}
 		a.Remove("p1")
 		if a.Admit("p0") != nil || !a.Grew("p0", x) {
 			t.Errorf("%s is gone: admitted %t, tried again %t", name, a.Admit("p0") == nil, a.Grew("p0", x))
+		}
+	}
+}
+
+// TestAMemberIsAdmittedBesideThoseThatAskForTheLeast: of a gang that needs some of its members, one is admitted to one
+// quota exactly if some choice of the others fits with it; with several limits, it is if each leaves enough.
+func TestAMemberIsAdmittedBesideThoseThatAskForTheLeast(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.Int64Range(0, 20).Draw(t, "limit")
+		a := accountOf(limit)
+		cpus := rapid.SliceOfN(rapid.Int64Range(0, 9), 1, 6).Draw(t, "CPUs")
+		least := rapid.IntRange(1, len(cpus)).Draw(t, "least")
+		a.SetGang("g", gang.Bond{Least: least})
+		for i, n := range cpus {
+			a.Put(member(fmt.Sprint("p", i), "a", n))
+		}
+		others := slices.Sorted(slices.Values(cpus[1:]))
+		sum := cpus[0]
+		for _, n := range others[:least-1] {
+			sum += n
+		}
+		want := sum <= limit
+		if x := a.Admit("p0"); (x == nil) != want || x != nil && (x.Pods != least || x.Shortages[0].Request != sum) {
+			t.Fatalf("got %+v, want %t with %d of %d", x, want, sum, limit)
+		}
+	})
+	a := quota.NewAccount(quota.Config{}, quota.Rules{ByMax: true})
+	a.Set(quota.Spec{Name: "a", Max: quota.Amounts{"cpu": 12, "gpu": 2}})
+	a.SetGang("g", gang.Bond{Least: 2})
+	for uid, gpus := range map[string]int64{"p0": 1, "p1": 2, "p2": 0} {
+		p := member(uid, "a", 10-4*gpus)
+		p.Amounts["gpu"] = gpus
+		a.Put(p)
+	}
+	if x := a.Admit("p0"); x != nil { // with p1 it has 3 GPUs, with p2 16 CPUs
+		t.Errorf("each limit leaves enough for another member: %v", x)
+	}
+	if x := a.Reserve("p0"); x != nil || a.Reserve("p1") == nil || a.Reserve("p2") == nil {
+		t.Errorf("%v; no other member fits beside the first", x)
+	}
+}
+
+// TestWhatTheLimitsLeaveOfAGang has a limit above the quotas, a min of pods that are not preemptible, what is held for
+// a nominated pod, a Reservation, and a member that no quota admits.
+func TestWhatTheLimitsLeaveOfAGang(t *testing.T) {
+	t.Parallel()
+	a := quota.NewAccount(quota.Config{}, quota.Rules{ByMax: true, Missing: quota.MissingReject})
+	a.Set(quota.Spec{Name: "parent", IsParent: true, Max: quota.Amounts{"cpu": 20}})
+	a.Set(quota.Spec{
+		Name: "a", Parent: "parent", Min: quota.Amounts{"cpu": 4}, Max: quota.Amounts{"cpu": 50, "memory": 9},
+	})
+	runs, room, first := member("runs", "a", 3), member("room", "a", 5), member("first", "a", 2)
+	runs.Node, room.Node, room.Room, first.Nominated = "n", "n", true, true
+	runs.Gang, room.Gang, first.Gang = "", "", ""
+	firm := member("firm", "a", 6)
+	firm.NonPreemptible = true
+	for _, p := range []quota.Pod{runs, room, first, firm, member("plain", "a", 1), member("lost", "absent", 1)} {
+		a.Put(p)
+	}
+	left, asks := a.Left([]string{"firm", "plain", "lost", "gone"})
+	// of a, of the min of a, of parent, and of the quota that does not exist
+	if want := []int64{45, 4, 15, 0}; !slices.Equal(left, want) {
+		t.Errorf("left %v, want %v", left, want)
+	}
+	for uid, want := range map[string][]int64{
+		"firm": {6, 6, 6, 0}, "plain": {1, 0, 1, 0}, "lost": {0, 0, 0, 1}, "gone": {0, 0, 0, 0},
+	} {
+		if !slices.Equal(asks[uid], want) {
+			t.Errorf("%s asks for %v, want %v", uid, asks[uid], want)
 		}
 	}
 }
@@ -244,7 +317,7 @@ func TestMembersThatFollowAreAdmittedAsIfEachWereAskedAboutAnew(t *testing.T) {
 		set("b")
 		both(func(a *quota.Account) { a.SetNodes(quota.Amounts{"cpu": 50, "gpu": 9}) })
 		bind := func(gangName string) {
-			bond := gang.Bond{Least: rapid.SampledFrom([]int{0, 3, 4, 4, 5, 5, 5, 5, 5, 5}).Draw(t, "least")}
+			bond := gang.Bond{Least: rapid.SampledFrom([]int{0, 3, 5, 5, 5, 5, 5, 5, 5, 5}).Draw(t, "least")}
 			bond.Plain = rapid.IntRange(0, 9).Draw(t, "plain") == 0
 			bond.NonStrict = rapid.IntRange(0, 14).Draw(t, "NonStrict") == 0
 			both(func(a *quota.Account) { a.SetGang(gangName, bond) })

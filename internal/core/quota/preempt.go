@@ -3,8 +3,6 @@ package quota
 import (
 	"maps"
 	"slices"
-
-	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
 // MayPreempt reports whether the victim may be evicted for the preemptor by the rules of quotas. Inside a quota it is a
@@ -45,7 +43,7 @@ func (a *Account) VictimNodes(uid string) (nodes map[string]bool, inside bool) {
 		return nil, false
 	}
 	nodes = map[string]bool{}
-	t := a.trial(p, gang.Bond.AtOnce)
+	t := a.trial(p)
 	for _, g := range a.groupsOf(p.group.quota) {
 		for _, v := range g.pods {
 			if v.pod.Node != "" && !v.pod.Leaving && a.mayPreempt(p, v) {
@@ -62,43 +60,36 @@ func (a *Account) VictimNodes(uid string) (nodes map[string]bool, inside bool) {
 
 // Trial is a pending pod, with what a dry run takes from the pods around it or adds to them. Copy it by Clone.
 type Trial struct {
-	pods   []string // the pending one, and the members of its gang that are admitted with it
-	leaf   *Quota
-	claims []claim          // of the pods; what they hold is for the added pods, less those that are taken
-	moved  map[string]int64 // by UID: 1 for an added pod, -1 for a taken one
+	company                  // the pending one, and the members of its gang that are admitted with it
+	claims  []claim          // of the pods; what they hold is for the added pods, less those that are taken
+	moved   map[string]int64 // by UID: 1 for an added pod, -1 for a taken one
 }
 
 // Try begins a dry run of Admit for a pod; nil for one that is not known or not pending.
-func (a *Account) Try(uid string) *Trial { return a.try(uid, gang.Bond.AtOnce) }
-
-// TryGang is Try for a pod with all members that its gang lacks, also of a NonStrict gang.
-func (a *Account) TryGang(uid string) *Trial { return a.try(uid, gang.Bond.Lacks) }
-
-// try returns a dry run for a pending pod; nil for any other pod. required says how many members its gang needs.
-func (a *Account) try(uid string, required func(gang.Bond, int) int) *Trial {
-	e := a.pods[uid]
-	if e == nil || e.state != Pending {
-		return nil
+func (a *Account) Try(uid string) *Trial {
+	if e := a.pods[uid]; e != nil && e.state == Pending {
+		return a.trial(e)
 	}
-	return a.trial(e, required)
+	return nil
 }
 
-// trial begins a dry run. Nominated pods that come first are added, and pods that leave are taken, whatever quota they
-// are in: they go whatever becomes of the dry run, so that no other pod is evicted for the room that they leave.
-func (a *Account) trial(e *entry, required func(gang.Bond, int) int) *Trial {
-	t := &Trial{leaf: e.group.quota, moved: map[string]int64{}}
+// TryAll begins a dry run for pending pods, without others of their gangs.
+func (a *Account) TryAll(uids []string) *Trial { return a.trialOf(company{pods: uids}) }
+
+// trial begins a dry run for a pod, with the members of its gang that must be admitted with it.
+func (a *Account) trial(e *entry) *Trial {
 	if e.state != Pending {
-		return t
+		return &Trial{moved: map[string]int64{}}
 	}
-	t.pods = a.together([]string{e.pod.UID}, required)
-	for _, uid := range t.pods {
-		t.claims = a.claim(t.claims, a.pods[uid])
-	}
-	for uid, n := range a.nominated {
-		if !slices.Contains(t.pods, uid) && n.precedes(e) {
-			t.moved[uid] = 1
-			a.shift(t.claims, n, 1)
-		}
+	return a.trialOf(a.together([]string{e.pod.UID}))
+}
+
+// trialOf begins a dry run. Nominated pods that come first are added, and pods that leave are taken, whatever quota
+// they are in: they go whatever becomes of the dry run, so that no other pod is evicted for the room that they leave.
+func (a *Account) trialOf(c company) *Trial {
+	t := &Trial{company: c, claims: a.claimAll(nil, c), moved: map[string]int64{}}
+	for _, uid := range a.holdAhead(t.claims, c) {
+		t.moved[uid] = 1
 	}
 	for uid, v := range a.leaving {
 		t.moved[uid] = -1
@@ -109,7 +100,7 @@ func (a *Account) trial(e *entry, required func(gang.Bond, int) int) *Trial {
 
 // Clone returns a copy that changes by itself.
 func (t *Trial) Clone() *Trial {
-	return &Trial{t.pods, t.leaf, slices.Clone(t.claims), maps.Clone(t.moved)}
+	return &Trial{t.company, slices.Clone(t.claims), maps.Clone(t.moved)}
 }
 
 // Take removes a pod from what is used: a victim, or one that was added before.
@@ -117,7 +108,7 @@ func (a *Account) Take(t *Trial, uid string) { a.step(t, uid, -1) }
 
 // Give adds a pod to what is used: a victim that is spared, or a pending pod that is to come first.
 func (a *Account) Give(t *Trial, uid string) {
-	if !slices.Contains(t.pods, uid) {
+	if !t.has(uid) {
 		a.step(t, uid, 1)
 	}
 }
@@ -140,4 +131,10 @@ func (a *Account) step(t *Trial, uid string, sign int64) {
 
 // AdmitTrial is Admit for the pod of a dry run. What quotas may use is what they may use now: once a victim is gone its
 // quota asks for less, but never for less than what is then used.
-func (a *Account) AdmitTrial(t *Trial) *Excess { return a.check(t.leaf, t.claims, len(t.pods)) }
+func (a *Account) AdmitTrial(t *Trial) *Excess {
+	leaf, x := a.leafOf(t.pods)
+	if x != nil {
+		return x
+	}
+	return a.check(leaf, t.claims, t.size())
+}

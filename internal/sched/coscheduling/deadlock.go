@@ -120,7 +120,7 @@ func (d *deadlocks) couldStart(ctx context.Context, h gang.Holder, without []str
 			_, err := p.try(uid)
 			return err == nil
 		})
-		p.countInQuotas()
+		p.quotas = p.tryQuotas()
 		return failed == "" && p.admitted() && !p.broken
 	}
 	return false

@@ -80,8 +80,8 @@ type preemption struct {
 	terminating *unit
 	// spared has the gangs that are not evicted: those of the group, and those that cannot go whole.
 	spared map[string]bool
-	// trials has a dry run of the quotas for each gang that a quota limits, by the UID of one of its members.
-	trials map[string]*quota.Trial
+	// quotas is a dry run of the quotas with the members that are placed; nil before all that are needed are.
+	quotas *quota.Trial
 }
 
 // class is where pods of equal demands fit.
@@ -114,17 +114,27 @@ func (ev *Evictions) preempt(ctx context.Context, m *members, failed *outcome) (
 	}
 	var victims []*unit
 	var least gang.Loss
+	orders := [][]string{m.order}
+	if m.plan.Chooses() { // a quota may admit other members than the first ones
+		orders = m.orders()
+	}
 	for places := range ev.placesWithout(m, ev.below(m, m.plan.DomainRequests)) {
-		p := ev.newPreemption(ctx, m, places, failed.planned)
-		ev.preempting = p
-		// Each step stops the preemption if it fails. Nothing was evicted so far: all of it is a trial.
-		found := p.prepare() && p.placeMembers() && p.admitMembers() && p.restoreVictims() &&
-			p.verifyPlacement() && isWhole(places, p.planned) && len(p.taken) > 0
-		nodes, taken := p.nodes(), p.victims()
-		p.rollback(0)
-		ev.preempting = nil
-		ev.domains.release(p.profile(m.order[0]))
-		if !found || p.broken {
+		var p *preemption
+		var nodes map[string]string
+		var taken []*unit
+		found := slices.ContainsFunc(orders, func(order []string) (found bool) {
+			p = ev.newPreemption(ctx, m, places, failed.planned)
+			ev.preempting = p
+			// Each step stops the preemption if it fails. Nothing was evicted so far: all of it is a trial.
+			found = p.prepare() && p.placeMembers(order) && p.admitMembers() && p.restoreVictims() &&
+				p.verifyPlacement() && isWhole(places, p.planned) && len(p.taken) > 0
+			nodes, taken = p.nodes(), p.victims()
+			p.rollback(0)
+			ev.preempting = nil
+			ev.domains.release(p.profile(m.order[0]))
+			return found && !p.broken
+		})
+		if !found {
 			continue
 		}
 		// Of all places the one is taken where the least is lost.
@@ -227,7 +237,7 @@ func (ev *Evictions) newPreemption(ctx context.Context, m *members, places map[s
 ) *preemption {
 	p := &preemption{
 		attempt: ev.attempt(ctx, m, places, planned), classes: map[string]*class{}, gone: map[string]bool{},
-		spared: map[string]bool{}, trials: map[string]*quota.Trial{}, charges: gang.Charges{},
+		spared: map[string]bool{}, charges: gang.Charges{},
 	}
 	p.admits = true
 	return p
@@ -304,9 +314,6 @@ func (p *preemption) prepare() bool {
 			for _, id := range p.group(pod) {
 				p.spared[id] = true
 			}
-			if p.Quotas.Limits(pod) {
-				p.trials[uid] = kube.Ask(p.Quotas, func(a *quota.Account) *quota.Trial { return a.TryGang(uid) })
-			}
 		}
 	}
 	f := p.profile(p.order[0])
@@ -334,10 +341,23 @@ func (p *preemption) prepare() bool {
 	return true
 }
 
-// placeMembers finds a node for each member: with victims for those that its gang needs, as it is for the others.
-func (p *preemption) placeMembers() bool {
-	failed, _ := p.plan.Try(p.order, func(uid string) bool { return p.placeMember(uid, p.plan.Lacks(uid)) })
+// placeMembers finds a node for each member: with victims for those that its gang needs. The others are placed where
+// nodes and quotas have room for them besides.
+func (p *preemption) placeMembers(order []string) bool {
+	failed, _ := p.plan.Try(order, func(uid string) bool {
+		needed := p.plan.Lacks(uid)
+		return (needed || p.admitsBeside(uid)) && p.placeMember(uid, needed)
+	})
 	return failed == ""
+}
+
+// admitsBeside reports whether the quotas admit a member beside those that are placed, without more victims.
+func (p *preemption) admitsBeside(uid string) bool {
+	if !p.Quotas.Limits(p.pods[uid].Pod) {
+		return true
+	}
+	t := p.tryQuotas(uid)
+	return kube.Ask(p.Quotas, func(a *quota.Account) *quota.Excess { return a.AdmitTrial(t) }) == nil
 }
 
 // classifier knows what placing a pod depends on; the class of a pod with demands of its own is "".
@@ -474,13 +494,20 @@ func (p *preemption) findVictims(c *class, uid string, state fwk.CycleState, nod
 func (p *preemption) admitMembers() bool {
 	// Evicting on the members' own nodes has freed a part of their quotas. Only what is still missing is taken from
 	// other nodes that have pods of these quotas.
-	p.countInQuotas()
+	p.quotas = p.tryQuotas()
 	type choice struct {
 		uid string
 		*option
 	}
 	var choices []choice
-	for uid := range p.trials {
+	known := map[string]bool{}
+	for _, uid := range p.order {
+		pod := p.pods[uid].Pod
+		gangUID := p.Gangs.GangOf(pod)
+		if p.placed[uid] == nil || known[gangUID] || !p.Quotas.Limits(pod) {
+			continue
+		}
+		known[gangUID] = true
 		var nodes map[string]bool
 		p.Quotas.Read(func(a *quota.Account) { nodes, _ = a.VictimNodes(uid) })
 		for name := range nodes {
@@ -511,24 +538,21 @@ func (p *preemption) admitMembers() bool {
 	return p.admitted()
 }
 
-// countInQuotas counts the placed members in quotas.
-func (p *preemption) countInQuotas() {
-	for uid := range p.placed {
-		for _, t := range p.trials {
-			p.Quotas.Read(func(a *quota.Account) { a.Give(t, uid) })
+// tryQuotas returns a dry run of the quotas with the members that are placed and others, without the victims.
+func (p *preemption) tryQuotas(others ...string) *quota.Trial {
+	uids := slices.AppendSeq(others, maps.Keys(p.placed))
+	return kube.Ask(p.Quotas, func(a *quota.Account) *quota.Trial {
+		t := a.TryAll(uids)
+		for uid := range p.gone {
+			a.Take(t, uid)
 		}
-	}
+		return t
+	})
 }
 
-// admitted reports whether the quotas of all members admit them, with what is evicted. It counts only after
-// countInQuotas.
+// admitted reports whether the quotas of all members admit them, with what is evicted.
 func (p *preemption) admitted() bool {
-	for _, t := range p.trials {
-		if kube.Ask(p.Quotas, func(a *quota.Account) *quota.Excess { return a.AdmitTrial(t) }) != nil {
-			return false
-		}
-	}
-	return true
+	return kube.Ask(p.Quotas, func(a *quota.Account) *quota.Excess { return a.AdmitTrial(p.quotas) }) == nil
 }
 
 // restoreVictims spares each unit of victims without which all members fit as well: first those that violate a budget,

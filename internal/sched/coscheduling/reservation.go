@@ -151,7 +151,7 @@ func (r *reservations) planWithout(ctx context.Context, m *members, places map[s
 	return nil
 }
 
-// placeWithout finds a node for each member, and counts them in quotas. The first nodes of all are without the pods
+// placeWithout finds a node for each member that the quotas admit as well. The first nodes of all are without the pods
 // behind the group; where a member does not fit that its gang needs, more nodes are.
 func (p *preemption) placeWithout(order []string, all []crowded, first int) map[string]string {
 	empty := 0
@@ -164,7 +164,7 @@ func (p *preemption) placeWithout(order []string, all []crowded, first int) map[
 	}
 	without(first)
 	failed, _ := p.plan.Try(order, func(uid string) bool {
-		for {
+		for p.plan.Lacks(uid) || p.admitsBeside(uid) {
 			_, err := p.try(uid)
 			if err == nil {
 				return true
@@ -176,11 +176,12 @@ func (p *preemption) placeWithout(order []string, all []crowded, first int) map[
 			// Doubling keeps the number of attempts logarithmic in the number of nodes.
 			without(max(2*empty, len(order)))
 		}
+		return false
 	})
 	if failed != "" {
 		return nil
 	}
-	if p.countInQuotas(); !p.admitted() {
+	if p.quotas = p.tryQuotas(); !p.admitted() {
 		if without(len(all)); !p.admitted() {
 			return nil
 		}

@@ -160,8 +160,8 @@ func (p *preemption) moveVictims(u *unit, away bool) {
 			delete(p.gone, uid)
 		}
 		move(name, uid)
-		for _, t := range p.trials {
-			p.Quotas.Read(func(a *quota.Account) { count(a, t, uid) })
+		if p.quotas != nil {
+			p.Quotas.Read(func(a *quota.Account) { count(a, p.quotas, uid) })
 		}
 		p.markChanged(name)
 	}
