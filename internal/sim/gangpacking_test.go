@@ -108,3 +108,103 @@ func TestAGangThatBruteForceFitsStarts(t *testing.T) {
 		t.Errorf("only %d gangs fit", fitting)
 	}
 }
+
+// TestAGangStartsWhereItsQuotaAndNodesHaveRoomForItsMinimum compares the scheduler with brute force: gangs of at most 5
+// members, of which some are enough, on at most 3 nodes, with a quota for most members.
+func TestAGangStartsWhereItsQuotaAndNodesHaveRoomForItsMinimum(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 55))
+	fitting, short := 0, 0
+	for range 150 {
+		var free, members []int
+		var inQuota []bool
+		in := ""
+		for n := range 1 + r.IntN(3) {
+			free = append(free, 2+r.IntN(6))
+			in += cpuNode(fmt.Sprint("n", n), free[n])
+		}
+		limit, least := 1+r.IntN(9), 0
+		ceiling := fmt.Sprintf("{cpu: %d}", limit)
+		// In another namespace, so that pods without the label are in no quota.
+		in += strings.Replace(elastic(koordinator, "q", "", ceiling, ceiling), "name: q", "name: q, namespace: t", 1) +
+			"\n{apiVersion: v1, kind: Namespace, metadata: {name: t}}\n---"
+		size := 2 + r.IntN(4)
+		least = 1 + r.IntN(size)
+		for m := range size {
+			members, inQuota = append(members, 1+r.IntN(6)), append(inQuota, r.IntN(4) > 0)
+			metadata := says("g", least)
+			if inQuota[m] {
+				metadata += ", labels: {quota.scheduling.koordinator.sh/name: q}"
+			}
+			in += cpuPod(fmt.Sprint("p", m), members[m], metadata, "")
+		}
+		var fits func(m, left, lacks int) bool
+		fits = func(m, left, lacks int) bool {
+			if m == size || lacks == 0 {
+				return lacks == 0
+			}
+			takes := 0
+			if inQuota[m] {
+				takes = members[m]
+			}
+			for n := range free {
+				if free[n] < members[m] || takes > left {
+					continue
+				}
+				free[n] -= members[m]
+				found := fits(m+1, left-takes, lacks-1)
+				if free[n] += members[m]; found {
+					return true
+				}
+			}
+			return fits(m+1, left, lacks)
+		}
+		want, started := fits(0, limit, least), 0
+		result, _ := simulate(t, in, "-")
+		for _, p := range result.Pods {
+			if p.State == Scheduled {
+				started++
+			}
+		}
+		if got := started > 0; got != want || got && started < least {
+			t.Fatalf("%d of at least %d start, the gang fits: %v; members %v, in the quota of %d %v, nodes %v",
+				started, least, want, members, limit, inQuota, free)
+		}
+		if want {
+			fitting++
+		} else {
+			short++
+		}
+	}
+	if fitting < 30 || short < 30 {
+		t.Errorf("%d gangs fit, and %d do not", fitting, short)
+	}
+}
+
+// TestAGangThatFillsItsGPUsStarts: the members fill each of the four GPUs of a node exactly.
+func TestAGangThatFillsItsGPUsStarts(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 55))
+	devices := ""
+	for i := range 4 {
+		devices += fmt.Sprintf("{type: gpu, id: GPU-%[1]d, minor: %[1]d, health: true, resources: {koordinator.sh/"+
+			"gpu-core: 100, koordinator.sh/gpu-memory: 80Gi, koordinator.sh/gpu-memory-ratio: 100}}, ", i)
+	}
+	for range 25 {
+		var percent []int
+		for range 4 {
+			for left := 100; left > 0; left -= percent[len(percent)-1] {
+				percent = append(percent, min(5+5*r.IntN(10), left))
+			}
+		}
+		r.Shuffle(len(percent), func(i, j int) { percent[i], percent[j] = percent[j], percent[i] })
+		in := cpuNode("n0", 64) + "\n" + deviceOf("n0", devices) + "\n---"
+		for i, n := range percent {
+			asked := fmt.Sprintf("{cpu: 1, memory: 1Gi, koordinator.sh/gpu: %d}", n)
+			in += fmt.Sprintf("\n{apiVersion: v1, kind: Pod, metadata: {name: m%02d%s}, spec: {containers: [{name: c, "+
+				"image: i, resources: {requests: %s, limits: %[3]s}}]}}\n---", i, says("g", len(percent)), asked)
+		}
+		result, _ := simulate(t, in, "-")
+		if slices.ContainsFunc(result.Pods, func(p Pod) bool { return p.State != Scheduled }) {
+			t.Errorf("members of %v do not start: %+v", percent, result.Pods[0])
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // describePacking describes members and the nodes of the snapshot. nil if all members ask for the same: then no order
@@ -23,10 +26,15 @@ import (
 // may still refuse it. The search asks the filters before it relies on one.
 func (pl *planner) describePacking(ctx context.Context, m *members) *gang.Packing {
 	p := &gang.Packing{Steps: gang.MostPackSteps, Places: gang.MostPackPlaces}
+	var takes map[string][]int64
+	if slices.ContainsFunc(m.order, func(uid string) bool { return pl.Quotas.Limits(m.pods[uid].Pod) }) {
+		pl.Quotas.Read(func(a *quota.Account) { p.Left, takes = a.Left(m.order) })
+	}
 	var first []*framework.QueuedPodInfo // of each class
 	for _, uid := range m.order {
 		pod, class := m.pods[uid], 0
-		for class < len(first) && !pl.asksTheSame(first[class], pod) {
+		for class < len(first) && !(pl.asksTheSame(first[class], pod) &&
+			slices.Equal(takes[string(first[class].Pod.UID)], takes[uid])) {
 			class++
 		}
 		if class == len(first) {
@@ -47,7 +55,8 @@ func (pl *planner) describePacking(ctx context.Context, m *members) *gang.Packin
 		p.Free = append(p.Free, freeInDimensions(n, dimensions, goes))
 	}
 	for _, pod := range first {
-		class, affinity := gang.PackedClass{}, nodeaffinity.GetRequiredNodeAffinity(pod.Pod)
+		class := gang.PackedClass{Takes: takes[string(pod.Pod.UID)]}
+		affinity := nodeaffinity.GetRequiredNodeAffinity(pod.Pod)
 		for _, name := range dimensions {
 			class.Asks = append(class.Asks, asksOf(pod, name))
 		}
@@ -108,13 +117,17 @@ func asksOf(pod *framework.QueuedPodInfo, name corev1.ResourceName) int64 {
 
 // searchNodes looks for nodes of the members where no order of them fits, and plans these: what the search found is
 // verified as a plan in the order in which it placed them, members without a node last. It does not if a member is
-// refused whatever its node is, which cause says, or if members must be spread over parts of a domain.
-func (pl *planner) searchNodes(ctx context.Context, m *members, places map[string]*place, cause error,
+// refused whatever its node is, which failed says, or if members must be spread over parts of a domain.
+func (pl *planner) searchNodes(ctx context.Context, m *members, places map[string]*place, failed *outcome,
 ) (o outcome, fits bool) {
 	var unfit *framework.FitError
 	p := m.packing
-	// PreFilter refuses a member on all nodes: no other order helps.
-	if p == nil || !errors.As(cause, &unfit) || unfit.Diagnosis.PreFilterMsg != "" {
+	if p == nil || !errors.As(failed.cause, &unfit) {
+		return o, false
+	}
+	// PreFilter refuses a member on all nodes: only a quota may admit another one instead.
+	ofQuota := []why.Code{why.QuotaExceeded, why.QuotaPoolUsed, why.QuotaNotFound}
+	if unfit.Diagnosis.PreFilterMsg != "" && !slices.Contains(ofQuota, failed.failure.Cause.Reason.Code) {
 		return o, false
 	}
 	for _, chosen := range places {

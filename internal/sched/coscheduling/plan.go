@@ -162,7 +162,7 @@ func (pl *planner) planMembers(ctx context.Context, m *members, places map[strin
 			failed = o
 		}
 	}
-	if o, fits := pl.searchNodes(ctx, m, places, failed.cause); fits {
+	if o, fits := pl.searchNodes(ctx, m, places, &failed); fits {
 		return o, true
 	}
 	return failed, false
