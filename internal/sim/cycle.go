@@ -73,10 +73,10 @@ func (p *profile) Raw(ctx context.Context, state fwk.CycleState, pod *corev1.Pod
 
 // Explain is that of the wrapped profile.
 func (p *profile) Explain(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
-	findings []why.Finding,
+	findings []why.Finding, find func(fwk.CycleState, fwk.NodeInfo) []why.Finding,
 ) []why.Finding {
 	if profile, ok := p.Framework.(*ranking.Profile); ok {
-		return profile.Explain(ctx, state, pod, node, findings)
+		return profile.Explain(ctx, state, pod, node, findings, find)
 	}
 	return findings
 }

@@ -233,7 +233,7 @@ func (e *engine) build(ctx context.Context, factory informers.SharedInformerFact
 		if err != nil {
 			return err
 		}
-		ranked.Rooms = &reserving.Rooms{Reservations: e.api.reserved}
+		ranked.Rooms = &reserving.Rooms{Reservations: e.api.reserved, Store: e.store}
 		ranked.ByName, ranked.Together = true, e.rounds
 		e.core.Profiles[name] = &profile{Framework: ranked, engine: e}
 		if e.replay != nil {

@@ -351,20 +351,25 @@ func (f follower) OnUpdate(old, obj any) {
 	}
 }
 
-// A pod that waits for a permit is ahead of others in the order of the Bindings of a node whose kubelet chooses. No
-// time passes while it waits.
-func TestAPodThatWaitsForAPermitHoldsUpNoBinding(t *testing.T) {
+// following is the node n0 of 8 CPUs, whose kubelet has a CPU manager policy.
+func following(policy string) string {
 	var cpus []string
 	for c := range 8 {
 		cpus = append(cpus, fmt.Sprintf(`{"id":%d,"core":%d,"socket":0,"node":%d}`, c, c, c/4))
 	}
-	in := fmt.Sprintf("\n{apiVersion: v1, kind: Node, metadata: {name: n0, labels: {kubernetes.io/arch: amd64}}, "+
+	return fmt.Sprintf("\n{apiVersion: v1, kind: Node, metadata: {name: n0, labels: {kubernetes.io/arch: amd64}}, "+
 		"status: {nodeInfo: {kubeletVersion: v1.36.3}, capacity: {cpu: 8, memory: 64Gi, pods: 110}}}\n---"+
 		"\n{apiVersion: topology.node.k8s.io/v1alpha2, kind: NodeResourceTopology, metadata: {name: n0, annotations: {"+
 		"%s: '{\"detail\":[%s]}', %s: Follow, %s: '{\"gen\":1}', "+
-		"%s: '{\"cpu\":{\"policy\":\"static\",\"reserved\":\"0\"},\"topology\":{\"policy\":\"restricted\"}}'}}}\n---",
+		"%s: '{\"cpu\":{\"policy\":\"%s\",\"reserved\":\"0\"},\"topology\":{\"policy\":\"restricted\"}}'}}}\n---",
 		annotation.CPUTopology, strings.Join(cpus, ","), annotation.TopologyMode, annotation.ReportKey,
-		annotation.KubeletKey)
+		annotation.KubeletKey, policy)
+}
+
+// A pod that waits for a permit is ahead of others in the order of the Bindings of a node whose kubelet chooses. No
+// time passes while it waits.
+func TestAPodThatWaitsForAPermitHoldsUpNoBinding(t *testing.T) {
+	in := following("static")
 	for _, name := range []string{"g-0", "x", "g-1"} {
 		in += fmt.Sprintf("\n{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {containers: [{name: c, "+
 			"image: i, resources: {requests: {cpu: 2, memory: 1Gi}, limits: {cpu: 2, memory: 1Gi}}}]}}\n---", name)

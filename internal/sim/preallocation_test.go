@@ -94,6 +94,31 @@ func TestAReservationIsPlacedOnTheRoomOfRunningPods(t *testing.T) {
 	}
 }
 
+// TestTheRoomOfAGuaranteedPodIsTakenOverUnlessItHasCPUsOfItsOwn: 2 of 8 CPUs are free for a Reservation of 4.
+func TestTheRoomOfAGuaranteedPodIsTakenOverUnlessItHasCPUsOfItsOwn(t *testing.T) {
+	t.Parallel()
+	const guaranteed = "cpu: 6, memory: 1Gi"
+	own := strings.Replace(occupant("a", guaranteed, annotation.ResourceStatusKey+`: '{"cpuset":"0-5"}'`),
+		"app: web", "app: web, "+lsr, 1)
+	for name, c := range map[string]struct{ node, pod, want string }{
+		"on a node of which nothing is known":   {plain("n0", 8), occupant("a", guaranteed, ""), "Waiting a"},
+		"on a node whose kubelet pins no CPUs":  {following("none"), occupant("a", guaranteed, ""), "Waiting a"},
+		"on a node whose kubelet pins its CPUs": {following("static"), occupant("a", guaranteed, ""), "Pending "},
+		"on such a node, without whole CPUs": {
+			following("static"), occupant("a", "cpu: 5500m, memory: 1Gi", ""), "Waiting a",
+		},
+		"with CPUs that Tenon has allocated to it": {following("none"), own, "Pending "},
+	} {
+		var last *engine
+		r, err := simulated(t, c.node+c.pod+reservationFor("r", "web", "a: b", "cpu: 4", ", preAllocation: true"),
+			func(e *engine) { last = e })
+		testkit.Check(t, err)
+		if got := reservationOf(t, r, "r"); got.Phase+" "+occupied(last) != c.want {
+			t.Errorf("%s: %s on the room of %q, want %s: %v", name, got.Phase, occupied(last), c.want, got.Reasons)
+		}
+	}
+}
+
 // TestAWaitingReservationGetsTheRoomOfItsPodsWhenTheyEnd: until then no pod uses it, and then no other pod gets it. A
 // scheduler may be killed between any two steps.
 func TestAWaitingReservationGetsTheRoomOfItsPodsWhenTheyEnd(t *testing.T) {

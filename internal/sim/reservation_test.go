@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -135,6 +136,34 @@ func TestTheReasonNamesARestrictedReservationThatIsTooSmall(t *testing.T) {
 		r, _ := simulate(t, in, "-")
 		if got := stateOf(r, "p").Reasons; len(got) == 0 || got[0].Code != why.ReservationRestricted {
 			t.Errorf("affinity %q: got %v, want ReservationRestricted first", affinity, got)
+		}
+	}
+}
+
+// TestTheReasonIsThatOfTheRoomThatTheOwnerHas: an owner has 4 reserved CPUs and 2 that are free, any other pod these 2.
+func TestTheReasonIsThatOfTheRoomThatTheOwnerHas(t *testing.T) {
+	t.Parallel()
+	fill := strings.Replace(occupant("fill", "cpu: 2, memory: 1Gi", annotation.ResourceStatusKey+
+		`: '{"cpuset":"6-7"}'`), "app: web", "app: fill, "+lsr, 1)
+	others := reservationFor("s", "other", "a: b", "cpu: 2", "")
+	for name, c := range map[string]struct{ spec, beside, owner, labels, amounts, want string }{
+		"an owner, more than both":        {"", fill, "web", "a: b", "cpu: 7", "InsufficientCPU"},
+		"an owner, the last CPUs":         {"", fill, "web", lsr, "cpu: 6", "SharedPoolFloor"},
+		"another pod":                     {"", fill, "foreign", "a: b", "cpu: 7", "InsufficientCPU"},
+		"another pod that would fit else": {"", fill, "foreign", "a: b", "cpu: 6", "ReservedForOthers"},
+		"an owner that would fit else":    {"", others, "web", "a: b", "cpu: 8", "ReservedForOthers"},
+		"an owner of a Reservation that gives no more": {
+			", allocatePolicy: Restricted", others, "web", "a: b", "cpu: 8", "ReservationRestricted",
+		},
+	} {
+		r, err := simulated(t, following("none")+c.beside+reservationFor("r", "web", lsr, four, c.spec)+
+			using("p", c.owner, ", "+c.labels, c.amounts+", memory: 1Gi", ""), func(*engine) {})
+		testkit.Check(t, err)
+		got := stateOf(r, "p").Reasons
+		isForOthers := func(r Reason) bool { return r.Code == why.ReservedForOthers }
+		if len(got) == 0 || got[0].Code.String() != c.want ||
+			slices.ContainsFunc(got[1:], isForOthers) {
+			t.Errorf("%s: %v, want %s first", name, got, c.want)
 		}
 	}
 }

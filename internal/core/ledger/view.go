@@ -154,6 +154,18 @@ func (v *View) Entry(uid string) (Entry, bool) {
 	return Entry{}, false
 }
 
+// HasOwn reports whether a pod has CPUs, NUMA nodes or devices of its own, by Tenon or by the kubelet, or may have
+// devices. Any other pod is counted by amounts alone.
+func (v *View) HasOwn(uid string) bool {
+	i, known := v.find(uid)
+	if !known {
+		return false
+	}
+	a, given := v.accounts[i], func(g tenancy.Grant) bool { return g.UID == uid }
+	return a.CPUList != "" || a.NUMAIDs != nil || a.Devices != nil || a.Unallocated ||
+		a.Guest != nil && (v.facts.Model.Gives(a.Guest.Pod) || slices.ContainsFunc(v.given, given))
+}
+
 // CPUsOf returns the exclusive CPUs that the pod really holds on this machine (unknown and offline ids left out).
 func (v *View) CPUsOf(uid string) cpuset.Set {
 	if i, ok := v.find(uid); ok {

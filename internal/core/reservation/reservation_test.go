@@ -199,8 +199,8 @@ func TestRestrictedReservationsGiveNoMoreThanTheyHave(t *testing.T) {
 	}
 }
 
-// TestAnOwnerMayNameADeviceInAnotherWay: what owners have of the GPUs of a Reservation, under whatever name, is no longer
-// left; a pod that wants exactly what is reserved matches by amount, not by name.
+// TestAnOwnerMayNameADeviceInAnotherWay: what owners have of the GPUs of a Reservation, under whatever name, is no
+// longer left; a pod that wants exactly what is reserved matches by amount, not by name.
 func TestAnOwnerMayNameADeviceInAnotherWay(t *testing.T) {
 	t.Parallel()
 	const percent, core, ratio, whole = device.GPUPercent, device.GPUCore, device.GPURatio, device.NVIDIAGPU

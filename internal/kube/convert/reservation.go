@@ -140,15 +140,13 @@ func ReservationPod(pod *corev1.Pod) (out reservation.Pod, refused error) {
 	return out, cmp.Or(affinityErr, err)
 }
 
-// Occupant is a pod as a Reservation may take its room over. ok is false for a pod that is not counted by amounts
-// alone: it has CPUs, NUMA nodes or devices of its own.
+// Occupant is a pod as a Reservation may take its room over. ok is false for a pod that reserves room or uses it.
 func Occupant(pod *corev1.Pod) (o reservation.Occupant, ok bool) {
 	read, err := ReservationPod(pod)
 	o.Pod = &read
 	o.Priority, _, _ = parse(pod.Annotations, annotation.PreAllocatablePriority, annotation.ParsePreAllocatablePriority)
 	o.Offered, _ = annotation.ParseBool(pod.Labels[annotation.IsPreAllocatable])
-	return o, err == nil && !IsReservePod(pod) && !keepsRoom(pod) &&
-		UsedReservation(pod) == "" && !ReadPod(pod).Concerns
+	return o, err == nil && !IsReservePod(pod) && !keepsRoom(pod) && UsedReservation(pod) == ""
 }
 
 // RequiresPreAllocation reports whether a Reservation is placed on the room of running pods only.

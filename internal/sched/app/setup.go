@@ -400,7 +400,7 @@ func (s *Scheduler) wire(ctx context.Context) error {
 			return err
 		}
 		ranked.Memory = s.options.RankingMegabytes << 20
-		ranked.Rooms = &reserving.Rooms{Reservations: s.reserved}
+		ranked.Rooms = &reserving.Rooms{Reservations: s.reserved, Store: s.store}
 		ranked.Bindings, ranked.Together, ranked.Rejections = s.gate.Bindings, s.rounds, refused
 		s.core.Profiles[cfg.SchedulerName] = ranked
 	}
@@ -414,7 +414,7 @@ func (s *Scheduler) wire(ctx context.Context) error {
 	s.whatIf = whatif.New(s.questions(ctx))
 	s.live = refusals.NewLive(s.nodes, func(nodes fwk.SharedLister) (map[string]framework.Framework, error) {
 		profiles, err := s.profilesOn(ctx, nodes)
-		rooms := &reserving.Rooms{Reservations: s.reserved}
+		rooms := &reserving.Rooms{Reservations: s.reserved, Store: s.store}
 		for name, f := range profiles {
 			profiles[name] = rooms.Wrap(f)
 		}

@@ -69,7 +69,7 @@ func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
 				if p := PreemptionOf(f); p != nil {
 					protect(f, p, guard)
 				}
-				f.DryRun, f.Rooms = true, &reserving.Rooms{Reservations: s.reserved}
+				f.DryRun, f.Rooms = true, &reserving.Rooms{Reservations: s.reserved, Store: s.store}
 				profiles[cfg.SchedulerName] = f
 			}
 			return profiles, nil

@@ -245,7 +245,11 @@ func (p *Plugin) Guard(preemption *defaultpreemption.DefaultPreemption) {
 func (*Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // Rooms runs the filters of a profile inside Reservations. It is the same for all profiles.
-type Rooms struct{ Reservations *kube.Reservations }
+type Rooms struct {
+	Reservations *kube.Reservations
+	// Store has what the pods of each node hold.
+	Store *kube.Store
+}
 
 // Wrap returns the profile f with filters that look inside Reservations.
 func (r *Rooms) Wrap(f framework.Framework) framework.Framework { return &inside{f, r} }
@@ -265,9 +269,9 @@ func (i *inside) RunFilterPluginsWithNominatedPods(ctx context.Context, cs fwk.C
 
 // Explain is that of Rooms.
 func (i *inside) Explain(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
-	findings []why.Finding,
+	findings []why.Finding, find func(fwk.CycleState, fwk.NodeInfo) []why.Finding,
 ) []why.Finding {
-	return i.rooms.Explain(ctx, i.Framework, cs, pod, node, findings)
+	return i.rooms.Explain(ctx, i.Framework, cs, pod, node, findings, find)
 }
 
 // Concern reports whether the pod of a cycle may use a Reservation, or is one.
@@ -305,10 +309,10 @@ func (r *Rooms) Filter(ctx context.Context, f framework.Framework, cs fwk.CycleS
 }
 
 // Explain corrects findings of filters that know no Reservation. It returns none if the pod fits inside a Reservation;
-// else it puts the Reservation's own refusal first, and names the Reservations that keep the room from this pod if the
-// pod would fit without these.
+// else it returns the Reservation's own refusal first, or what find finds inside the first Reservation, and names the
+// Reservations that keep the room from this pod if the pod would fit without these.
 func (r *Rooms) Explain(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod,
-	node fwk.NodeInfo, findings []why.Finding,
+	node fwk.NodeInfo, findings []why.Finding, find func(fwk.CycleState, fwk.NodeInfo) []why.Finding,
 ) []why.Finding {
 	name, keeping := node.Node().Name, map[string]bool{}
 	// First: the findings are of filters that looked at the node as it is. Inside its Reservations the pod may fit.
@@ -326,6 +330,12 @@ func (r *Rooms) Explain(ctx context.Context, f framework.Framework, cs fwk.Cycle
 			said := refused.Finding()
 			said.Plugin, said.Phase, said.Object = Name, why.Filter, name
 			findings = append([]why.Finding{said}, findings...)
+		} else if c.pre == nil {
+			if dry, without, failed := enter(ctx, f, cs, pod, node, c.byNode[name][0]); failed == nil {
+				if inside := find(dry, without); len(inside) > 0 {
+					findings = inside
+				}
+			}
 		}
 	}
 	if len(findings) == 0 {
@@ -342,6 +352,9 @@ func (r *Rooms) Explain(ctx context.Context, f framework.Framework, cs fwk.Cycle
 	}
 	if len(names) == 0 {
 		return findings
+	}
+	if c != nil && len(c.byNode[name]) > 0 && !c.byNode[name][0].Restricted {
+		keeping[c.byNode[name][0].UID] = true // the pod has the room of its own Reservation as well
 	}
 	dry, without, failed := leave(ctx, f, cs, pod, node, keeping)
 	if failed != nil || !f.RunFilterPluginsWithNominatedPods(ctx, dry, pod, without).IsSuccess() {
@@ -381,14 +394,25 @@ func (r *Rooms) filterInside(ctx context.Context, f framework.Framework, cs fwk.
 	if refused := r.shortage(cs, pod, []*reservation.Spec{s}); refused != nil {
 		return refused.status().WithPlugin(Name)
 	}
-	dry, without, failed := leave(ctx, f, cs, pod, node, map[string]bool{s.UID: true})
+	dry, without, failed := enter(ctx, f, cs, pod, node, s)
 	if failed != nil {
 		return failed
+	}
+	return f.RunFilterPluginsWithNominatedPods(ctx, dry, pod, without)
+}
+
+// enter returns a copy of a cycle's state and of a node as they are inside the Reservation s.
+func enter(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
+	s *reservation.Spec,
+) (fwk.CycleState, fwk.NodeInfo, *fwk.Status) {
+	dry, without, failed := leave(ctx, f, cs, pod, node, map[string]bool{s.UID: true})
+	if failed != nil {
+		return nil, nil, failed
 	}
 	if placed := placement.Read(dry); placed != nil && s.Restricted {
 		placed.Enter(node.Node().Name, s.UID)
 	}
-	return f.RunFilterPluginsWithNominatedPods(ctx, dry, pod, without)
+	return dry, without, nil
 }
 
 // shortage refuses a pod for the first Reservation that is Restricted and has too little left for it; nil for none.

@@ -52,7 +52,7 @@ func BenchmarkPod(b *testing.B) {
 	for _, n := range []int{0, 200} {
 		b.Run(fmt.Sprintf("reservations=%d", n), func(b *testing.B) {
 			p := reservedFor(b, n)
-			rooms := &Rooms{p.reservations}
+			rooms := &Rooms{Reservations: p.reservations}
 			node := framework.NewNodeInfo()
 			node.SetNode(object.Node("n", nil))
 			pod := object.Pod("p", object.UID("p"), object.Label("app", "other"), object.Requests("cpu", "1"))

@@ -68,8 +68,11 @@ func (r *Rooms) filterOver(ctx context.Context, f framework.Framework, cs fwk.Cy
 		return status
 	}
 	var pods []*corev1.Pod
+	view := r.Store.View(node.Node().Name)
 	for _, info := range node.GetPods() {
-		pods = append(pods, info.GetPod())
+		if pod := info.GetPod(); !view.HasOwn(string(pod.UID)) {
+			pods = append(pods, pod)
+		}
 	}
 	occupants := r.Reservations.Occupants(pre.spec, pods)
 	switch {

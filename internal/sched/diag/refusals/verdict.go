@@ -57,9 +57,10 @@ func preEnqueue(ctx context.Context, plugin fwk.PreEnqueuePlugin, pod *corev1.Po
 
 // Explainer is implemented by profiles in which a pod finds other room on a node than its filters do by themselves.
 type Explainer interface {
-	// Explain returns what remains of the filters' findings on a node, and what is to be said besides.
+	// Explain returns what remains of the filters' findings on a node, and what is to be said besides. find returns
+	// what they find in that room, given the state of the cycle and the node as they are there.
 	Explain(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo, findings []why.Finding,
-	) []why.Finding
+		find func(fwk.CycleState, fwk.NodeInfo) []why.Finding) []why.Finding
 }
 
 // Of runs all filters for a pod on every node of the framework's snapshot, which must not change meanwhile.
@@ -109,7 +110,12 @@ func verdict(ctx context.Context, f framework.Framework, state fwk.CycleState, p
 			findings = append(findings, narrowed(pod, n, narrowing, findings)...)
 		}
 		if knows, ok := f.(Explainer); ok {
-			findings = knows.Explain(ctx, state, pod, n, findings)
+			find := func(state fwk.CycleState, n fwk.NodeInfo) []why.Finding {
+				// Filters that fail are asked by the attempt itself, which reports their error.
+				found, _, _ := refusals(ctx, f, state, state.GetSkipFilterPlugins(), refused, n, nil)
+				return found
+			}
+			findings = knows.Explain(ctx, state, pod, n, findings, find)
 		}
 		if len(findings) == 0 {
 			v.Feasible++

@@ -127,8 +127,8 @@ func (s *session) scaleGang(raw json.RawMessage) error {
 	return nil
 }
 
-// add makes a pod one that can be asked about, with devices under the names that the webhook writes. Its UID has the number of the session: what plugins remember by UID is
-// never of a pod of another session.
+// add makes a pod one that can be asked about, with devices under the names that the webhook writes. Its UID has the
+// number of the session: what plugins remember by UID is never of a pod of another session.
 func (s *session) add(key string, pod *corev1.Pod) {
 	convert.NameDevices(pod)
 	pod.UID, pod.ResourceVersion = types.UID(fmt.Sprintf("whatif-%d-%d", s.round, len(s.pods))), ""

@@ -82,9 +82,9 @@ type Rooms interface {
 	) *fwk.Status
 	// Concern reports whether the pod of the cycle may use some of it.
 	Concern(state fwk.CycleState) bool
-	// Explain completes what the filters of f by themselves find on a node.
+	// Explain completes what the filters of f by themselves find on a node. find returns what they find in that room.
 	Explain(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
-		findings []why.Finding) []why.Finding
+		findings []why.Finding, find func(fwk.CycleState, fwk.NodeInfo) []why.Finding) []why.Finding
 }
 
 // scorer is a plugin that scores a node by what is on the node alone, with its weight.
@@ -487,12 +487,12 @@ func (p *Profile) RunFilterPluginsWithNominatedPods(
 
 // Explain is that of Rooms.
 func (p *Profile) Explain(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
-	findings []why.Finding,
+	findings []why.Finding, find func(fwk.CycleState, fwk.NodeInfo) []why.Finding,
 ) []why.Finding {
 	if p.Rooms == nil {
 		return findings
 	}
-	return p.Rooms.Explain(ctx, p.Framework, state, pod, node, findings)
+	return p.Rooms.Explain(ctx, p.Framework, state, pod, node, findings, find)
 }
 
 // RunScorePlugins notes the nodes that a ranking may be made of.
