@@ -13,6 +13,7 @@ import (
 
 func TestWhichPodsHaveCPUsNUMANodesOrDevicesOfTheirOwn(t *testing.T) {
 	t.Parallel()
+	gpu := ledger.Entry{UID: "p", Devices: []device.Grant{{Type: device.GPU}}}
 	for name, c := range map[string]struct {
 		entry ledger.Entry
 		// static: the kubelet pins CPUs. pinned: it reports CPUs of the pod.
@@ -21,7 +22,7 @@ func TestWhichPodsHaveCPUsNUMANodesOrDevicesOfTheirOwn(t *testing.T) {
 	}{
 		"CPUs":                               {lsr("p", "2,18"), false, false, true},
 		"NUMA nodes":                         {confined("p", 1000, 0), false, false, true},
-		"a device":                           {ledger.Entry{UID: "p", Devices: []device.Grant{{Type: device.GPU}}}, false, false, true},
+		"a device":                           {gpu, false, false, true},
 		"a device that is not known":         {ledger.Entry{UID: "p", Unallocated: true}, false, false, true},
 		"CPUs of the kubelet, soon":          {ledger.Entry{UID: "p", Guest: taking(2)}, true, false, true},
 		"parts of CPUs, which it never pins": {ledger.Entry{UID: "p", Guest: taking(0)}, true, false, false},

@@ -253,10 +253,18 @@ func CompleteRequests(spec *corev1.PodSpec) {
 }
 
 // PendingReservePod is the pod that is scheduled for a Reservation without node, in a profile. Unless it preempts, no
-// pod is evicted for it.
+// pod is evicted for it. It has the controller of the pods that it is for, by which it spreads over nodes as they do.
 func PendingReservePod(r *v1alpha1.Reservation, profile string, preempts bool) *corev1.Pod {
 	pod := reservedTemplate(r)
 	pod.Spec.SchedulerName = cmp.Or(pod.Spec.SchedulerName, profile)
+	for _, o := range r.Spec.Owners {
+		if c := o.Controller; c != nil && c.Namespace == pod.Namespace {
+			pod.OwnerReferences = append(pod.OwnerReferences, metav1.OwnerReference{
+				APIVersion: c.APIVersion, Kind: c.Kind, Name: c.Name, UID: c.UID, Controller: new(true),
+			})
+			break // a pod has one controller
+		}
+	}
 	if !preempts {
 		pod.Spec.PreemptionPolicy = new(corev1.PreemptNever)
 	}

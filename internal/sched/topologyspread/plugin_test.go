@@ -15,6 +15,8 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
+	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -96,6 +98,41 @@ func TestSpreadKeyHasAllThatTheScoreReads(t *testing.T) {
 	none := newPlugin(t, &config.PodTopologySpreadArgs{DefaultingType: config.ListDefaulting}, owner)
 	if key := none.SpreadKey(pod(ownedBy("ReplicaSet"))); key != "" {
 		t.Errorf("without default constraints the key is %s", key)
+	}
+}
+
+// TestAReservePodSpreadsAsThePodsThatItIsFor: without the selector of their controller, both replicas of a workload
+// could move to one node.
+func TestAReservePodSpreadsAsThePodsThatItIsFor(t *testing.T) {
+	owner := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "o"},
+		Spec:       appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}},
+	}
+	p := newPlugin(t, nil, owner)
+	replica := pod(ownedBy("ReplicaSet"))
+	controller := func(name, namespace string) v1alpha1.ReservationOwner {
+		return v1alpha1.ReservationOwner{Controller: &v1alpha1.ReservationController{
+			APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name, Namespace: namespace,
+		}}
+	}
+	for name, c := range map[string]struct {
+		owners []v1alpha1.ReservationOwner
+		want   string
+	}{
+		"of its controller": {[]v1alpha1.ReservationOwner{controller("o", "default")}, p.SpreadKey(replica)},
+		"of the first of two": {
+			[]v1alpha1.ReservationOwner{{}, controller("o", "default"), controller("x", "default")},
+			p.SpreadKey(replica),
+		},
+		"of one that is elsewhere": {[]v1alpha1.ReservationOwner{controller("o", "other")}, ""},
+		"of pods by label":         {[]v1alpha1.ReservationOwner{{}}, ""},
+	} {
+		r := &v1alpha1.Reservation{ObjectMeta: metav1.ObjectMeta{Name: "r", UID: "u"}}
+		r.Spec.Owners, r.Spec.Template = c.owners, convert.SuccessorTemplate(replica)
+		reserve := convert.PendingReservePod(r, "tenon-scheduler", false)
+		if got := p.SpreadKey(reserve); got != c.want || !convert.IsReservePod(reserve) {
+			t.Errorf("%s: the reserve pod spreads by %q, want %q", name, got, c.want)
+		}
 	}
 }
 
