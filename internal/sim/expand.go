@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,94 +18,135 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// expand adds the pods of a workload, named OWNER-0, OWNER-1….
+// expand adds the pods that a workload lacks, named OWNER-0, OWNER-1…. Pods of the input that it controls count.
 func (w *world) expand(o object, p *problems) {
 	inCluster := o.file == clusterName // its pods are there already
 	switch t := o.Object.(type) {
 	case *appsv1.Deployment:
-		if w.addOwner(t, "Deployment"); inCluster {
-			return
+		if w.addOwner(t, "Deployment"); !inCluster {
+			w.deploy(o, t, p)
 		}
-		// Its pods belong to a ReplicaSet, which default spread constraints look up.
-		set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: t.Name}}
-		set.Spec.Selector = t.Spec.Selector
-		w.listed = append(w.listed, set)
-		set.UID = ownedBy(t, "ReplicaSet").uid()
-		set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(t,
-			appsv1.SchemeGroupVersion.WithKind("Deployment"))}
-		w.addOwner(set, "ReplicaSet")
-		w.replicate(o.origin, ownedBy(t, "ReplicaSet"), t.Spec.Template, 0, t.Spec.Replicas, p)
 	case *appsv1.ReplicaSet:
-		if inCluster {
-			w.addOwner(t, "ReplicaSet")
-			return
-		}
-		t.UID = ownedBy(t, "ReplicaSet").uid()
+		parent := ownedBy(t, "ReplicaSet")
+		t.UID = parent.uid()
 		w.addOwner(t, "ReplicaSet")
 		w.listed = append(w.listed, t)
-		w.replicate(o.origin, ownedBy(t, "ReplicaSet"), t.Spec.Template, 0, t.Spec.Replicas, p)
+		ref := metav1.GetControllerOf(t)
+		if inCluster || ref != nil && w.names[objectName{"Deployment", t.Namespace, ref.Name}] {
+			return // the Deployment has the number of pods
+		}
+		has := len(activePods(childrenOf[*corev1.Pod](w, parent)))
+		w.replicate(o.origin, parent, t.Spec.Template, w.missing("ReplicaSet", t, t.Spec.Replicas, has), p)
 	case *corev1.ReplicationController:
 		if !inCluster {
 			w.listed = append(w.listed, t)
-			w.replicate(o.origin, ownedBy(t, "ReplicationController"), *t.Spec.Template, 0, t.Spec.Replicas, p)
+			parent := ownedBy(t, "ReplicationController")
+			has := len(activePods(childrenOf[*corev1.Pod](w, parent)))
+			w.replicate(o.origin, parent, *t.Spec.Template, w.missing(parent.kind, t, t.Spec.Replicas, has), p)
 		}
 	case *appsv1.StatefulSet:
-		if inCluster {
-			w.addOwner(t, "StatefulSet")
-			return
-		}
-		t.UID = ownedBy(t, "StatefulSet").uid()
+		parent := ownedBy(t, "StatefulSet")
+		t.UID = parent.uid()
 		w.addOwner(t, "StatefulSet")
-		first := ptr.Deref(t.Spec.Ordinals, appsv1.StatefulSetOrdinals{}).Start
 		w.listed = append(w.listed, t)
-		before := len(w.pending)
-		w.replicate(o.origin, ownedBy(t, "StatefulSet"), t.Spec.Template, first, t.Spec.Replicas, p)
-		for _, member := range w.pending[before:] {
-			w.claimTemplatesOf(t, member.Pod)
+		if !inCluster {
+			w.stateful(o.origin, parent, t, p)
 		}
 	case *appsv1.DaemonSet:
 		w.daemons(o.origin, t, p)
 	case *batchv1.Job:
-		w.job(o.origin, ownedBy(t, "Job"), t.Spec, p)
+		if !finished(t) {
+			w.job(o.origin, ownedBy(t, "Job"), t.Spec, t.Status.Succeeded, p)
+		}
 	case *batchv1.CronJob:
-		if !ptr.Deref(t.Spec.Suspend, false) {
-			w.job(o.origin, ownedBy(t, "Job"), t.Spec.JobTemplate.Spec, p)
+		runs := slices.ContainsFunc(childrenOf[*batchv1.Job](w, ownedBy(t, "CronJob")), isUnfinished)
+		if !ptr.Deref(t.Spec.Suspend, false) && !runs {
+			w.job(o.origin, owner{namespace: t.Namespace, name: t.Name, kind: "Job"}, t.Spec.JobTemplate.Spec, 0, p)
 		}
 	}
 }
 
-type owner struct{ namespace, name, kind string }
+// owner is a controller of pods. given is its UID in the input; "" for none.
+type owner struct {
+	namespace, name, kind string
+	given                 types.UID
+}
 
-func ownedBy(o metav1.Object, kind string) owner { return owner{o.GetNamespace(), o.GetName(), kind} }
+func ownedBy(o metav1.Object, kind string) owner {
+	return owner{o.GetNamespace(), o.GetName(), kind, o.GetUID()}
+}
 
-// uid is what the pods of the owner say it has. It can be the value of a label.
-func (o owner) uid() types.UID {
+// uid is what the pods of the owner say it has.
+func (o owner) uid() types.UID { return cmp.Or(o.given, o.madeUID()) }
+
+// madeUID is the UID of an owner that has none in the input. It can be the value of a label.
+func (o owner) madeUID() types.UID {
 	return types.UID(uuid.NewSHA1(uuid.Nil, []byte(o.kind+"/"+o.namespace+"/"+o.name)).String())
 }
 
-func (w *world) job(at origin, parent owner, spec batchv1.JobSpec, p *problems) {
+// job adds the pods that a Job lacks, of which succeeded have ended.
+func (w *world) job(at origin, parent owner, spec batchv1.JobSpec, succeeded int32, p *problems) {
 	if ptr.Deref(spec.Suspend, false) {
 		return
 	}
-	n := ptr.Deref(spec.Parallelism, 1)
-	n = min(n, ptr.Deref(spec.Completions, n))
-	w.replicate(at, parent, spec.Template, 0, &n, p)
+	pods, n := childrenOf[*corev1.Pod](w, parent), ptr.Deref(spec.Parallelism, 1)
+	if most := spec.Completions; most != nil {
+		ended := int32(0)
+		for _, c := range pods {
+			if c.Status.Phase == corev1.PodSucceeded {
+				ended++
+			}
+		}
+		n = min(n, *most-max(succeeded, ended))
+	}
+	w.replicate(at, parent, spec.Template, int(n)-len(activePods(pods)), p)
+}
+
+// stateful adds the pods of a StatefulSet whose names no pod has.
+func (w *world) stateful(at origin, parent owner, t *appsv1.StatefulSet, p *problems) {
+	first, has := ptr.Deref(t.Spec.Ordinals, appsv1.StatefulSetOrdinals{}).Start, map[string]bool{}
+	for _, c := range childrenOf[*corev1.Pod](w, parent) {
+		has[c.Name] = true
+	}
+	w.missing("StatefulSet", t, t.Spec.Replicas, len(has))
+	if !w.fits(at, int(*t.Spec.Replicas), p) {
+		return
+	}
+	template := *t.Spec.Template.DeepCopy()
+	completeTemplate(&template)
+	for i := first; i < first+*t.Spec.Replicas; i++ {
+		if before := len(w.pending); !has[fmt.Sprintf("%s-%d", t.Name, i)] {
+			w.member(at, parent, template, int(i), p)
+			for _, member := range w.pending[before:] {
+				w.claimTemplatesOf(t, member.Pod)
+			}
+		}
+	}
 }
 
 // maxPods bounds the pods of one input: more are likely to be a typing error.
 const maxPods = 200_000
 
-func (w *world) replicate(at origin, parent owner, template corev1.PodTemplateSpec, first int32, replicas *int32,
-	p *problems,
-) {
-	completeTemplate(&template)
-	n := int(ptr.Deref(replicas, 1))
-	if total := len(w.existing) + len(w.pending) + n; total > maxPods {
+// fits reports whether the input may have n more pods.
+func (w *world) fits(at origin, n int, p *problems) bool {
+	total := len(w.existing) + len(w.pending) + n
+	if total > maxPods {
 		p.add(at, "%d replicas are too many: %d pods in all, at most %d are simulated", n, total, maxPods)
+	}
+	return total <= maxPods
+}
+
+// replicate adds n pods whose names no pod has.
+func (w *world) replicate(at origin, parent owner, template corev1.PodTemplateSpec, n int, p *problems) {
+	if !w.fits(at, n, p) {
 		return
 	}
-	for i := range n {
-		w.member(at, parent, template, int(first)+i, p)
+	completeTemplate(&template)
+	for i := 0; n > 0; i++ {
+		if !w.names[objectName{"Pod", parent.namespace, fmt.Sprintf("%s-%d", parent.name, i)}] {
+			w.member(at, parent, template, i, p)
+			n--
+		}
 	}
 }
 
@@ -126,15 +169,23 @@ func (w *world) member(at origin, parent owner, template corev1.PodTemplateSpec,
 		p.add(at, "spec.template.spec.nodeName: a template that names a node is not supported")
 		return
 	}
+	at.stored = false // whether or not its owner is
 	if w.claim(at, fmt.Sprintf("%T", t), t.Namespace, t.Name, p) {
 		w.addPod(at, t, p)
 	}
 }
 
-// daemons adds a pod for every node that the DaemonSet selects, by the controller's rules.
+// daemons adds a pod for every node that the DaemonSet selects and that has none, by the controller's rules.
 func (w *world) daemons(at origin, t *appsv1.DaemonSet, p *problems) {
-	i := 0
+	i, parent, has := 0, ownedBy(t, "DaemonSet"), map[string]bool{}
+	for _, c := range activePods(childrenOf[*corev1.Pod](w, parent)) {
+		target, _ := daemonutil.GetTargetNodeName(c) // "" for a pod of no node
+		has[target] = true
+	}
 	for _, node := range w.nodes {
+		if has[node.Name] {
+			continue
+		}
 		template := *t.Spec.Template.DeepCopy()
 		completeTemplate(&template)
 		daemonutil.AddOrUpdateDaemonPodTolerations(&template.Spec)
@@ -142,7 +193,10 @@ func (w *world) daemons(at origin, t *appsv1.DaemonSet, p *problems) {
 			continue
 		}
 		template.Spec.Affinity = daemonutil.ReplaceDaemonSetPodNodeNameNodeAffinity(template.Spec.Affinity, node.Name)
-		w.member(at, ownedBy(t, "DaemonSet"), template, i, p)
+		for w.names[objectName{"Pod", t.Namespace, fmt.Sprintf("%s-%d", t.Name, i)}] {
+			i++
+		}
+		w.member(at, parent, template, i, p)
 		i++
 	}
 }

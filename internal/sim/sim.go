@@ -225,6 +225,9 @@ func (w *world) warn(warn io.Writer) {
 			warnf(warn, "warning: %s %s: no Node has that name", d.kind, d.node)
 		}
 	}
+	for _, text := range w.notes {
+		warnf(warn, "%s", text)
+	}
 	for _, name := range w.unknownClasses {
 		warnf(warn, "warning: RuntimeClass %s is not in the input: pods of this class are taken as having no "+
 			"overhead, "+

@@ -408,9 +408,13 @@ func TestBadInputNamesFileDocumentAndField(t *testing.T) {
 			`document 2 (Pod a): metadata.name: Duplicate value "a": it is also standard input: document 1`,
 		},
 		"the same node twice": {okNode + okNode, "document 2 (Node n0): metadata.name: Duplicate value"},
-		"a workload and a pod of its name": {"{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: " +
-			"{template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}\n---\n{apiVersion: v1, " +
-			"kind: Pod, metadata: {name: j-0}, spec: {containers: [{name: c, image: i}]}}", "Duplicate value \"j-0\""},
+		"a workload and a pod of its name": {
+			"{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {serviceName: s, " +
+				"selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}, spec: " +
+				"{containers: [{name: c, image: i}]}}}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: s-0}, " +
+				"spec: {containers: [{name: c, image: i}]}}",
+			"Duplicate value \"s-0\"",
+		},
 		"template that selects nothing": {
 			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: " +
 				"{selector: {matchLabels: {app: a}}, template: {spec: {containers: [{name: c, image: i}]}}}}",

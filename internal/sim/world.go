@@ -100,6 +100,10 @@ type world struct {
 	unread sets.Set[string]
 
 	seen map[string]origin
+	// children are the objects that name their controller, names those of pods and Deployments.
+	children []child
+	names    map[objectName]bool
+	notes    []string // warnings about objects, a line each
 }
 
 func newWorld(objects []object, p *problems) *world {
@@ -110,6 +114,13 @@ func newWorld(objects []object, p *problems) *world {
 		claimTemplates: map[string]*resourcev1.ResourceClaimTemplate{}, deviceClasses: map[string]bool{},
 		runtimeClasses: map[string]*nodev1.RuntimeClass{},
 	}
+	for _, o := range objects {
+		if meta := o.Object.(metav1.Object); namespaced(o.Object) && meta.GetNamespace() == "" {
+			meta.SetNamespace(metav1.NamespaceDefault)
+		}
+	}
+	objects = replaceStored(objects)
+	w.index(objects)
 	for _, o := range objects { // nodes first, for the pods of DaemonSets
 		if n, ok := o.Object.(*corev1.Node); ok {
 			w.nodes = append(w.nodes, n)
@@ -162,9 +173,6 @@ func addAmount(list *corev1.ResourceList, name corev1.ResourceName, amount resou
 func (w *world) add(o object, p *problems) {
 	meta := o.Object.(metav1.Object)
 	w.live = w.live || o.file == clusterName
-	if namespaced(o.Object) && meta.GetNamespace() == "" {
-		meta.SetNamespace(metav1.NamespaceDefault)
-	}
 	if meta.GetName() == "" && meta.GetGenerateName() != "" {
 		meta.SetName(w.generatedName(o.Object))
 	}
