@@ -165,7 +165,6 @@ func Supports() []Support {
 
 		{"evictions of best-effort pods", Done, PodAnnotation, []string{EvictionPolicyKey, EvictionPriority}},
 
-		{"order of evictions of best-effort pods", Planned, PodAnnotation, []string{koord + "eviction-priority"}},
 		{"evictions of other pods than best-effort ones", NotPlanned, PodLabel, []string{koord + "eviction-enabled"}},
 		{"what batch pods and YARN may have together", NotPlanned, NodeAnnotation, []string{
 			node + "originExtendedAllocatable",

@@ -87,7 +87,7 @@ func TestKeysWithoutEffectAreNamed(t *testing.T) {
 		"what the scheduler writes": {at: PodAnnotation, keys: []string{DeviceAllocatedKey, ResourceStatusKey}},
 		"keys of our domains that are close to none, with the nearest of their domain": {
 			at: PodAnnotation, keys: []string{
-				"gang.scheduling.koordinator.sh/min-member", "gang.scheduling.koordinator.sh/min-avail", "tenon.sh/foo",
+				"gang.scheduling.koordinator.sh/min-member", "gang.scheduling.koordinator.sh/min-avail", "tenon.sh/sim",
 				"pod-group.scheduling.sigs.k8s.io/policy", "descheduler.alpha.kubernetes.io/prefer-none",
 				"koordinator.sh",
 			},
@@ -97,7 +97,7 @@ func TestKeysWithoutEffectAreNamed(t *testing.T) {
 				unknown("gang.scheduling.koordinator.sh/min-member", GangMinAvailable),
 				unknown("koordinator.sh", EvictionPolicyKey),
 				unknown("pod-group.scheduling.sigs.k8s.io/policy", GangMatchPolicyAlias),
-				unknown("tenon.sh/foo", SimulateKey),
+				unknown("tenon.sh/sim", SimulateKey),
 			},
 		},
 		"a key of a domain that has no key here": {

@@ -284,7 +284,7 @@ func TestTheShareOfEachContainerCountsAsAGPU(t *testing.T) {
 		return corev1.ResourceList{"koordinator.sh/gpu": resource.MustParse("40")}
 	}
 	for want, pod := range map[int64]*corev1.Pod{1: gpuPod(share()), 2: gpuPod(share(), share())} {
-		pod, answer := admission.Mutate(pod, nil)
+		pod, answer := admission.Mutate(pod)
 		if got := convert.PodAmounts(pod).Asked([]string{"nvidia.com/gpu"})["nvidia.com/gpu"]; got != want {
 			t.Errorf("%d containers with 40 %% of a GPU count as %d: %v", want, got, answer)
 		}
