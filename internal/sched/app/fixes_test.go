@@ -297,6 +297,38 @@ func TestFixesWereTried(t *testing.T) {
 	}
 }
 
+// TestARequestBetweenThoseThatDoNotFitIsFound: a kubelet with the policy restricted refuses whole CPUs that need fewer
+// NUMA nodes than the memory beside them, and gives no hint for a fraction. Amounts that fit and amounts that do not
+// alternate.
+func TestARequestBetweenThoseThatDoNotFitIsFound(t *testing.T) {
+	a := newAsked(t, "a")
+	a.change("a", func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.36.3" })
+	memory := make([]string, 4)
+	for i := range memory {
+		memory[i] = fmt.Sprintf(`"%d":{"allocatable":{"memory":"16Gi"}}`, i)
+	}
+	a.store.PutTopology(object.Topology("a", grid.Worked().Build(t), map[string]string{
+		annotation.KubeletKey: `{"version":"v1.36.3","cpu":{"policy":"static","reserved":"0"},` +
+			`"memory":{"policy":"Static"},"topology":{"policy":"restricted","scope":"container"}}`,
+		annotation.NUMAStateKey: `{"memory":{` + strings.Join(memory, ",") + `}}`,
+	}))
+	a.know(object.Pod("wide", object.Scheduler(SchedulerName), object.Both("cpu", "8", "memory", "20Gi")))
+	fixes, search := a.fixes("wide")
+	var got []string
+	for _, f := range fixes {
+		if f.Kind == view.FixRequest {
+			got = append(got, f.Message)
+		}
+	}
+	want := []string{
+		"request cpu 7900m instead of 8 in container main (tried: schedules on a, not with 8)",
+		"request memory 16Gi instead of 20Gi in container main (tried: schedules on a, not with 16416Mi)",
+	}
+	if diff := cmp.Diff(want, got); diff != "" || search.Exhausted {
+		t.Errorf("%+v (-want +got):\n%s", search, diff)
+	}
+}
+
 // TestFixesAreRememberedUntilTheClusterChanges: an open page of a console asked for a whole search each two seconds.
 func TestFixesAreRememberedUntilTheClusterChanges(t *testing.T) {
 	a := newAsked(t, "a", "b")

@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
@@ -94,7 +95,9 @@ func (e *Engine) Fixes(ctx context.Context, pod *corev1.Pod, said *view.Pod) ([]
 		late, err := s.within(fixTime, x.search)
 		x.runs.Exhausted = x.runs.Exhausted || late
 		slices.SortStableFunc(x.found, func(a, b view.Fix) int { return cmp.Compare(rank(a.Kind), rank(b.Kind)) })
-		x.found = slices.CompactFunc(x.found, func(a, b view.Fix) bool { return a.Kind == b.Kind })
+		x.found = slices.CompactFunc(x.found, func(a, b view.Fix) bool {
+			return a.Kind == b.Kind && a.Kind != view.FixRequest // one of each resource
+		})
 		answer = knownFixes{revision, time.Now(), x.found[:min(len(x.found), fixesShown)], x.runs}
 		return err
 	})
@@ -471,9 +474,11 @@ func (x *fixing) addNode() error {
 }
 
 // requests changes one amount of one container: that which requests most of the resource. An amount that must be a
-// multiple is first rounded up, else the largest smaller amount that fits is searched by halves.
+// multiple is first rounded up. Else the natural amounts are tried, and between the largest one that fits and the next
+// one that does not, a larger one is searched by halves. What was not tried may fit as well: a kubelet that aligns
+// whole CPUs takes 19900m where it refuses 19 and 5.
 //
-// Invariant of the search: low steps fit, on the node on, and more than high do not, or are what the pod asks already.
+// Invariant of the search: low steps fit, on the node on, and high+1 do not, or are what the pod asks already.
 func (x *fixing) requests() error {
 	if !x.alike() {
 		return nil
@@ -482,10 +487,15 @@ func (x *fixing) requests() error {
 		fits := func(steps int64) (string, error) {
 			return x.try(x.request(a, steps*a.step)...)
 		}
+		refused := a.asked/a.step + 1 // the smallest amount that was tried, and does not fit, above what does
 		offer := func(steps int64, node string) {
 			n := steps * a.step
 			x.keep(view.FixRequest, fmt.Sprintf("request %s %s instead of %s in container %s", a.title(), a.text(n),
 				a.text(a.asked), a.container.Name), node, x.request(a, n)...)
+			if refused := min(a.asked, refused*a.step); n < refused {
+				last := &x.found[len(x.found)-1].Message
+				*last = strings.TrimSuffix(*last, ")") + ", not with " + a.text(refused) + ")"
+			}
 		}
 		if up := (a.asked + a.step - 1) / a.step; up*a.step != a.asked {
 			if node, err := fits(up); node != "" || err != nil {
@@ -507,6 +517,17 @@ func (x *fixing) requests() error {
 		if on == "" {
 			continue
 		}
+		for _, n := range x.natural(a) {
+			node, err := fits(n)
+			if err != nil {
+				return err
+			}
+			if node != "" {
+				low, on = n, node
+				break
+			}
+			high, refused = n-1, n
+		}
 		for low < high && !x.runs.Exhausted {
 			middle := (low + high + 1) / 2
 			node, err := fits(middle)
@@ -516,16 +537,47 @@ func (x *fixing) requests() error {
 			if node != "" {
 				low, on = middle, node
 			} else {
-				high = middle - 1
+				high, refused = middle-1, middle
 			}
 		}
 		if x.runs.Exhausted {
 			return nil // it may not be the smallest change
 		}
 		offer(low, on)
-		return nil
 	}
 	return nil
+}
+
+// natural returns smaller amounts that often fit although those beside them do not, in steps, the largest first: the
+// next one, whole CPUs, and what whole cores, NUMA nodes and sockets of the nodes that refuse the pod have.
+func (x *fixing) natural(a amount) (steps []int64) {
+	units := []int64{a.step}
+	if a.milli {
+		units = append(units, 1000)
+	}
+	for _, c := range x.said.Candidates[:min(len(x.said.Candidates), nodesTried)] {
+		v := x.trial.Account(c.Node)
+		if v == nil || v.Facts().Machine == nil || !a.milli && a.names[0] != corev1.ResourceMemory {
+			continue
+		}
+		m, all := v.Facts().Machine, int64(0)
+		if a.milli {
+			all = 1000 * int64(m.NumCPUs())
+			units = append(units, 1000*int64(m.ThreadsPerCore()))
+		} else {
+			for n := range m.NumNUMA() {
+				all += m.MemoryBytes(topo.NUMA(n))
+			}
+		}
+		units = append(units, all/int64(m.NumNUMA()), all/int64(m.NumSockets()))
+	}
+	for _, unit := range units {
+		if n := (a.asked - 1) / max(unit, 1) * unit / a.step; n > 1 {
+			steps = append(steps, n)
+		}
+	}
+	slices.SortFunc(steps, func(a, b int64) int { return cmp.Compare(b, a) })
+	return slices.Compact(steps)
 }
 
 // amount is what one container requests of a resource, or of resources that must be equal.
