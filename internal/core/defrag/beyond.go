@@ -15,9 +15,9 @@ func (s *search) beyond(nodes []string) error {
 		}
 		options = append(options, list...)
 	}
-	if s.want > 1 {
-		s.Proven = false // a pod that frees nothing can make room for another move
-	} else { // an option is a set of its own, and small ones were tried
+	// A pod that frees nothing can make room for another move, or is counted by a rule between nodes.
+	s.Proven = s.Proven && s.want == 1 && !s.ruled && !s.tied
+	if s.want == 1 { // an option is a set of its own, and small ones were tried
 		options = slices.DeleteFunc(options, func(c set) bool { return len(c.pods) <= exact })
 	}
 	slices.SortFunc(options, compare)

@@ -25,10 +25,15 @@ type Move struct {
 
 // Cluster answers from copies of the accounts. An error ends the search.
 type Cluster interface {
-	// Capacity returns how many pods of the demand, at most want, a node takes once some pods are gone from it.
-	Capacity(node string, gone []string, want int) (int, error)
-	// Targets returns the nodes, without its own, that would take a pod as the cluster is, the best first.
-	Targets(uid string) ([]string, error)
+	// Capacity returns how many pods of the demand, at most want, a node takes once some pods are gone from it, and
+	// whether a rule between nodes refuses the next one: then moves between other nodes can change the answer.
+	Capacity(node string, gone []string, want int) (n int, ruled bool, err error)
+	// Targets returns the nodes, without its own, that would take a pod as the cluster is, the best first, and those
+	// that a rule between nodes refuses it: they may take it beside the successor of another pod.
+	Targets(uid string) (fit, ruled []string, err error)
+	// Linked reports whether a rule between nodes of one pod counts the other one, so that the move of either can
+	// change which nodes take the other. A pod of the demand is "".
+	Linked(a, b string) bool
 	// Works reports whether the targets take the pods, each beside those before it, while no pod has left, and whether
 	// the demand fits once all have.
 	Works(moves []Move) (bool, error)
@@ -61,28 +66,32 @@ type Result struct {
 // far it came.
 func Search(c Cluster, nodes []string, pods []Pod, want int, l Limits) (Result, error) {
 	s := &search{
-		Cluster: c, limits: l, want: want, short: want, base: map[string]int{}, known: map[string]int{},
-		targets: map[string][]string{}, byNode: map[string][]Pod{},
+		Cluster: c, limits: l, want: want, short: want, base: map[string]int{}, known: map[string]room{},
+		targets: map[string]targets{}, byNode: map[string][]Pod{}, linked: map[string]bool{}, alone: map[string]bool{},
 	}
 	s.Proven = true
 	for _, node := range nodes {
-		n, err := c.Capacity(node, nil, want)
+		n, ruled, err := c.Capacity(node, nil, want)
 		if err != nil {
 			return s.failed(err)
 		}
-		s.base[node] = n
+		s.base[node], s.ruled = n, s.ruled || ruled
 		s.short -= n
 	}
+	pods = slices.SortedStableFunc(slices.Values(pods), func(a, b Pod) int { return strings.Compare(a.Node, b.Node) })
 	for _, p := range pods {
 		s.byNode[p.Node] = append(s.byNode[p.Node], p)
+		s.linked[p.UID] = c.Linked("", p.UID)
+		s.ruled = s.ruled || s.linked[p.UID]
 	}
-	if s.short <= 0 {
+	if s.short <= 0 || want > 1 && s.ruled {
 		works, err := c.Works(nil)
 		if err != nil {
 			return s.failed(err)
 		}
-		s.Found = works
-		return s.Result, nil
+		if s.Found = works; works {
+			return s.Result, nil
+		}
 	}
 	for size := 1; size <= min(l.Moves, exact) && !s.Found; size++ {
 		if err := s.enumerate(pods, size); err != nil {
@@ -106,13 +115,27 @@ type search struct {
 	Result
 	limits  Limits
 	want    int
-	short   int            // pods of the demand that do not fit without a move
-	counted int            // sets of more than two pods that were looked at
-	base    map[string]int // capacity of each node without a move
-	known   map[string]int // capacity by node and the pods that are gone
-	targets map[string][]string
+	short   int             // pods of the demand that do not fit without a move
+	counted int             // sets of more than two pods that were looked at
+	base    map[string]int  // capacity of each node without a move
+	known   map[string]room // by node and the pods that are gone
+	targets map[string]targets
 	byNode  map[string][]Pod
+
+	ruled  bool            // A rule between nodes is among what decides where the demand fits.
+	linked map[string]bool // by UID: such a rule counts the pod
+	alone  map[string]bool // by UID: the pod alone was tried as a set
+	tied   bool            // Such a rule refuses a target to a pod of a set that was tried.
 }
+
+// room is how many pods of the demand a node takes, and whether a rule between nodes refuses the next one.
+type room struct {
+	pods  int
+	ruled bool
+}
+
+// targets are the nodes that take a pod, and those that a rule between nodes refuses it.
+type targets struct{ fit, ruled []string }
 
 // set is pods that are moved together, sorted by UID.
 type set struct {
@@ -159,50 +182,55 @@ func (s *search) gain(pods []Pod) (gain int, err error) {
 		gone[p.Node] = append(gone[p.Node], p.UID)
 	}
 	for node, uids := range gone {
-		key := node + "\x00" + strings.Join(uids, "\x00")
-		n, known := s.known[key]
-		if !known {
-			if n, err = s.Capacity(node, uids, s.want); err != nil {
-				return 0, err
-			}
-			s.known[key] = n
+		r, err := s.room(node, uids)
+		if err != nil {
+			return 0, err
 		}
-		gain += n - s.base[node]
+		gain += r.pods - s.base[node]
 	}
 	return gain, nil
 }
 
-// enumerate tries all sets of one or two pods that free enough, in order.
+// room returns what a node takes once some pods are gone from it.
+func (s *search) room(node string, gone []string) (r room, err error) {
+	key := node + "\x00" + strings.Join(gone, "\x00")
+	r, known := s.known[key]
+	if !known {
+		if r.pods, r.ruled, err = s.Capacity(node, gone, s.want); err != nil {
+			return room{}, err
+		}
+		s.known[key] = r
+	}
+	return r, nil
+}
+
+// frees reports whether a node takes more once some of its pods are gone, or would but for a rule between nodes.
+func (s *search) frees(node string, gone ...string) (bool, error) {
+	r, err := s.room(node, gone)
+	return r.ruled || r.pods > s.base[node], err
+}
+
+// enumerate tries all sets of one or two pods that free enough, or that a rule between nodes may count, in order.
 func (s *search) enumerate(pods []Pod, size int) error {
 	var enough []set
-	add := func(members ...Pod) (err error) {
+	add := func(ruled bool, members ...Pod) (err error) {
 		c := newSet(members...)
 		s.Sets++
-		if c.gain, err = s.gain(c.pods); c.gain >= s.short {
+		if c.gain, err = s.gain(c.pods); c.gain >= s.short || ruled {
 			enough = append(enough, c)
 		}
 		return err
 	}
-	for i, p := range pods {
-		if size == 1 {
-			if err := add(p); err != nil {
-				return err
-			}
-			continue
-		}
-		others := pods[i+1:]
-		if s.want == 1 {
-			at := slices.Index(s.byNode[p.Node], p)
-			others = s.byNode[p.Node][at+1:]
-		}
-		for _, q := range others {
-			if err := add(p, q); err != nil {
-				return err
-			}
-		}
+	sets := s.singles
+	if size == exact {
+		sets = s.pairs
+	}
+	if err := sets(pods, add); err != nil {
+		return err
 	}
 	slices.SortFunc(enough, compare)
 	for _, c := range enough {
+		s.alone[c.pods[0].UID] = s.alone[c.pods[0].UID] || size == 1
 		if err := s.try(c); err != nil || s.Found {
 			return err
 		}
@@ -210,17 +238,88 @@ func (s *search) enumerate(pods []Pod, size int) error {
 	return nil
 }
 
-// try looks for targets with which a set works.
+// singles adds the sets of one pod.
+func (s *search) singles(pods []Pod, add func(ruled bool, members ...Pod) error) error {
+	for _, p := range pods {
+		ruled, err := s.helps(p)
+		// A demand of one pod is let in by the room that a pod leaves, or by the rule that counts the pod.
+		if err == nil {
+			err = add(ruled && (s.linked[p.UID] || s.want > 1), p)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pairs adds the sets of two pods. Without a rule between nodes both pods of a set for one pod are on one node. With
+// one, a pod on another node helps if the rule counts it, or counts the pod beside it. Of several members of a demand
+// one can lose its room to the successor of a pod: any other pod can make up for that.
+func (s *search) pairs(pods []Pod, add func(ruled bool, members ...Pod) error) error {
+	helps, waits := make([]bool, len(pods)), make([]bool, len(pods))
+	for i, p := range pods {
+		var err error
+		if helps[i], err = s.helps(p); err != nil {
+			return err
+		}
+		waits[i] = s.alone[p.UID] && len(s.targets[p.UID].ruled) > 0
+	}
+	single := s.want == 1
+	for i, p := range pods {
+		for j := i + 1; j < len(pods); j++ {
+			q := pods[j]
+			if single && !s.ruled && !s.tied && p.Node != q.Node {
+				break // pods are in the order of their nodes
+			}
+			same, counted := p.Node == q.Node, s.ruled && (!single || s.linked[p.UID] || s.linked[q.UID])
+			ruled := counted && (helps[i] && helps[j] || !single && (helps[i] || helps[j])) ||
+				(waits[i] || waits[j]) && s.Linked(p.UID, q.UID)
+			if same && counted && !ruled {
+				var err error
+				if ruled, err = s.frees(p.Node, newSet(p, q).uids()...); err != nil {
+					return err
+				}
+			}
+			if ruled || same || !single {
+				if err := add(ruled, p, q); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// helps reports whether the move of a pod can let more of the demand fit under a rule between nodes.
+func (s *search) helps(p Pod) (bool, error) {
+	if !s.ruled || s.linked[p.UID] {
+		return s.ruled, nil
+	}
+	return s.frees(p.Node, p.UID)
+}
+
+// uids are those of the pods of the set.
+func (c set) uids() (all []string) {
+	for i := range c.pods {
+		all = append(all, c.pods[i].UID)
+	}
+	return all
+}
+
+// try looks for targets with which a set works. A target that a rule between nodes refuses may be one beside another
+// successor.
 func (s *search) try(c set) error {
 	left := map[string]bool{}
 	for _, p := range c.pods {
 		left[p.Node] = true
 		if _, known := s.targets[p.UID]; !known {
-			list, err := s.Targets(p.UID)
+			fit, ruled, err := s.Targets(p.UID)
 			if err != nil {
 				return err
 			}
-			s.targets[p.UID] = list
+			s.targets[p.UID] = targets{fit, ruled}
+			s.tied = s.tied || len(ruled) > 0
 		}
 	}
 	tries, moves := 0, make([]Move, 0, len(c.pods))
@@ -238,7 +337,10 @@ func (s *search) try(c set) error {
 			return err
 		}
 		p := c.pods[i]
-		list := slices.Clone(s.targets[p.UID])
+		list := slices.Clone(s.targets[p.UID].fit)
+		if len(c.pods) > 1 {
+			list = append(list, s.targets[p.UID].ruled...)
+		}
 		// Nodes first that neither the demand nor another move needs.
 		slices.SortStableFunc(list, func(a, b string) int {
 			return cmp.Compare(s.needs(a, left, moves), s.needs(b, left, moves))

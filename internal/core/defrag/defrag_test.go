@@ -61,21 +61,23 @@ func (a *accounts) fill(views map[string]*ledger.View, node string, want int) (n
 	return n
 }
 
-func (a *accounts) Capacity(node string, gone []string, want int) (int, error) {
+func (a *accounts) Capacity(node string, gone []string, want int) (int, bool, error) {
 	v := a.views[node]
 	for _, uid := range gone {
 		v = v.Without(uid)
 	}
-	return a.fill(map[string]*ledger.View{node: v}, node, want), nil
+	return a.fill(map[string]*ledger.View{node: v}, node, want), false, nil
 }
 
-func (a *accounts) Targets(uid string) (out []string, _ error) {
+func (*accounts) Linked(string, string) bool { return false }
+
+func (a *accounts) Targets(uid string) (out, _ []string, _ error) {
 	for _, node := range a.names {
 		if _, own := a.views[node].Entry(uid); !own && put(maps.Clone(a.views), node, a.asked[uid]) {
 			out = append(out, node)
 		}
 	}
-	return out, nil
+	return out, nil, nil
 }
 
 func (a *accounts) Works(moves []defrag.Move) (bool, error) {
@@ -290,7 +292,7 @@ type failing struct{ *accounts }
 
 var errAway = errors.New("the account is away")
 
-func (failing) Targets(string) ([]string, error) { return nil, errAway }
+func (failing) Targets(string) (fit, ruled []string, _ error) { return nil, nil, errAway }
 
 func TestAnErrorOfTheClusterEndsTheSearch(t *testing.T) {
 	t.Parallel()

@@ -199,20 +199,23 @@ type room struct {
 
 var _ defrag.Cluster = (*room)(nil)
 
-// Capacity returns 1 where a node takes the pod.
-func (r *room) Capacity(name string, gone []string, _ int) (int, error) {
+// Capacity returns 1 where a node takes the pod. No rule is between nodes.
+func (r *room) Capacity(name string, gone []string, _ int) (int, bool, error) {
 	n := r.nodes[r.at(name)]
 	for _, uid := range gone {
 		n.release(r.running[uid])
 	}
 	if n.fits(r.demand) {
-		return 1, nil
+		return 1, false, nil
 	}
-	return 0, nil
+	return 0, false, nil
 }
 
+// Linked is false for all pods.
+func (r *room) Linked(string, string) bool { return false }
+
 // Targets returns the nodes that the policy would choose for a pod, the best first.
-func (r *room) Targets(uid string) (targets []string, _ error) {
+func (r *room) Targets(uid string) (targets, _ []string, _ error) {
 	h := r.running[uid]
 	type target struct {
 		at    int
@@ -228,7 +231,7 @@ func (r *room) Targets(uid string) (targets []string, _ error) {
 	for _, t := range list {
 		targets = append(targets, r.nodes[t.at].name)
 	}
-	return targets, nil
+	return targets, nil, nil
 }
 
 // Works reports whether the moves make room for the pod.

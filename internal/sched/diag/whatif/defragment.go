@@ -89,7 +89,7 @@ func (l *lowering) lostOn(node string) (int64, error) {
 // Targets returns the nodes that the scheduler ranks highest for a pod, without its own.
 func (l *lowering) Targets(uid string) ([]string, error) {
 	l.restart()
-	all, err := l.room.Targets(uid)
+	all, _, err := l.room.Targets(uid)
 	return all[:min(len(all), targetsCompared)], err
 }
 

@@ -3,15 +3,20 @@ package whatif
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	resourcehelper "k8s.io/component-helpers/resource"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/defrag"
@@ -41,13 +46,14 @@ type room struct {
 	cs      fwk.CycleState
 	allowed func(node string) bool // by PreFilter
 	movable map[string]*corev1.Pod // by UID
+	rules   map[string]*ruledPod   // by UID, those that were asked about
 	// moved and placed are the successors and the pods of the last set that was tried.
 	moved, placed []*placed
 }
 
 // makeRoom answers which pods to move so that all pods of the demand fit.
 func (s *session) makeRoom(q *view.WhatIf, demand []*corev1.Pod, out *view.WhatIfAnswer) error {
-	r := &room{session: s, demand: demand, movable: map[string]*corev1.Pod{}}
+	r := &room{session: s, demand: demand, movable: map[string]*corev1.Pod{}, rules: map[string]*ruledPod{}}
 	moves, err := r.check(q)
 	if err != nil {
 		return err
@@ -67,20 +73,21 @@ func (s *session) makeRoom(q *view.WhatIf, demand []*corev1.Pod, out *view.WhatI
 		return err
 	}
 	cost := costsOf(&q.Ask)
-	var names []string
+	var nodes []string
 	var pods []defrag.Pod
 	for _, n := range all {
-		name := n.Node().Name
-		if !r.allowed(name) {
-			continue
+		here := r.collectMovable(n, cost)
+		if r.allowed(n.Node().Name) {
+			nodes = append(nodes, n.Node().Name)
+		} else { // the demand cannot get what such a pod leaves, but a rule can count the pod
+			here = slices.DeleteFunc(here, func(p defrag.Pod) bool { return !r.Linked("", p.UID) })
 		}
-		names = append(names, name)
-		pods = append(pods, r.collectMovable(n, cost)...)
+		pods = append(pods, here...)
 	}
 	limits := defrag.Limits{Moves: moves, Sets: setsLooked, Targets: targetsTried}
 	var found defrag.Result
 	late, err := s.within(s.searchTime(), func() (err error) {
-		found, err = defrag.Search(r, names, pods, len(demand), limits)
+		found, err = defrag.Search(r, nodes, pods, len(demand), limits)
 		return err
 	})
 	if err != nil {
@@ -204,13 +211,13 @@ func (r *room) restart() {
 
 // Capacity runs the filters on a copy of the node, as a dry run of preemption does, without the pods that are gone, for
 // one pod after the other.
-func (r *room) Capacity(node string, gone []string, want int) (n int, err error) {
+func (r *room) Capacity(node string, gone []string, want int) (n int, ruled bool, err error) {
 	if !r.allowed(node) {
-		return 0, r.ctx.Err()
+		return 0, false, r.ctx.Err()
 	}
 	info, err := r.nodes.Get(node)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	info, cs, first := info.Snapshot(), r.cs.Clone(), r.demand[0]
 	for _, uid := range gone {
@@ -223,47 +230,114 @@ func (r *room) Capacity(node string, gone []string, want int) (n int, err error)
 			err = r.f.RunPreFilterExtensionRemovePod(r.ctx, cs, first, leaving, info).AsError()
 		}
 		if err != nil {
-			return 0, fmt.Errorf("leave pod %s out of node %s: %w", uid, node, err)
+			return 0, false, fmt.Errorf("leave pod %s out of node %s: %w", uid, node, err)
 		}
 	}
 	for ; n < want; n++ {
 		status := r.f.RunFilterPluginsWithNominatedPods(r.ctx, cs, first, info)
 		if status.IsRejected() {
-			break
+			return n, isBetweenNodes(status), r.ctx.Err()
 		}
 		if !status.IsSuccess() {
-			return 0, fmt.Errorf("filter node %s: %w", node, status.AsError())
+			return 0, false, fmt.Errorf("filter node %s: %w", node, status.AsError())
 		}
 		if n+1 == want {
-			return want, r.ctx.Err()
+			return want, false, r.ctx.Err()
 		}
 		next := r.demand[n].DeepCopy()
 		next.Spec.NodeName = node
 		with, err := framework.NewPodInfo(next)
 		if err != nil {
-			return 0, err
+			return 0, false, err
 		}
 		info.AddPodInfo(with)
 		if status := r.f.RunPreFilterExtensionAddPod(r.ctx, cs, first, with, info); !status.IsSuccess() {
-			return 0, fmt.Errorf("add a pod to node %s: %w", node, status.AsError())
+			return 0, false, fmt.Errorf("add a pod to node %s: %w", node, status.AsError())
 		}
 	}
-	return n, r.ctx.Err()
+	return n, false, r.ctx.Err()
 }
 
-// Targets returns the nodes for a successor of the pod, the best score first; none where the pod's quotas have no room
-// for the Reservation beside it.
-func (r *room) Targets(uid string) ([]string, error) {
+// isBetweenNodes reports whether a node refuses a pod by a rule that pods of other nodes count for.
+func isBetweenNodes(status *fwk.Status) bool {
+	return slices.Contains([]string{names.InterPodAffinity, names.VolumeRestrictions}, status.Plugin()) ||
+		strings.HasSuffix(status.Plugin(), names.PodTopologySpread) // Tenon's has a prefix
+}
+
+// Linked reports whether a rule between nodes of one pod counts the other one; "" is the demand.
+func (r *room) Linked(a, b string) bool {
+	p, q := r.ruledPod(a), r.ruledPod(b)
+	return p.counts(q.pod) || q.counts(p.pod)
+}
+
+// ruledPod returns a movable pod, or one of the demand for "", with its rules.
+func (r *room) ruledPod(uid string) *ruledPod {
+	if known := r.rules[uid]; known != nil {
+		return known
+	}
+	p := &ruledPod{pod: r.movable[uid]}
+	if uid == "" {
+		p.pod = r.demand[0]
+	}
+	for _, c := range p.pod.Spec.TopologySpreadConstraints {
+		if s, err := metav1.LabelSelectorAsSelector(c.LabelSelector); err == nil &&
+			c.WhenUnsatisfiable == corev1.DoNotSchedule {
+			p.spread = append(p.spread, s)
+		}
+	}
+	if info, err := framework.NewPodInfo(p.pod); err == nil {
+		p.terms = slices.Concat(info.GetRequiredAffinityTerms(), info.GetRequiredAntiAffinityTerms())
+	}
+	r.rules[uid] = p
+	return p
+}
+
+// ruledPod is a pod with its required rules between nodes.
+type ruledPod struct {
+	pod    *corev1.Pod
+	spread []labels.Selector
+	terms  []fwk.AffinityTerm
+}
+
+// counts reports whether a rule of the pod can count another one: its spreading, its (anti-)affinity, or a claim that
+// both mount, which may be one for a single pod. Where a selector of namespaces decides, it can.
+func (p *ruledPod) counts(other *corev1.Pod) bool {
+	set := labels.Set(other.Labels)
+	return slices.ContainsFunc(p.terms, func(t fwk.AffinityTerm) bool {
+		_, selects := t.NamespaceSelector.Requirements()
+		return (selects || t.Namespaces.Has(other.Namespace)) && t.Selector.Matches(set)
+	}) || p.pod.Namespace == other.Namespace && (slices.ContainsFunc(p.spread, func(s labels.Selector) bool {
+		return s.Matches(set)
+	}) || slices.ContainsFunc(p.pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.PersistentVolumeClaim != nil && slices.ContainsFunc(other.Spec.Volumes, func(o corev1.Volume) bool {
+			return o.PersistentVolumeClaim != nil &&
+				o.PersistentVolumeClaim.ClaimName == v.PersistentVolumeClaim.ClaimName
+		})
+	}))
+}
+
+// Targets returns the nodes for a successor of the pod, the best score first, and those that a rule between nodes
+// refuses; none where the pod's quotas have no room for the Reservation beside it.
+func (r *room) Targets(uid string) (ranked, ruled []string, err error) {
 	if !r.AdmitAgain(uid) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	pod := r.movable[uid]
 	next := r.successor(pod)
-	f, cs, fit, err := r.feasible(next, func(node string) bool { return node != pod.Spec.NodeName })
-	if err != nil || len(fit) == 0 {
-		return nil, err
+	f, cs, fit, refused, err := r.filter(next, func(node string) bool { return node != pod.Spec.NodeName })
+	if err != nil {
+		return nil, nil, err
 	}
-	return r.rank(f, cs, next, fit)
+	for node, status := range refused {
+		if isBetweenNodes(status) {
+			ruled = append(ruled, node)
+		}
+	}
+	slices.Sort(ruled)
+	if len(fit) > 0 {
+		ranked, err = r.rank(f, cs, next, fit)
+	}
+	return ranked, ruled, err
 }
 
 // Works places the successors, removes the pods and places the demand, each by a cycle of its own. Nothing remains of a

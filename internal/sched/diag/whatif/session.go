@@ -227,42 +227,53 @@ func (s *session) place(pod *corev1.Pod, allowed func(node string) bool) (*place
 // error; then the state is good for nothing more.
 func (s *session) feasible(pod *corev1.Pod, allowed func(node string) bool,
 ) (framework.Framework, fwk.CycleState, []fwk.NodeInfo, error) {
+	f, cs, fit, _, err := s.filter(pod, allowed)
+	return f, cs, fit, err
+}
+
+// filter is feasible with the statuses of the other nodes that allowed accepts.
+func (s *session) filter(pod *corev1.Pod, allowed func(node string) bool,
+) (framework.Framework, fwk.CycleState, []fwk.NodeInfo, map[string]*fwk.Status, error) {
 	f, err := s.profile(pod)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, nil, nil, err
 	}
 	all, err := s.nodes.List()
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, nil, nil, err
 	}
 	cs := s.state(pod)
 	narrowed, status, _ := f.RunPreFilterPlugins(s.ctx, cs, pod)
 	if !status.IsSuccess() {
 		if status.IsRejected() {
-			return f, cs, nil, nil
+			return f, cs, nil, nil, nil
 		}
-		return nil, nil, nil, fmt.Errorf("prepare the filters for pod %s/%s: %w", pod.Namespace, pod.Name,
+		return nil, nil, nil, nil, fmt.Errorf("prepare the filters for pod %s/%s: %w", pod.Namespace, pod.Name,
 			status.AsError())
 	}
-	fits, failed := make([]bool, len(all)), make([]error, len(all))
+	statuses, failed := make([]*fwk.Status, len(all)), make([]error, len(all))
+	asked := make([]bool, len(all))
 	f.Parallelizer().Until(s.ctx, len(all), func(i int) {
 		name := all[i].Node().Name
 		if !allowed(name) || !narrowed.AllNodes() && !narrowed.NodeNames.Has(name) {
 			return
 		}
 		status := f.RunFilterPluginsWithNominatedPods(s.ctx, cs, pod, all[i])
-		fits[i] = status.IsSuccess()
-		if !fits[i] && !status.IsRejected() {
+		asked[i], statuses[i] = true, status
+		if !status.IsSuccess() && !status.IsRejected() {
 			failed[i] = fmt.Errorf("filter node %s: %w", name, status.AsError())
 		}
 	}, "WhatIf")
 	var out []fwk.NodeInfo
+	refused := map[string]*fwk.Status{}
 	for i, n := range all {
-		if fits[i] {
+		if asked[i] && statuses[i].IsSuccess() {
 			out = append(out, n)
+		} else if asked[i] {
+			refused[n.Node().Name] = statuses[i]
 		}
 	}
-	return f, cs, out, errors.Join(append(failed, s.ctx.Err())...)
+	return f, cs, out, refused, errors.Join(append(failed, s.ctx.Err())...)
 }
 
 // rank returns the names of feasible nodes, the best first. Like the scheduler it puts the nominated node before all
