@@ -499,6 +499,9 @@ func TestABadConfigMapChangesNothing(t *testing.T) {
 		default:
 			t.Error("no Event")
 		}
+		if n := len(w.events); n > 0 { // not once more when the error is noted in the ConfigMap
+			t.Errorf("%d more Events", n)
+		}
 	})
 }
 
