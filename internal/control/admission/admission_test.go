@@ -587,6 +587,43 @@ func TestAResizeOfAPlainPodIsLeftToTheKubelet(t *testing.T) {
 	}
 }
 
+// TestAResizeTakesNoRoomOfAReservation: of 128 CPUs of the node, a pod has 10 and Reservations keep 100. A pod that uses
+// a Reservation may grow into what is left of it.
+func TestAResizeTakesNoRoomOfAReservation(t *testing.T) {
+	t.Parallel()
+	has := amounts("cpu", "128", "memory", "64Gi")
+	none, hundred := amounts("cpu", "0"), amounts("cpu", "100")
+	for name, c := range map[string]struct {
+		options       []podOption
+		reserved, own corev1.ResourceList
+		others, to    string
+		refusals      []string
+	}{
+		"what is free": {nil, hundred, none, "0", "28", nil},
+		"more than what is free": {nil, hundred, none, "0", "28001m", []string{
+			"spec: cpu of the pod would be 28001m, and its node has 28 beside other pods and 100 that Reservations keep",
+		}},
+		"with a class": {[]podOption{class("LS")}, hundred, none, "8", "21", []string{
+			"spec: cpu of the pod would be 21, and its node has 20 beside other pods and 100 that Reservations keep",
+		}},
+		"no Reservation":                           {nil, none, none, "100", "60", nil},
+		"all of its own Reservation, and more":     {nil, none, hundred, "0", "128", nil},
+		"into its own Reservation, beside another": {nil, amounts("cpu", "90"), amounts("cpu", "20"), "0", "30", nil},
+		"past its own Reservation, beside another": {
+			nil, amounts("cpu", "90"), amounts("cpu", "20"), "0", "39", []string{
+				"spec: cpu of the pod would be 39, and its node has 38 beside other pods and 90 that Reservations keep",
+			},
+		},
+		"less": {nil, amounts("cpu", "128"), none, "0", "9", nil},
+	} {
+		old := newPod(append(c.options, onNode, cpu("10"))...)
+		room := admission.Room{Has: has, Others: amounts("cpu", c.others), Reserved: c.reserved, Own: c.own}
+		answer := admission.Resize(newPod(append(c.options, onNode, cpu(c.to))...), old, room)
+		t.Log(name)
+		check(t, answer, c.refusals, nil)
+	}
+}
+
 func TestMutateTakesAllocationsAway(t *testing.T) {
 	t.Parallel()
 	pod := newPod(spec("{}"), annot(annotation.ResourceStatusKey, "{}"), annot("scheduling.koordinator.sh/bind-x", ""),

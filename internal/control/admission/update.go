@@ -2,6 +2,7 @@ package admission
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -89,19 +90,22 @@ type Room struct {
 	Account *ledger.View
 	// Has is what the node can allocate, and Others what its other pods request. Zero where the node is not known.
 	Has, Others corev1.ResourceList
+	// Reserved is what Reservations on the node keep for other pods, and Own what the one keeps that the pod uses: it
+	// may grow into that.
+	Reserved, Own corev1.ResourceList
 }
 
 // Resize checks a change of a pod's resources in place. CPUs that a pod holds by number cannot become more or fewer.
 // What grows must be on the node, and on the NUMA nodes that the pod was given; PodQuota has the rules of its quota.
 // Devices do not change: the API server refuses a resize of anything but CPU and memory. A pod that has no place by
-// Tenon and names no quota is left to the kubelet, which may defer the resize until the node has room.
+// Tenon and names no quota is left to the kubelet, which may defer the resize until the node has room, unless
+// Reservations keep room on the node: the kubelet does not know them.
 func Resize(pod, old *corev1.Pod, room Room) Answer {
 	var a Answer
 	_, classed := old.Labels[annotation.QoSClass]
 	_, named := old.Labels[annotation.QuotaName]
-	if _, placed := old.Annotations[annotation.ResourceStatusKey]; !classed && !named && !placed {
-		return a
-	}
+	_, placed := old.Annotations[annotation.ResourceStatusKey]
+	isPlain := !classed && !named && !placed
 	held, _ := convert.EntryUnder(convert.Args{}, old)
 	if willHoldCPUs(old) || held.CPUList != "" {
 		a.keepsCPUs(pod, old)
@@ -109,14 +113,21 @@ func Resize(pod, old *corev1.Pod, room Room) Answer {
 	next, was := convert.PodAmounts(pod), convert.PodAmounts(old)
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		has, found := convert.Amounts(room.Has)[string(name)]
-		others := convert.Amounts(room.Others)[string(name)]
 		n := next[string(name)]
-		if found && n > was[string(name)] && n > has-others {
-			a.refuse(why.InvalidField, "spec", "%s of the pod would be %s, and its node has %s beside other pods", name,
-				convert.QuotaText(string(name), n), convert.QuotaText(string(name), max(has-others, 0)))
+		grows := n - was[string(name)]
+		kept := convert.Amounts(room.Reserved)[string(name)] + max(convert.Amounts(room.Own)[string(name)]-grows, 0)
+		free := has - convert.Amounts(room.Others)[string(name)] - kept
+		if !found || grows <= 0 || n <= free || isPlain && kept == 0 {
+			continue
 		}
+		beside := "beside other pods"
+		if kept > 0 {
+			beside += fmt.Sprintf(" and %s that Reservations keep", convert.QuotaText(string(name), kept))
+		}
+		a.refuse(why.InvalidField, "spec", "%s of the pod would be %s, and its node has %s %s", name,
+			convert.QuotaText(string(name), n), convert.QuotaText(string(name), max(free, 0)), beside)
 	}
-	if room.Account == nil {
+	if room.Account == nil || isPlain {
 		return a
 	}
 	entry, _ := convert.EntryUnder(convert.Args{}, pod)

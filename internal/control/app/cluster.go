@@ -241,11 +241,22 @@ func (c *cluster) room(pod *corev1.Pod) (room admission.Room) {
 		store.PutTopology(t)
 	}
 	onNode, _ := c.pods.GetIndexer().ByIndex(byNode, name) // fails only without the index
+	kept := map[string]int64{}
 	for _, r := range c.reserved.On(name) {
-		if _, reserve := c.reserved.Find(r.UID); reserve != nil && convert.IsReservePod(reserve) {
-			onNode = append(onNode, reserve)
+		_, reserve := c.reserved.Find(r.UID)
+		if reserve == nil || !convert.IsReservePod(reserve) {
+			continue
+		}
+		store.PutPod(reserve)
+		if amounts := convert.PodAmounts(reserve); string(r.UID) == convert.UsedReservation(pod) {
+			room.Own = convert.ResourceList(amounts)
+		} else {
+			for resource, n := range amounts {
+				kept[resource] += n
+			}
 		}
 	}
+	room.Reserved = convert.ResourceList(kept)
 	for _, object := range onNode {
 		if p, ok := object.(*corev1.Pod); ok && p.UID != pod.UID && !convert.Ended(p) {
 			for resource, n := range convert.ResourceList(convert.PodAmounts(p)) {

@@ -57,8 +57,13 @@ func TestRoomCountsThePodsOfTheNodeAndTheirTrustedAllocations(t *testing.T) {
 		t.Errorf("the quota of the Reservation uses %+v, want the 3 CPUs that are reserved", r.Used)
 	}
 	room := c.room(resized)
-	if got := room.Others.Cpu().Value(); got != 7 {
-		t.Errorf("other pods of the node request %d CPUs, want 4, and 3 that are reserved", got)
+	if others, reserved := room.Others.Cpu().Value(), room.Reserved.Cpu().Value(); others != 4 || reserved != 3 {
+		t.Errorf("other pods of the node request %d CPUs, %d are reserved, want 4 and 3", others, reserved)
+	}
+	user := pod("user", "n", "tenon-scheduler")
+	user.Annotations[annotation.ReservationAllocatedKey] = `{"name":"r","uid":"reserved"}`
+	if room := c.room(user); room.Own.Cpu().Value() != 3 || !room.Reserved.Cpu().IsZero() {
+		t.Errorf("a pod of the Reservation has %v of it to grow into, %v are kept", room.Own, room.Reserved)
 	}
 	if got := room.Account.CPUsOf("reserved"); got.Len() != 3 {
 		t.Errorf("%d CPUs are reserved, want 3", got.Len())
