@@ -66,6 +66,14 @@ func TestFixesWereTried(t *testing.T) {
 	selects := func(key, value string) object.PodOption {
 		return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{key: value} }
 	}
+	spreads := func(action corev1.UnsatisfiableConstraintAction) object.PodOption {
+		return func(p *corev1.Pod) {
+			p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+				MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: action,
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			}}
+		}
+	}
 	for name, tt := range map[string]struct {
 		pod    *corev1.Pod
 		before func(*asked)
@@ -113,6 +121,16 @@ func TestFixesWereTried(t *testing.T) {
 		"a pod that selects a label that no node has": {
 			pod:  exclusive("choosy", "2", selects("disk", "ssd")),
 			want: []string{"leave out node selector disk=ssd", "label node a with disk=ssd"},
+		},
+		"a pod that is spread over a label that no node has": {
+			pod: exclusive("spread", "2", spreads(corev1.DoNotSchedule)),
+			want: []string{
+				"label node a with topology.kubernetes.io/zone, which the pod's topologySpreadConstraints require",
+			},
+		},
+		"a pod that is spread over one that it only prefers": {
+			pod:  exclusive("large", "40", spreads(corev1.ScheduleAnyway)),
+			want: []string{"request cpu 30 instead of 40 in container main"},
 		},
 		"a label that is a fact of the machine is not offered": {
 			pod:  exclusive("choosy", "2", selects("kubernetes.io/arch", "arm64")),

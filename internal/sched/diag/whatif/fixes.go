@@ -335,7 +335,8 @@ func (x *fixing) nodeChanges() error {
 }
 
 // relaxed returns the patch that lifts a rule of a node, nil for none. Only rules count that an administrator sets by a
-// patch of the node: its cordon, its taints, and labels that say nothing about the machine.
+// patch of the node: its cordon, its taints, labels that say nothing about the machine, and labels that it lacks for the
+// pod's topology spread constraints.
 func relaxed(pod *corev1.Pod, node *corev1.Node, code why.Code) (message string, patch map[string]any) {
 	switch code {
 	case why.NodeUnschedulable:
@@ -361,6 +362,18 @@ func relaxed(pod *corev1.Pod, node *corev1.Node, code why.Code) (message string,
 		}
 		if len(labels) > 0 && !factual(labels) {
 			return "label node " + node.Name + " with " + strings.Join(names, ", "),
+				map[string]any{"metadata": map[string]any{"labels": labels}}
+		}
+	case why.PodTopologySpread:
+		labels, names := map[string]any{}, []string{}
+		for _, c := range pod.Spec.TopologySpreadConstraints {
+			if _, has := node.Labels[c.TopologyKey]; !has && c.WhenUnsatisfiable == corev1.DoNotSchedule {
+				labels[c.TopologyKey], names = node.Name, append(names, c.TopologyKey) // a domain of its own, on trial
+			}
+		}
+		if len(labels) > 0 {
+			return "label node " + node.Name + " with " + strings.Join(names, " and ") +
+					", which the pod's topologySpreadConstraints require",
 				map[string]any{"metadata": map[string]any{"labels": labels}}
 		}
 	}
