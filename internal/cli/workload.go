@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +32,8 @@ type workload struct {
 	// Desired pods are wanted at once, len(Pods) exist.
 	Desired int        `json:"desired"`
 	Pods    []view.Pod `json:"pods"`
+	// Ended says how a Job has ended, which wants no more pods; "" for one that has not, and for other workloads.
+	Ended string `json:"ended,omitempty"`
 	// Refusal is the last reason for which a pod was not even made, such as a webhook's; "" when none is missing.
 	Refusal string `json:"refusal,omitempty"`
 	// Gang is the gang whose pods these are; nil of a workload.
@@ -55,14 +58,13 @@ func (e *explanation) workload(ctx context.Context, kind, name string) error {
 
 func (e *explanation) explainWorkload(ctx context.Context, kind, name string) (workload, error) {
 	out := workload{Kind: kind, Namespace: e.namespace, Name: name, Pods: []view.Pod{}}
-	uid, selector, desired, err := e.readWorkload(ctx, kind, name)
+	uid, selector, err := e.readWorkload(ctx, &out)
 	if apierrors.IsNotFound(err) {
 		return out, usagef("%s %q not found in namespace %q", kind, name, e.namespace)
 	}
 	if err != nil {
 		return out, fmt.Errorf("read %s %s/%s: %w", kind, e.namespace, name, err)
 	}
-	out.Desired = desired
 	options := metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(selector)}
 	owners := []types.UID{uid}
 	if kind == "deployment" {
@@ -84,7 +86,7 @@ func (e *explanation) explainWorkload(ctx context.Context, kind, name string) (w
 		owner := metav1.GetControllerOf(&p)
 		return owner == nil || !slices.Contains(owners, owner.UID)
 	})
-	if out.Pods, err = e.explainPods(ctx, pods.Items); err == nil && len(out.Pods) < desired {
+	if out.Pods, err = e.explainPods(ctx, pods.Items); err == nil && len(out.Pods) < out.Desired {
 		out.Refusal, err = e.lastEvent(ctx, "FailedCreate", func(o corev1.ObjectReference) bool {
 			return slices.Contains(owners, o.UID)
 		})
@@ -131,30 +133,42 @@ func (e *explanation) explainGang(ctx context.Context, kind, name string) (out w
 	return out, err
 }
 
-func (e *explanation) readWorkload(ctx context.Context, kind, name string) (uid types.UID,
-	selector *metav1.LabelSelector, desired int, err error,
-) {
-	apps, get := e.core.AppsV1(), metav1.GetOptions{}
-	switch kind {
+// readWorkload completes a workload by how many pods it wants, and how it has ended.
+func (e *explanation) readWorkload(ctx context.Context, out *workload) (types.UID, *metav1.LabelSelector, error) {
+	apps, get, name := e.core.AppsV1(), metav1.GetOptions{}, out.Name
+	switch out.Kind {
 	case "deployment":
 		w, err := apps.Deployments(e.namespace).Get(ctx, name, get)
-		return w.UID, w.Spec.Selector, int(ptr.Deref(w.Spec.Replicas, 1)), err
+		out.Desired = int(ptr.Deref(w.Spec.Replicas, 1))
+		return w.UID, w.Spec.Selector, err
 	case "replicaset":
 		w, err := apps.ReplicaSets(e.namespace).Get(ctx, name, get)
-		return w.UID, w.Spec.Selector, int(ptr.Deref(w.Spec.Replicas, 1)), err
+		out.Desired = int(ptr.Deref(w.Spec.Replicas, 1))
+		return w.UID, w.Spec.Selector, err
 	case "statefulset":
 		w, err := apps.StatefulSets(e.namespace).Get(ctx, name, get)
-		return w.UID, w.Spec.Selector, int(ptr.Deref(w.Spec.Replicas, 1)), err
+		out.Desired = int(ptr.Deref(w.Spec.Replicas, 1))
+		return w.UID, w.Spec.Selector, err
 	case "daemonset":
 		w, err := apps.DaemonSets(e.namespace).Get(ctx, name, get)
-		return w.UID, w.Spec.Selector, int(w.Status.DesiredNumberScheduled), err
+		out.Desired = int(w.Status.DesiredNumberScheduled)
+		return w.UID, w.Spec.Selector, err
 	}
 	w, err := e.core.BatchV1().Jobs(e.namespace).Get(ctx, name, get)
 	wanted := ptr.Deref(w.Spec.Parallelism, 1)
 	if w.Spec.Completions != nil {
 		wanted = min(wanted, *w.Spec.Completions-w.Status.Succeeded)
 	}
-	return w.UID, w.Spec.Selector, int(wanted), err
+	for _, c := range w.Status.Conditions {
+		if ends := c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed; ends && c.Status == corev1.ConditionTrue {
+			wanted, out.Ended = 0, string(c.Type)
+			if c.Type == batchv1.JobFailed {
+				out.Ended += ": " + c.Reason + ": " + c.Message
+			}
+		}
+	}
+	out.Desired = int(wanted)
+	return w.UID, w.Spec.Selector, err
 }
 
 // lastEvent returns the text of the newest Event in the namespace with a reason about one of some objects; "" without
@@ -182,6 +196,8 @@ func (e *explanation) lastEvent(ctx context.Context, reason string, isAbout func
 func (r *renderer) workload(w workload) string {
 	if w.Gang != nil {
 		r.add(plain, strings.TrimSuffix(drawGang(w.Gang, r.paint, r.width), "\n"))
+	} else if w.Ended != "" {
+		r.add(plain, fmt.Sprintf("%s %s/%s   %s", w.Kind, w.Namespace, w.Name, w.Ended))
 	} else {
 		r.add(plain, fmt.Sprintf("%s %s/%s   %d of %s", w.Kind, w.Namespace, w.Name, len(w.Pods),
 			view.Count(w.Desired, "pod")))

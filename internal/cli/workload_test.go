@@ -44,6 +44,12 @@ func TestWorkloadsLeadToTheirPodsAndToTheRefusalOfThoseNeverMade(t *testing.T) {
 			LastTimestamp:  metav1.NewTime(born.Add(time.Duration(minute) * time.Minute)),
 		}
 	}
+	ended := func(name string, c batchv1.JobCondition) *batchv1.Job {
+		return &batchv1.Job{
+			ObjectMeta: meta(name, "j-"+name, ""), Spec: batchv1.JobSpec{Selector: selector},
+			Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobSuccessCriteriaMet}, c}},
+		}
+	}
 	objects := []runtime.Object{
 		&appsv1.Deployment{
 			ObjectMeta: meta("web", "d", ""),
@@ -54,6 +60,12 @@ func TestWorkloadsLeadToTheirPodsAndToTheRefusalOfThoseNeverMade(t *testing.T) {
 			Spec:       appsv1.ReplicaSetSpec{Replicas: &three, Selector: selector},
 		},
 		&batchv1.Job{ObjectMeta: meta("once", "j", ""), Spec: batchv1.JobSpec{Selector: selector}},
+		ended("done", batchv1.JobCondition{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}),
+		ended("lost", batchv1.JobCondition{
+			Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded",
+			Message: "it has reached its limit",
+		}),
+		failed("before", "j-lost", "quota exceeded", 1),
 		waits("web-1-a", "r", "SMTAlignment: not whole cores {}"),
 		waits("web-1-b", "r", "SMTAlignment: not whole cores {}"),
 		waits("external", "other", "InsufficientCPU: too few {}"),
@@ -79,6 +91,14 @@ func TestWorkloadsLeadToTheirPodsAndToTheRefusalOfThoseNeverMade(t *testing.T) {
 			"job", "once",
 			[]string{"job default/once   0 of 1 pod\n"},
 			[]string{"not made", "web-1"},
+		},
+		"a Job that is complete": {
+			"job", "done", []string{"job default/done   Complete\n"}, []string{"of 1 pod", "not made"},
+		},
+		"a Job that has failed": {
+			"job", "lost",
+			[]string{"job default/lost   Failed: BackoffLimitExceeded: it has reached its limit\n"},
+			[]string{"of 1 pod", "not made"},
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
