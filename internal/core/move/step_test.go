@@ -494,6 +494,12 @@ func TestAPlaceFollowsTheNodesToAvoid(t *testing.T) {
 		"one on a node to avoid":         {place: move.Place{Available: true, Node: "n1", Barred: true}, again: true},
 		"one of a user":                  {place: move.Place{Available: true, Node: "n1", Barred: true, Foreign: true}},
 		"one that expired":               {place: move.Place{Stale: true, Expired: true}},
+		"one that the pending pod of the job uses": {
+			place: move.Place{Used: true, Node: "n1", Stale: true},
+			change: func(j *move.Job, w *move.World) {
+				j.Source, w.Pod = "", &move.Pod{Reference: w.Pod.Reference}
+			},
+		},
 		"one of a job whose time is over": {
 			place:  move.Place{Stale: true},
 			change: func(_ *move.Job, w *move.World) { w.Now = start.Add(ttl) },
@@ -526,6 +532,9 @@ func TestAPlaceFollowsTheNodesToAvoid(t *testing.T) {
 				t.Fatalf("got the action %q, want the place given up: %v", do, test.again)
 			}
 			if !test.again {
+				if !status.Find(move.ReservationCreated).True {
+					t.Errorf("the job gives up its place without another one: %+v", status)
+				}
 				return
 			}
 			if status.Node != "" || status.Find(move.ReservationScheduled).True {
