@@ -32,6 +32,7 @@ import (
 var fromCluster = []schema.GroupVersionResource{
 	corev1.SchemeGroupVersion.WithResource("namespaces"), corev1.SchemeGroupVersion.WithResource("nodes"),
 	corev1.SchemeGroupVersion.WithResource("pods"), corev1.SchemeGroupVersion.WithResource("services"),
+	corev1.SchemeGroupVersion.WithResource("limitranges"), corev1.SchemeGroupVersion.WithResource("resourcequotas"),
 	schedulingv1.SchemeGroupVersion.WithResource("priorityclasses"),
 	nodev1.SchemeGroupVersion.WithResource("runtimeclasses"),
 	corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"),

@@ -71,8 +71,6 @@ func isIrrelevant(kind schema.GroupVersionKind, name string) bool {
 	switch {
 	case kind.Group == "apiextensions.k8s.io" || kind.Group == "apiregistration.k8s.io":
 		return true
-	case kind.Kind == "LimitRange" || kind.Kind == "ResourceQuota":
-		return false
 	case kind.Kind == "ConfigMap":
 		return kind.Group == "" && name != sloconfig.Name
 	case notBuilt[kind.Kind] != "" || isPodGroup(kind) || !clientscheme.Scheme.Recognizes(kind):
@@ -88,7 +86,7 @@ func isIrrelevant(kind schema.GroupVersionKind, name string) bool {
 
 // supportedKinds is the text about the kinds of isSupported, and Device.
 const supportedKinds = "Node, NodeResourceTopology, Numatopology, Device, ClusterNetworkTopology, Pod, " +
-	"ReplicationController, " +
+	"ReplicationController, LimitRange, ResourceQuota, " +
 	"apps/v1 Deployment, ReplicaSet, StatefulSet and DaemonSet, batch/v1 Job and CronJob, " +
 	"PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, CSIDriver, CSIStorageCapacity, " +
 	"VolumeAttachment, " +
@@ -103,6 +101,7 @@ func isSupported(o runtime.Object) bool {
 	switch o.(type) {
 	case *corev1.Node, *v1alpha1.NodeResourceTopology, *v1alpha2.NodeResourceTopology, *nodeinfo.Numatopology,
 		*corev1.Pod, *corev1.Service, *corev1.Namespace, *corev1.ReplicationController,
+		*corev1.LimitRange, *corev1.ResourceQuota,
 		*appsv1.Deployment, *appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *batchv1.CronJob,
 		*schedulingv1.PriorityClass, *policyv1.PodDisruptionBudget, *quotav1alpha1.ElasticQuota,
 		*quotav1alpha1.PodGroup, *profiles.ElasticQuotaProfile, *devicev1alpha1.ClusterNetworkTopology,

@@ -97,10 +97,14 @@ func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, 
 	hooks := readWebhooks(w.rules)
 	r := Result{Pods: []Pod{}, Gangs: []Gang{}, Nodes: []Node{}}
 	queued := w.pending[:0:0]
+	w.countQuotas()
 	for _, p := range w.pending {
 		refused := p.refused
 		if !p.stored {
 			refused = hooks.admit(&p, w.namespace(p.Namespace), e.store.Kinds().List(), warn)
+		}
+		if !p.stored && len(refused) == 0 {
+			refused = w.overLimit(p.Pod)
 		}
 		missing := w.missingObject(p.Pod)
 		switch {
@@ -166,6 +170,7 @@ func (in Input) readObjects(docs []document) (*world, error) {
 	w := newWorld(d.objects, &d.problems)
 	w.prioritize(&d.problems)
 	w.applyRuntimeClasses()
+	w.limitPods()
 	w.colocate(in.Warn, &d.problems)
 	w.reclaim(in.Warn, &d.problems)
 	w.followProfiles(&d.problems)

@@ -28,12 +28,14 @@ import (
 	"k8s.io/kubernetes/pkg/registry/apps/statefulset"
 	"k8s.io/kubernetes/pkg/registry/batch/cronjob"
 	"k8s.io/kubernetes/pkg/registry/batch/job"
+	"k8s.io/kubernetes/pkg/registry/core/limitrange"
 	"k8s.io/kubernetes/pkg/registry/core/namespace"
 	"k8s.io/kubernetes/pkg/registry/core/node"
 	"k8s.io/kubernetes/pkg/registry/core/persistentvolume"
 	"k8s.io/kubernetes/pkg/registry/core/persistentvolumeclaim"
 	podregistry "k8s.io/kubernetes/pkg/registry/core/pod"
 	"k8s.io/kubernetes/pkg/registry/core/replicationcontroller"
+	quotaregistry "k8s.io/kubernetes/pkg/registry/core/resourcequota"
 	"k8s.io/kubernetes/pkg/registry/core/service"
 	"k8s.io/kubernetes/pkg/registry/node/runtimeclass"
 	"k8s.io/kubernetes/pkg/registry/policy/poddisruptionbudget"
@@ -61,6 +63,10 @@ func strategyOf(o runtime.Object) rest.RESTCreateStrategy {
 		return service.Strategy
 	case *corev1.Namespace:
 		return namespace.Strategy
+	case *corev1.LimitRange:
+		return limitrange.Strategy
+	case *corev1.ResourceQuota:
+		return quotaregistry.Strategy
 	case *corev1.ReplicationController:
 		return replicationcontroller.Strategy
 	case *corev1.PersistentVolume:

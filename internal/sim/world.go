@@ -104,10 +104,14 @@ type world struct {
 	children []child
 	names    map[objectName]bool
 	notes    []string // warnings about objects, a line each
+	// limitRanges and resourceQuotas are those of a namespace. Of the latter the status is what pods use.
+	limitRanges    map[string][]*corev1.LimitRange
+	resourceQuotas map[string][]corev1.ResourceQuota
 }
 
 func newWorld(objects []object, p *problems) *world {
 	w := &world{
+		limitRanges: map[string][]*corev1.LimitRange{}, resourceQuotas: map[string][]corev1.ResourceQuota{},
 		namespaces: map[string]*corev1.Namespace{}, classes: builtinClasses(), seen: map[string]origin{},
 		claims: map[string]*corev1.PersistentVolumeClaim{}, volumes: map[string]*corev1.PersistentVolume{},
 		storageClasses: map[string]*storagev1.StorageClass{}, resourceClaims: map[string]*resourcev1.ResourceClaim{},
@@ -196,6 +200,10 @@ func (w *world) add(o object, p *problems) {
 		*storagev1.CSIDriver, *storagev1.CSIStorageCapacity, *storagev1.VolumeAttachment, *resourcev1.ResourceClaim,
 		*resourcev1.ResourceClaimTemplate, *resourcev1.ResourceSlice, *resourcev1.DeviceClass:
 		w.addReferent(o.Object)
+	case *corev1.LimitRange:
+		w.limitRanges[t.Namespace] = append(w.limitRanges[t.Namespace], t)
+	case *corev1.ResourceQuota:
+		w.resourceQuotas[t.Namespace] = append(w.resourceQuotas[t.Namespace], *t)
 	case *corev1.Namespace:
 		w.namespaces[t.Name] = t
 	case *schedulingv1.PriorityClass:
