@@ -587,8 +587,8 @@ func TestAResizeOfAPlainPodIsLeftToTheKubelet(t *testing.T) {
 	}
 }
 
-// TestAResizeTakesNoRoomOfAReservation: of 128 CPUs of the node, a pod has 10 and Reservations keep 100. A pod that uses
-// a Reservation may grow into what is left of it.
+// TestAResizeTakesNoRoomOfAReservation: of 128 CPUs of the node, a pod has 10 and Reservations keep 100. A pod that
+// uses a Reservation may grow into what is left of it.
 func TestAResizeTakesNoRoomOfAReservation(t *testing.T) {
 	t.Parallel()
 	has := amounts("cpu", "128", "memory", "64Gi")
@@ -600,8 +600,8 @@ func TestAResizeTakesNoRoomOfAReservation(t *testing.T) {
 		refusals      []string
 	}{
 		"what is free": {nil, hundred, none, "0", "28", nil},
-		"more than what is free": {nil, hundred, none, "0", "28001m", []string{
-			"spec: cpu of the pod would be 28001m, and its node has 28 beside other pods and 100 that Reservations keep",
+		"more than what is free": {nil, hundred, none, "0", "29", []string{
+			"spec: cpu of the pod would be 29, and its node has 28 beside other pods and 100 that Reservations keep",
 		}},
 		"with a class": {[]podOption{class("LS")}, hundred, none, "8", "21", []string{
 			"spec: cpu of the pod would be 21, and its node has 20 beside other pods and 100 that Reservations keep",
