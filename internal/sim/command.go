@@ -44,26 +44,24 @@ func NewCommand(streams genericiooptions.IOStreams, machines Machines) *cobra.Co
 			if !slices.Contains([]string{"table", "json", "yaml"}, format) {
 				return inputErrorf("-o %s is not allowed: use table, json, yaml", format)
 			}
-			var docs []document
-			if fromCluster {
-				config, err := flags.ToRESTConfig()
-				if err != nil {
-					return inputErrorf("--cluster: find the cluster: %v (set KUBECONFIG or --kubeconfig)", err)
-				}
-				if docs, err = clusterDocuments(c.Context(), config); err != nil {
-					return err
-				}
-			}
+			in := Input{Paths: files, Stdin: streams.In, Warn: streams.ErrOut, Strict: strict}
 			if len(specs) > 0 {
-				more, err := machines.documents(specs)
-				if err != nil {
+				var err error
+				if in.docs, err = machines.documents(specs); err != nil {
 					return err
 				}
-				docs = append(docs, more...)
 			}
-			result, err := Run(c.Context(), Input{
-				Paths: files, Stdin: streams.In, Warn: streams.ErrOut, Strict: strict, docs: docs,
-			})
+			var result Result
+			var err error
+			if fromCluster {
+				config, bad := flags.ToRESTConfig()
+				if bad != nil {
+					return inputErrorf("--cluster: find the cluster: %v (set KUBECONFIG or --kubeconfig)", bad)
+				}
+				result, err = RunCluster(c.Context(), config, in)
+			} else {
+				result, err = Run(c.Context(), in)
+			}
 			if err != nil {
 				return err
 			}

@@ -73,6 +73,8 @@ func isIrrelevant(kind schema.GroupVersionKind, name string) bool {
 		return true
 	case kind.Kind == "ConfigMap":
 		return kind.Group == "" && name != sloconfig.Name
+	case kind.Group == "extensions": // all its kinds are gone, and some had pods
+		return false
 	case notBuilt[kind.Kind] != "" || isPodGroup(kind) || !clientscheme.Scheme.Recognizes(kind):
 		return false
 	}
@@ -180,9 +182,11 @@ func (d *decoder) addUnread(at origin, kind, apiVersion string) {
 	d.add(at, "kind: %s (%s) is not known", kind, apiVersion)
 }
 
-// isForeign reports whether no kind of a group is read. A group that has other kinds, or versions, here is not foreign:
-// the kind may be misspelled.
-func isForeign(group string) bool { return group != "" && !scheme().IsGroupRegistered(group) }
+// isForeign reports whether a group is of custom resources, and no kind of it is read. A group that has other kinds, or
+// versions, here is not foreign: the kind may be misspelled.
+func isForeign(group string) bool {
+	return strings.Contains(group, ".") && !scheme().IsGroupRegistered(group)
+}
 
 var scheme = sync.OnceValue(func() *runtime.Scheme {
 	capabilities.Setup(true, 0) // as API servers of clusters do: their own components are privileged

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/tenon-project/tenon/internal/control/admission"
@@ -59,6 +60,16 @@ func Run(ctx context.Context, in Input) (Result, error) {
 	}
 	warnTopologies(e.store, w, in.Warn)
 	return e.decide(ctx, w, in.Warn)
+}
+
+// RunCluster is Run from the objects of a cluster.
+func RunCluster(ctx context.Context, config *rest.Config, in Input) (Result, error) {
+	docs, err := clusterDocuments(ctx, config)
+	if err != nil {
+		return Result{}, err
+	}
+	in.docs = slices.Concat(docs, in.docs)
+	return Run(ctx, in)
 }
 
 // Check returns what the webhooks refuse of the manifests in files and folders, a line for each workload and reason. It

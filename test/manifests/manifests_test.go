@@ -62,6 +62,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("the manager has the rights that its controllers need", c.controllers)
 	t.Run("the manifests of the documentation are accepted", c.pages)
 	t.Run("a profile makes batch pods, also beside a LimitRange", c.colocation)
+	t.Run("the manifests of operators are taken as simulate takes them", c.operators)
 	t.Run("pods of other schedulers are left alone", c.foreign) // the last: it takes the webhooks away
 }
 
