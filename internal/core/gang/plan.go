@@ -168,6 +168,40 @@ func (p *Plan) Chooses() bool {
 	})
 }
 
+// Gather lets members be tried in the domains of labels of nodes. If they must, all of them are in one domain of each
+// label; else they prefer it, and so do members whose gang has rules that do not hold for all of these members, or
+// for others as well.
+func (p *Plan) Gather(uids, labels []string, must bool) {
+	add := func(r *domain.Request, must bool) {
+		for _, label := range labels {
+			r.Rules = append(slices.Clip(r.Rules), domain.Rule{Label: label, Must: must})
+		}
+	}
+	rest := slices.Clone(uids) // members that no rule holds for
+	for _, r := range p.DomainRequests {
+		gathered := func(uid string) bool { return slices.Contains(uids, uid) }
+		others := slices.DeleteFunc(slices.Clone(r.Members), gathered)
+		if len(others) == len(r.Members) {
+			continue
+		}
+		rest = slices.DeleteFunc(rest, func(uid string) bool { return slices.Contains(r.Members, uid) })
+		add(r, must && len(others) == 0 && len(r.Members) == len(uids))
+	}
+	if len(rest) == 0 {
+		return
+	}
+	least, among := 0, map[*tally]int{}
+	for _, uid := range rest {
+		among[p.gang[uid]]++
+	}
+	for t, n := range among { // its other members may start instead
+		least += min(max(t.least-t.before-(t.pending-n), 0), n)
+	}
+	added := &domain.Request{Members: rest, Min: least}
+	add(added, must && len(rest) == len(uids))
+	p.DomainRequests = append(p.DomainRequests, added)
+}
+
 // Lacks reports whether the gang of a member needs more members than were placed.
 func (p *Plan) Lacks(uid string) bool { return p.gang[uid].placed < p.gang[uid].least }
 

@@ -43,7 +43,7 @@
 // core/domain yields the domains that may have enough room by sums over their nodes, best first. Each is tried with a
 // whole plan, as only a plan knows of NUMA nodes, devices and quotas. The first that fits is taken. If none does, the
 // domain in which most members were placed is reported. One plan tries gang.MostPlans choices at most; the next one
-// goes on behind these.
+// goes on behind these. Required pod affinity between members adds the domains of its label, see gatherByAffinity.
 //
 // # Preemption
 //

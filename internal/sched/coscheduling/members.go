@@ -31,6 +31,8 @@ type members struct {
 	// packing has what the members ask for, and the nodes that may take them. nil if all ask for the same, and before
 	// planning asks.
 	packing *gang.Packing
+	// isAffine says that domains were added to the plan by the pod affinity of members.
+	isAffine bool
 }
 
 // first returns the pod that is tried first. Its profile is that of the whole attempt.

@@ -63,6 +63,7 @@ func (r *Rounds) makePlan(ctx context.Context, round *groupRound, current string
 	if r.answers.recall(ctx, round) {
 		return false
 	}
+	r.gatherByAffinity(ctx, round.members)
 	round.packing = r.describePacking(ctx, round.members)
 	if len(round.plan.DomainRequests) > 0 {
 		round.outcome, fits = r.planInDomains(ctx, round.members, round.events)
@@ -85,6 +86,9 @@ func (pl *planner) planInDomains(ctx context.Context, m *members, events uint64)
 	// Each choice confines the snapshot; in the end all nodes are seen again.
 	defer pl.domains.release(f)
 	tried, refusing := map[string]int{}, sets.New(Name, names.NodeResourcesFit)
+	if m.isAffine { // nodes without a label of the affinity are in no domain
+		refusing.Insert(names.InterPodAffinity)
+	}
 	left, more, since := gang.MostPlans, false, events
 	found := pl.domains.search(f, m, m.plan.DomainRequests, nil)
 	if found.skip = m.plan.Skip.Choices; found.skip > 0 && isEmpty(found.places()) { // there are fewer by now
