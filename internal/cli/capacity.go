@@ -174,6 +174,11 @@ func readPod(file string, in io.Reader) (*corev1.Pod, error) {
 	}
 	problems = append(problems, d.Decode("metadata.namespace", &namespace)...)
 	problems = append(problems, d.Decode(path, pod)...)
+	if claims := "spec.volumeClaimTemplates"; d.Has(claims) {
+		var templates []corev1.PersistentVolumeClaim
+		problems = append(problems, d.Decode(claims, &templates)...)
+		pod.Spec.Volumes = append(pod.Spec.Volumes, claimVolumes(templates)...)
+	}
 	if err := problems.Err(); err != nil {
 		return nil, usagef("%w", err)
 	}
@@ -182,6 +187,18 @@ func readPod(file string, in io.Reader) (*corev1.Pod, error) {
 	}
 	pod.Namespace = cmp.Or(pod.Namespace, namespace)
 	return pod, nil
+}
+
+// claimVolumes returns an ephemeral volume for each claim template of a StatefulSet: each pod has its own claim.
+func claimVolumes(templates []corev1.PersistentVolumeClaim) (out []corev1.Volume) {
+	for _, t := range templates {
+		out = append(out, corev1.Volume{Name: t.Name, VolumeSource: corev1.VolumeSource{
+			Ephemeral: &corev1.EphemeralVolumeSource{
+				VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: t.Spec},
+			},
+		}})
+	}
+	return out
 }
 
 func readFile(file string, in io.Reader) ([]byte, error) {
