@@ -31,8 +31,8 @@ func template(resources string) string {
 }
 
 func controlledBy(kind, name string) string {
-	return fmt.Sprintf(", ownerReferences: [{apiVersion: apps/v1, kind: %s, name: %s, uid: uid-%s, controller: true}]", kind,
-		name, name)
+	return fmt.Sprintf(", ownerReferences: [{apiVersion: apps/v1, kind: %s, name: %s, uid: uid-%s, controller: true}]",
+		kind, name, name)
 }
 
 // member is a pod of an owner.

@@ -17,8 +17,8 @@ func resourceQuota(spec string) string {
 
 // inA is a pod of the namespace a; resources "" are none.
 func inA(name, resources, spec string) string {
-	return fmt.Sprintf("\n{apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: a}, spec: {%scontainers: [{name: c, "+
-		"image: i, resources: {%s}}]}}\n---", name, spec, resources)
+	return fmt.Sprintf("\n{apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: a}, spec: {%scontainers: [{"+
+		"name: c, image: i, resources: {%s}}]}}\n---", name, spec, resources)
 }
 
 // TestLimitRangesAndResourceQuotas has a node of 8 CPUs.
