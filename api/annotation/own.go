@@ -78,7 +78,7 @@ func ParseSimulate(text string) (Simulate, []Warning, error) {
 func SetByScheduler(key string) bool {
 	switch key {
 	case ResourceStatusKey, DeviceAllocatedKey, ReservationAllocatedKey, PredictedPlacementKey,
-		ReservationCurrentOwnerKey:
+		ReservationCurrentOwnerKey, QuotaBound:
 		return true
 	}
 	return strings.HasPrefix(key, BindKeyPrefix)

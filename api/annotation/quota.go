@@ -51,6 +51,10 @@ const (
 	QuotaAdmission = "quota.scheduling.koordinator.sh/admission"
 )
 
+// QuotaBound is an annotation of a Pod: the quota that it was bound in, written by the scheduler in the Binding. The
+// pod counts there while neither its label nor its namespace puts it into a quota.
+const QuotaBound = "tenon.sh/quota"
+
 // Annotations of an ElasticQuota that the leading manager writes: Amounts.
 const (
 	// QuotaRuntime is what the quota may use now.

@@ -92,7 +92,7 @@ func Supports() []Support {
 		{"new configuration of Tenon's own pods", Done, PodAnnotation, []string{"tenon.sh/config-hash"}},
 		{"simulated containers", Done, PodAnnotation, []string{SimulateKey}},
 		{"allocations written by the scheduler", Done, PodAnnotation, []string{
-			PredictedPlacementKey, GangTimeout, BoundGangGroup, BoundGangMembers,
+			PredictedPlacementKey, GangTimeout, BoundGangGroup, BoundGangMembers, QuotaBound,
 		}},
 
 		{gangs, Done, PodAnnotation, []string{

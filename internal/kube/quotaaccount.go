@@ -238,6 +238,20 @@ func (s *Quotas) Reserve(uids ...string) *quota.Excess {
 	return x
 }
 
+// Record returns the annotation with which a pod of a quota is bound; nil for a pod of none.
+func (s *Quotas) Record(p *corev1.Pod) (record map[string]string) {
+	if !s.Limits(p) {
+		return nil
+	}
+	s.Read(func(a *quota.Account) {
+		m, known := a.Find(string(p.UID))
+		if known && m.Quota.Name() != quota.Default && s.objects[m.Quota.Name()] != nil {
+			record = map[string]string{annotation.QuotaBound: m.Quota.Name()}
+		}
+	})
+	return record
+}
+
 // Refuse remembers why an attempt on a pod failed, for Grew.
 func (s *Quotas) Refuse(uid string, x *quota.Excess) {
 	s.mu.Lock()

@@ -726,3 +726,42 @@ func BenchmarkPlainPod(b *testing.B) {
 		})
 	}
 }
+
+// TestAPodRemainsInTheQuotaThatItWasBoundIn: its label is removed while no webhook is there, and all programs restart.
+func TestAPodRemainsInTheQuotaThatItWasBoundIn(t *testing.T) {
+	t.Parallel()
+	_, s := clockAt()
+	lists := elastic("a", "lists", 0, 10)
+	lists.Annotations = map[string]string{annotation.QuotaNamespaces: `["x"]`}
+	for _, q := range []*v1alpha1.ElasticQuota{elastic("a", "team", 0, 10), lists, elastic("a", quota.Default, 0, 10)} {
+		s.PutQuota(q)
+	}
+	for label, want := range map[string]string{
+		"team": "team", "": "lists", quota.System: "", quota.Default: "", "absent": "",
+	} {
+		p := asking("p-"+label, label, "", 2)
+		s.PutPod(p)
+		if got := s.Record(p); got[annotation.QuotaBound] != want || (got != nil) != (want != "") {
+			t.Errorf("a pod that names %q is bound with %v, want %q", label, got, want)
+		}
+	}
+	if got := s.Record(asking("unknown", "team", "", 2)); got != nil {
+		t.Errorf("a pod that the account does not know is bound with %v", got)
+	}
+	_, restarted := clockAt()
+	restarted.PutQuota(elastic("a", "team", 0, 10))
+	p := asking("p", "", "n", 2)
+	delete(p.Labels, annotation.QuotaName)
+	p.Annotations = map[string]string{annotation.QuotaBound: "team"}
+	restarted.PutPod(p)
+	if got := report(t, restarted, "team").Used["cpu"]; got != 2000 {
+		t.Errorf("used %d after the label was removed, want 2000", got)
+	}
+	if got := convert.PodsOf(p); got != (quota.PodsOf{Namespace: "x", Bound: "team"}) {
+		t.Errorf("the webhooks look for %+v", got)
+	}
+	p.Spec.NodeName = "" // a copied manifest
+	if got := convert.PodsOf(p); got.Bound != "" {
+		t.Errorf("a pod that is not bound looks for %+v", got)
+	}
+}

@@ -91,6 +91,9 @@ func QuotaChange(x *quota.Excess, labelled bool) Answer {
 	case x.LimitKind == quota.NoQuota:
 		a.refuse(why.QuotaNotFound, field, "quota %q does not exist: a bound pod moves to an existing quota alone",
 			x.Quota)
+	case x.LimitKind == quota.Unlimited:
+		a.refuse(why.InvalidField, field, "the bound pod uses quota %q: it can move to another quota, and not to none",
+			x.Quota)
 	default:
 		var short []string
 		for _, s := range x.Shortages {

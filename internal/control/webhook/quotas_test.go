@@ -464,7 +464,11 @@ func TestABoundPodUsesNoMoreThanItsQuotaAllows(t *testing.T) {
 			"metadata.labels[" + annotation.QuotaName +
 				`]: quota "absent" does not exist: a bound pod moves to an existing quota alone`,
 		},
-		"out of all quotas":                      {"/validate-pod", bound("a", "", "3"), bound("a", "full", "3"), ""},
+		"out of all quotas": {
+			"/validate-pod", bound("a", "", "3"), bound("a", "full", "3"),
+			"metadata.labels[" + annotation.QuotaName +
+				`]: the bound pod uses quota "full": it can move to another quota, and not to none`,
+		},
 		"a pending pod, which is admitted later": {"/validate-pod", moved, pending, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

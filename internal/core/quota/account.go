@@ -36,6 +36,8 @@ type Pod struct {
 	UID, Namespace, Name string
 	// Quota is the name of the quota that the pod asks for; empty means that of its namespace.
 	Quota string
+	// Bound is the quota that the pod was bound in, as its record says; empty without one.
+	Bound string
 	// Amounts is what it asks for, and holds once it is reserved or bound. It must not be changed.
 	Amounts Amounts
 	// NonPreemptible pods count against min and are no victims.
@@ -77,6 +79,7 @@ type Account struct {
 	leaving                map[string]*entry    // of these, those that hold their amounts and are being deleted
 	rooms                  map[string]*entry    // of these, those of Reservations that hold their amounts
 	groups                 map[PodsOf]*group    // Invariant: none is empty.
+	groupsOf               map[*Quota][]*group  // the same, by the quota that they count with
 	gangs                  map[string]members   // by Pod.Gang. Invariant: none is empty.
 	bonds                  map[string]gang.Bond // by Pod.Gang; also of gangs without pods
 	starts                 map[string]*start    // by Pod.Gang: members that were admitted together
@@ -85,8 +88,9 @@ type Account struct {
 	claims []claim // of the check under way
 }
 
-// group is all pods that name one quota, or of one namespace those that name none.
+// group is all pods that name one quota, or of one namespace those that name none, of one record.
 type group struct {
+	key     PodsOf
 	quota   *Quota
 	missing bool // the quota that the pods name does not exist; they count with Default
 	pods    map[string]*entry
@@ -106,7 +110,8 @@ func NewAccount(c Config, r Rules) *Account {
 	return &Account{
 		rules: r, forest: f, root: f.Find(Root), system: f.Find(System), fallback: f.Find(Default),
 		pods: map[string]*entry{}, nominated: map[string]*entry{}, leaving: map[string]*entry{},
-		rooms: map[string]*entry{}, groups: map[PodsOf]*group{}, gangs: map[string]members{},
+		rooms: map[string]*entry{}, groups: map[PodsOf]*group{},
+		groupsOf: map[*Quota][]*group{}, gangs: map[string]members{},
 		bonds: map[string]gang.Bond{}, starts: map[string]*start{}, mapping: NewMapping(nil),
 	}
 }
@@ -157,9 +162,10 @@ func (a *Account) Put(p Pod) {
 	e.pod, e.state, e.vector = p, e.next(&p), a.forest.Vector(p.Amounts)
 	g := a.groups[k]
 	if g == nil {
-		g = &group{pods: map[string]*entry{}}
+		g = &group{key: k, pods: map[string]*entry{}}
 		g.quota, g.missing = a.QuotaOf(k)
 		a.groups[k] = g
+		a.groupsOf[g.quota] = append(a.groupsOf[g.quota], g)
 	}
 	g.pods[p.UID], e.group = e, g
 	a.count(e, (*Forest).Add)
@@ -257,7 +263,7 @@ func (a *Account) Find(uid string) (Member, bool) {
 // Members returns the pods that count with a quota itself, by namespace, name and UID.
 func (a *Account) Members(q *Quota) []Member {
 	var out []Member
-	for _, g := range a.groupsOf(q) {
+	for _, g := range a.groupsOf[q] {
 		for _, e := range g.pods {
 			out = append(out, e.member())
 		}
@@ -268,37 +274,11 @@ func (a *Account) Members(q *Quota) []Member {
 	return out
 }
 
-// groupsOf returns the groups of a quota, in no order. The work is in the number of its namespaces; for Default, which
-// any namespace may belong to, in the number of all groups.
-func (a *Account) groupsOf(q *Quota) []*group {
-	var out []*group
-	add := func(g *group) {
-		if g != nil && g.quota == q {
-			out = append(out, g)
-		}
-	}
-	if q == a.fallback {
-		for _, g := range a.groups {
-			add(g)
-		}
-		return out
-	}
-	namespaces := map[string]bool{q.spec.Namespace: true}
-	for _, namespace := range q.spec.Namespaces {
-		namespaces[namespace] = true
-	}
-	add(a.groups[PodsOf{Quota: q.spec.Name}])
-	for namespace := range namespaces {
-		add(a.groups[PodsOf{Namespace: namespace}])
-	}
-	return out
-}
-
 // Counts returns how many pods there are of each namespace and name of a quota.
 func (a *Account) Counts() map[PodsOf]int {
 	counts := map[PodsOf]int{}
 	for _, e := range a.pods {
-		counts[PodsOf{e.pod.Namespace, e.pod.Quota}]++
+		counts[PodsOf{e.pod.Namespace, e.pod.Quota, e.pod.key().Bound}]++
 	}
 	return counts
 }
@@ -323,12 +303,16 @@ func (a *Account) Hash() uint64 {
 	return h.Sum64()
 }
 
-// key returns what decides about the quota of a pod: the quota that it names, else its namespace.
+// key returns what decides about the quota of a pod: the quota that it names, else its namespace, and its record.
 func (p *Pod) key() PodsOf {
-	if p.Quota != "" {
-		return PodsOf{Quota: p.Quota}
+	k := PodsOf{Quota: p.Quota}
+	if p.Quota == "" {
+		k.Namespace = p.Namespace
 	}
-	return PodsOf{Namespace: p.Namespace}
+	if p.Node != "" && p.Bound != p.Quota {
+		k.Bound = p.Bound
+	}
+	return k
 }
 
 // next is the state of an entry after p.
@@ -391,11 +375,21 @@ func (a *Account) hold(e *entry, to func(*Forest, *Quota, Measure, Vector)) {
 
 // leave takes a pod out of its group, and drops a group without pods.
 func (a *Account) leave(e *entry) {
-	delete(e.group.pods, e.pod.UID)
-	if len(e.group.pods) == 0 {
-		delete(a.groups, e.pod.key())
+	g := e.group
+	delete(g.pods, e.pod.UID)
+	if len(g.pods) == 0 {
+		delete(a.groups, g.key)
+		a.unlist(g)
 	}
 	e.group = nil
+}
+
+// unlist takes a group from those of its quota.
+func (a *Account) unlist(g *group) {
+	rest := slices.DeleteFunc(a.groupsOf[g.quota], func(o *group) bool { return o == g })
+	if a.groupsOf[g.quota] = rest; len(rest) == 0 {
+		delete(a.groupsOf, g.quota)
+	}
 }
 
 // unmap takes a quota out of the mapping, before its spec changes. It returns the namespaces that it took pods of.
@@ -408,21 +402,23 @@ func (a *Account) unmap(name string) []string {
 	return append([]string{q.spec.Namespace}, q.spec.Namespaces...)
 }
 
-// regroup moves the pods that may belong elsewhere now: those that name a quota, and those of namespaces.
+// regroup moves the pods that may belong elsewhere now: those that name a quota or were bound in it, and those of
+// namespaces. The work is in the number of groups.
 func (a *Account) regroup(name string, namespaces ...[]string) {
-	a.move(PodsOf{Quota: name})
+	among := map[string]bool{}
 	for _, namespace := range slices.Concat(namespaces...) {
-		a.move(PodsOf{Namespace: namespace})
+		among[namespace] = true
+	}
+	for k, g := range a.groups {
+		if k.Quota == name || k.Bound == name || k.Quota == "" && among[k.Namespace] {
+			a.move(g)
+		}
 	}
 }
 
 // move takes the pods of a group to the quota that they belong to, requests and what they hold in one step.
-func (a *Account) move(k PodsOf) {
-	g := a.groups[k]
-	if g == nil {
-		return
-	}
-	q, missing := a.QuotaOf(k)
+func (a *Account) move(g *group) {
+	q, missing := a.QuotaOf(g.key)
 	g.missing = missing
 	if q == g.quota {
 		return
@@ -430,7 +426,9 @@ func (a *Account) move(k PodsOf) {
 	for _, e := range g.pods {
 		a.count(e, (*Forest).Subtract)
 	}
+	a.unlist(g)
 	g.quota = q
+	a.groupsOf[q] = append(a.groupsOf[q], g)
 	for _, e := range g.pods {
 		a.count(e, (*Forest).Add)
 	}

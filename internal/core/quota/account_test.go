@@ -60,11 +60,16 @@ func (w *world) rebuilt(seed uint64) *Account {
 // quotaOf is the rules of which quota a pod belongs to, read from the specs one by one.
 func (w *world) quotaOf(p Pod) string {
 	names := slices.Sorted(maps.Keys(w.specs))
+	free, bound := Default, false
+	if _, exists := w.specs[p.Bound]; exists && p.Node != "" && !isReserved(p.Bound) {
+		free, bound = p.Bound, true
+	}
 	if p.Quota != "" {
-		if _, exists := w.specs[p.Quota]; exists && p.Quota != Root || p.Quota == System || p.Quota == Default {
+		_, exists := w.specs[p.Quota]
+		if exists && !isReserved(p.Quota) || (p.Quota == System || p.Quota == Default) && !bound {
 			return p.Quota
 		}
-		return Default
+		return free
 	}
 	var own, listing []string
 	for _, name := range names {
@@ -86,7 +91,7 @@ func (w *world) quotaOf(p Pod) string {
 	if len(listing) > 0 {
 		return listing[0]
 	}
-	return Default
+	return free
 }
 
 var (
@@ -121,6 +126,7 @@ func drawPod(t *rapid.T, uid string) Pod {
 	p := Pod{
 		UID: uid, Name: uid, Namespace: rapid.SampledFrom(namespaces).Draw(t, "namespace"),
 		Quota:          rapid.SampledFrom(labels).Draw(t, "label"),
+		Bound:          rapid.SampledFrom(labels).Draw(t, "record"),
 		Amounts:        drawAmounts(t, "pod", 15),
 		NonPreemptible: rapid.IntRange(0, 3).Draw(t, "firm") == 0,
 		Priority:       rapid.Int32Range(0, 3).Draw(t, "priority"),

@@ -16,6 +16,7 @@ const (
 	MaxLimit     LimitKind = "max"
 	MinLimit     LimitKind = "min"     // of pods that are not preemptible, at their own quota
 	NoQuota      LimitKind = "missing" // the quota that the pod names does not exist
+	Unlimited    LimitKind = "none"    // a bound pod would leave its quota for none
 )
 
 // Shortage is one dimension in which a quota has too little left: Used + Request > Limit.
@@ -31,7 +32,7 @@ type Excess struct {
 	Quota     string
 	Path      []string // from the top of the tree to the pods' own quota
 	LimitKind LimitKind
-	// Shortages are by name of the dimension. Invariant: empty for NoQuota alone.
+	// Shortages are by name of the dimension. Invariant: empty for NoQuota and Unlimited alone.
 	Shortages []Shortage
 
 	// Pods is how many were asked for together, members of their gangs included.
@@ -157,12 +158,19 @@ func (a *Account) claimAll(claims []claim, c company) []claim {
 // AdmitChange reports why a bound pod may not become p, with other amounts or in another quota; nil when it may.
 // Limits are those after the change, as a quota is lent less when it asks for less and gets more when it asks for
 // more. A limit under which p holds no more than the pod does now is not asked. A pod that is not bound may change;
-// it is admitted later. In the end the account is as before.
+// it is admitted later. A pod that is bound in a quota may not leave it for Default or System, where nothing limits its
+// use. In the end the account is as before.
 func (a *Account) AdmitChange(p Pod) *Excess {
 	if p.Node == "" {
 		return nil
 	}
 	e := a.pods[p.UID]
+	if e != nil && e.pod.Quota != p.Quota {
+		free, missing := a.QuotaOf(PodsOf{Namespace: p.Namespace, Quota: p.Quota})
+		if from := e.group.quota; !missing && a.isFree(free) && !a.isFree(from) {
+			return &Excess{Quota: from.Name(), LimitKind: Unlimited}
+		}
+	}
 	q, missing := a.QuotaOf(p.key())
 	if missing && (e == nil || e.pod.Quota != p.Quota) {
 		return &Excess{Quota: p.Quota, LimitKind: NoQuota}
@@ -188,6 +196,9 @@ func (a *Account) AdmitChange(p Pod) *Excess {
 	}
 	return a.check(q, claims, 1)
 }
+
+// isFree reports whether a quota is one of pods outside all others.
+func (a *Account) isFree(q *Quota) bool { return q == a.fallback || q == a.system }
 
 // AdmitAgain reports why pods may not have what they ask for once more, all together; nil when they may. It is asked
 // about pods that are moved: the room that is reserved for them elsewhere counts while they still hold theirs. Limits
@@ -424,8 +435,11 @@ func (a *Account) Grew(uid string, x *Excess) bool {
 
 // String names the quota and the dimensions, in the units of a Vector.
 func (x *Excess) String() string {
-	if x.LimitKind == NoQuota {
+	switch x.LimitKind {
+	case NoQuota:
 		return fmt.Sprintf("quota %q does not exist", x.Quota)
+	case Unlimited:
+		return fmt.Sprintf("a bound pod would leave quota %q", x.Quota)
 	}
 	text := fmt.Sprintf("quota %q", x.Quota)
 	for _, s := range x.Shortages {

@@ -166,7 +166,7 @@ func TestPodsOfAParentAreWithinItsLimits(t *testing.T) {
 		Min: Amounts{cpuName: 60}, Max: Amounts{cpuName: 110},
 	}
 	for name, in := range map[string]PodsOf{
-		"that name it": {"x", "search"}, "of its namespace": {Namespace: "search"},
+		"that name it": {Namespace: "x", Quota: "search"}, "of its namespace": {Namespace: "search"},
 		"that it lists": {Namespace: "listed"},
 	} {
 		a := tree(Rules{})
@@ -495,8 +495,8 @@ func TestATrialIsWhatWouldBe(t *testing.T) {
 }
 
 // TestAChangeOfABoundPodIsAdmittedLikeAPod compares with the account after the change: it is refused exactly if a quota
-// then uses more than before and more than it may, or if the quota that the pod names now does not exist. Wherever the
-// pod goes, what it uses is counted.
+// then uses more than before and more than it may, if the quota that the pod names now does not exist, or if the pod
+// leaves its quota for none. Wherever the pod goes, what it uses is counted.
 func TestAChangeOfABoundPodIsAdmittedLikeAPod(t *testing.T) {
 	t.Parallel()
 	refused, admitted := 0, 0
@@ -535,7 +535,8 @@ func TestAChangeOfABoundPodIsAdmittedLikeAPod(t *testing.T) {
 		}
 		a.Put(next)
 		after := read()
-		want := next.Quota == "absent" && was.Pod.Quota != "absent"
+		want := next.Quota == "absent" && was.Pod.Quota != "absent" ||
+			next.Quota == "" && was.Quota.Name() != Default
 		for at, n := range after {
 			q := a.forest.Find(at.quota)
 			limit, named := q.Max(a.forest.Dimension(cpuName))
@@ -649,5 +650,100 @@ func TestARefusalNamesThePodsOutsideAllQuotasWhereTheyUseThePool(t *testing.T) {
 	})
 	if !testing.Short() && (seen[true] == 0 || seen[false] == 0) {
 		t.Errorf("%d refusals name pods outside, %d do not", seen[true], seen[false])
+	}
+}
+
+// TestNoEditEndsTheUseOfABoundPod: every label that a running pod may get, with and without a record of its quota. The
+// webhook refuses to move it to no quota; where no webhook was asked, it remains in the quota that it was bound in.
+func TestNoEditEndsTheUseOfABoundPod(t *testing.T) {
+	t.Parallel()
+	quotas := []Spec{
+		{Name: "a", Namespace: "q", Max: Amounts{cpuName: 100}},
+		{Name: "b", Namespace: "q", Max: Amounts{cpuName: 100}},
+		{Name: "full", Namespace: "q", Max: Amounts{cpuName: 1}},
+		{Name: "team", Namespace: "q", Max: Amounts{cpuName: 100}, Namespaces: []string{"listed"}},
+	}
+	for name, c := range map[string]struct {
+		namespace, was, label string
+		want                  LimitKind // that the webhook refuses for; empty if it does not
+		quota                 string    // that the pod counts in if no webhook was asked
+	}{
+		"removed":                      {"x", "a", "", Unlimited, "a"},
+		"changed to the default quota": {"x", "a", Default, Unlimited, "a"},
+		"changed to the system quota":  {"x", "a", System, Unlimited, "a"},
+		"changed to none that exists":  {"x", "a", "gone", NoQuota, "a"},
+		"changed to the root":          {"x", "a", Root, NoQuota, "a"},
+		"changed":                      {"x", "a", "b", "", "b"},
+		"changed to one without room":  {"x", "a", "full", RuntimeLimit, "full"},
+		"removed where a list has it":  {"listed", "a", "", "", "team"},
+		"added over that of a list":    {"listed", "", "a", "", "a"},
+		"system over that of a list":   {"listed", "", System, Unlimited, "team"},
+		"default over that of a list":  {"listed", "", Default, Unlimited, "team"},
+		"added to a pod in no quota":   {"x", "", "a", "", "a"},
+		"system for a pod in no quota": {"x", "", System, "", System},
+		"kept":                         {"x", "a", "a", "", "a"},
+		"kept, of a pod in no quota":   {"x", "", "", "", Default},
+	} {
+		for _, recorded := range []bool{true, false} {
+			a := NewAccount(Config{ScaleMin: true}, Rules{})
+			a.SetNodes(Amounts{cpuName: 1000})
+			for _, s := range quotas {
+				a.Set(s)
+			}
+			p := pending("p", c.was, 10, onNode)
+			p.Namespace = c.namespace
+			a.Put(p)
+			if m, _ := a.Find("p"); recorded && !a.isFree(m.Quota) {
+				p.Bound = m.Quota.Name()
+				a.Put(p)
+			}
+			was := a.Hash()
+			p.Quota = c.label
+			x := a.AdmitChange(p)
+			if got := LimitKind(""); x != nil {
+				got = x.LimitKind
+				if got != c.want {
+					t.Errorf("%s: refused for %s (%v), want %q", name, got, x, c.want)
+				}
+			} else if c.want != "" {
+				t.Errorf("%s: admitted, want %s", name, c.want)
+			}
+			if a.Hash() != was {
+				t.Errorf("%s: the question changed the account", name)
+			}
+			a.Put(p)
+			m, _ := a.Find("p")
+			if recorded && m.Quota.Name() != c.quota {
+				t.Errorf("%s: without a webhook it counts in %s, want %s", name, m.Quota.Name(), c.quota)
+			}
+			if used := m.Quota.Amount(Used, a.forest.Dimension(cpuName)); used != 10 {
+				t.Errorf("%s: %s uses %d, want 10", name, m.Quota.Name(), used)
+			}
+			if recorded && c.quota == "a" && c.label != "a" { // a resize is not asked about the label
+				p.Amounts = Amounts{cpuName: 20}
+				if x := a.AdmitChange(p); x != nil {
+					t.Errorf("%s: a resize after it is refused: %v", name, x)
+				}
+			}
+		}
+	}
+	// The list of a quota is edited under its running pods.
+	a := NewAccount(Config{}, Rules{})
+	team := quotas[3]
+	a.Set(team)
+	p := pending("p", "", 10, onNode, func(p *Pod) { p.Namespace, p.Bound = "listed", "team" })
+	a.Put(p)
+	a.Put(pending("new", "", 5, func(p *Pod) { p.Namespace, p.Bound = "listed", "team" }))
+	team.Namespaces = nil
+	a.Set(team)
+	q := a.Forest().Find("team")
+	if used, request := q.Amount(Used, 0), q.Amount(Request, 0); used != 10 || request != 10 {
+		t.Errorf("of a namespace that left the list: used %d, request %d, want 10 of the bound pod", used, request)
+	}
+	if n := len(a.Members(q)); n != 1 {
+		t.Errorf("%d members, want the bound pod", n)
+	}
+	if x := NewChecker(World{Quotas: []Spec{team}, Pods: a.Counts()}).Check(Change{Old: &team}); len(x) == 0 {
+		t.Error("the quota of a bound pod can be deleted")
 	}
 }

@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// PodsOf are pods of a namespace that name a quota; Quota is empty for those that name none.
-type PodsOf struct{ Namespace, Quota string }
+// PodsOf are pods of a namespace that name a quota; Quota is empty for those that name none. Bound is the quota that
+// they were bound in, as the scheduler has recorded it; empty where it has not.
+type PodsOf struct{ Namespace, Quota, Bound string }
 
 // Mapping finds the quota of pods. Its answers do not depend on the order in which quotas came.
 type Mapping struct {
@@ -27,14 +28,20 @@ func NewMapping(quotas []Spec) *Mapping {
 }
 
 // Of returns the quota of pods: the one that they name, else the one that is named like their namespace and in it, else
-// the only one in it if that is a leaf directly below Root, else the first by name that lists it, else Default. found
-// is false where they name a quota that does not exist, or Root, which has no pods; they are in Default then.
+// the only one in it if that is a leaf directly below Root, else the first by name that lists it, else Default. Pods
+// that were bound in a quota are in that one instead of Default or System while it exists: no edit ends their use.
+// found is false where they name a quota that does not exist, or Root, which has no pods.
 func (m *Mapping) Of(p PodsOf) (quota string, found bool) {
+	bound := m.objects[p.Bound] > 0 && !isReserved(p.Bound)
+	otherwise := Default
+	if bound {
+		otherwise = p.Bound
+	}
 	switch {
-	case p.Quota == System || p.Quota == Default || p.Quota != Root && m.objects[p.Quota] > 0:
+	case (p.Quota == System || p.Quota == Default) && !bound || !isReserved(p.Quota) && m.objects[p.Quota] > 0:
 		return p.Quota, true
 	case p.Quota != "":
-		return Default, false
+		return otherwise, p.Quota == System || p.Quota == Default
 	}
 	if own := m.own(p.Namespace); own != "" {
 		return own, true
@@ -42,7 +49,7 @@ func (m *Mapping) Of(p PodsOf) (quota string, found bool) {
 	if listed := m.listed[p.Namespace]; len(listed) > 0 {
 		return listed[0].Name, true
 	}
-	return Default, true
+	return otherwise, true
 }
 
 // own returns the quota that a namespace has by being its home; "" where there is none.

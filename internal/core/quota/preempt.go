@@ -44,7 +44,7 @@ func (a *Account) VictimNodes(uid string) (nodes map[string]bool, inside bool) {
 	}
 	nodes = map[string]bool{}
 	t := a.trial(p)
-	for _, g := range a.groupsOf(p.group.quota) {
+	for _, g := range a.groupsOf[p.group.quota] {
 		for _, v := range g.pods {
 			if v.pod.Node != "" && !v.pod.Leaving && a.mayPreempt(p, v) {
 				nodes[v.pod.Node] = true

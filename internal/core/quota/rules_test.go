@@ -396,8 +396,10 @@ func TestCheck(t *testing.T) {
 		},
 		"the largest amounts there are, of siblings": {
 			edit: edit{
-				world: []quota.Spec{quotaIn("a", "", 1, most("cpu", 1<<60)), quotaIn("b", "", 1, most("cpu", math.MaxInt64))},
-				now:   spec(quotaIn("q", "", 1, most("cpu", 1<<60), least("cpu", 1<<60))),
+				world: []quota.Spec{
+					quotaIn("a", "", 1, most("cpu", 1<<60)), quotaIn("b", "", 1, most("cpu", math.MaxInt64)),
+				},
+				now: spec(quotaIn("q", "", 1, most("cpu", 1<<60), least("cpu", 1<<60))),
 			},
 		},
 		"an unlimited quota is older than the rule": {
@@ -511,6 +513,17 @@ func TestMappingTakesTheFirstHit(t *testing.T) {
 
 		{Namespace: "team", Quota: quota.System}:  quota.System,
 		{Namespace: "team", Quota: quota.Default}: quota.Default,
+
+		// Of bound pods, what they were bound in comes before Default and System alone.
+		{Namespace: "none", Bound: "only"}:                          "only",
+		{Namespace: "none", Quota: quota.System, Bound: "only"}:     "only",
+		{Namespace: "none", Quota: quota.Default, Bound: "only"}:    "only",
+		{Namespace: "none", Quota: "team", Bound: "only"}:           "team",
+		{Namespace: "team", Bound: "only"}:                          "team",
+		{Namespace: "listed", Bound: "only"}:                        "late",
+		{Namespace: "none", Bound: "gone"}:                          quota.Default,
+		{Namespace: "none", Bound: "koordinator-default-quota"}:     quota.Default,
+		{Namespace: "none", Quota: quota.System, Bound: quota.Root}: quota.System,
 	} {
 		for range 2 {
 			if got, found := quota.NewMapping(quotas).Of(p); got != want || !found {
@@ -523,6 +536,10 @@ func TestMappingTakesTheFirstHit(t *testing.T) {
 		got, found := quota.NewMapping(quotas).Of(quota.PodsOf{Namespace: "team", Quota: name})
 		if got != quota.Default || found {
 			t.Errorf("pods that name %s: got %s, %v; want %s, false", name, got, found, quota.Default)
+		}
+		got, found = quota.NewMapping(quotas).Of(quota.PodsOf{Namespace: "team", Quota: name, Bound: "only"})
+		if got != "only" || found {
+			t.Errorf("bound pods that name %s: got %s, %v; want only, false", name, got, found)
 		}
 	}
 }

@@ -224,7 +224,11 @@ func isWithin(list, bounds corev1.ResourceList) bool {
 
 // PodsOf is where quota.Mapping looks for the quota of a pod.
 func PodsOf(pod *corev1.Pod) quota.PodsOf {
-	return quota.PodsOf{Namespace: pod.Namespace, Quota: pod.Labels[annotation.QuotaName]}
+	p := quota.PodsOf{Namespace: pod.Namespace, Quota: pod.Labels[annotation.QuotaName]}
+	if pod.Spec.NodeName != "" {
+		p.Bound = pod.Annotations[annotation.QuotaBound]
+	}
+	return p
 }
 
 // IsPreemptible reports whether a pod may use more than min of its quota, and be evicted for that.
@@ -234,6 +238,7 @@ func IsPreemptible(pod *corev1.Pod) bool { return pod.Labels[annotation.QuotaPre
 func QuotaPod(p *corev1.Pod, amounts quota.Amounts) quota.Pod {
 	out := quota.Pod{
 		UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Quota: p.Labels[annotation.QuotaName],
+		Bound:   p.Annotations[annotation.QuotaBound],
 		Amounts: amounts, NonPreemptible: !IsPreemptible(p), Node: p.Spec.NodeName,
 		Leaving: p.DeletionTimestamp != nil, Nominated: p.Status.NominatedNodeName != "",
 		Room: IsReservePod(p),

@@ -102,12 +102,15 @@ func Registry(d *placement.Decisions, q *kube.Quotas, m *elasticquota.Metrics, g
 ) frameworkruntime.Registry {
 	d.Within = reserving.Chosen
 	d.Also = func(p *corev1.Pod) map[string]string {
-		record, used := g.Record(p), r.Record(p)
-		if record == nil {
-			return used
+		var all map[string]string
+		for _, record := range []map[string]string{g.Record(p), r.Record(p), q.Record(p)} {
+			if all == nil {
+				all = record
+			} else {
+				maps.Copy(all, record)
+			}
 		}
-		maps.Copy(record, used)
-		return record
+		return all
 	}
 	return frameworkruntime.Registry{
 		coscheduling.Name:     coscheduling.Factory(g, q),
