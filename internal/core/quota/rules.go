@@ -277,8 +277,8 @@ func (x *Checker) amounts(r *report, s *Spec) {
 		}
 		for _, d := range keys(f.amounts) {
 			if n := f.amounts[d]; n > mostAmount && !isReserved(s.Name) { // Koordinator writes unlimited ones
-				r.add(V15, "", f.field+"["+d+"]",
-					"resourceKey %s of quota %s %s %s > %s, the most that a quota can have", d, s.Name, f.field, text(d, n), text(d, mostAmount))
+				r.add(V15, "", f.field+"["+d+"]", "resourceKey %s of quota %s %s %s > %s, the most that a quota can "+
+					"have", d, s.Name, f.field, text(d, n), text(d, mostAmount))
 			}
 		}
 	}
