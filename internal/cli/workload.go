@@ -160,7 +160,8 @@ func (e *explanation) readWorkload(ctx context.Context, out *workload) (types.UI
 		wanted = min(wanted, *w.Spec.Completions-w.Status.Succeeded)
 	}
 	for _, c := range w.Status.Conditions {
-		if ends := c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed; ends && c.Status == corev1.ConditionTrue {
+		ends := c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed
+		if ends && c.Status == corev1.ConditionTrue {
 			wanted, out.Ended = 0, string(c.Type)
 			if c.Type == batchv1.JobFailed {
 				out.Ended += ": " + c.Reason + ": " + c.Message

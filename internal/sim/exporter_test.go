@@ -13,7 +13,8 @@ func exported(available ...int) string {
 		"  allocatable: {cpu: 2, memory: 8Gi, pods: 110, vendor/port: 16}\n---\n" +
 		"apiVersion: topology.node.k8s.io/v1alpha2\nkind: NodeResourceTopology\n" +
 		"metadata: {name: m, annotations: {node.koordinator.sh/cpu-topology: '" + details + "'}}\n" +
-		"attributes: [{name: topologyManagerPolicy, value: single-numa-node}, {name: topologyManagerScope, value: pod}]\n" +
+		"attributes: [{name: topologyManagerPolicy, value: single-numa-node}, " +
+		"{name: topologyManagerScope, value: pod}]\n" +
 		"zones:\n"
 	for i, n := range available {
 		text += fmt.Sprintf("- {name: node-%d, type: Node, resources: [{name: vendor/port, capacity: 8, "+

@@ -57,8 +57,8 @@ func (w *world) overLimit(p *corev1.Pod) []Reason {
 	}
 	resource := corev1.SchemeGroupVersion.WithResource("pods")
 	after, err := resourcequota.CheckRequest(quotas, apiadmission.NewAttributesRecord(p, nil,
-		schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, p.Namespace, p.Name, resource, "", apiadmission.Create, nil,
-		false, nil), w.podQuotas(), nil)
+		schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, p.Namespace, p.Name, resource, "", apiadmission.Create,
+		nil, false, nil), w.podQuotas(), nil)
 	if err != nil {
 		return refused(err)
 	}

@@ -7,8 +7,8 @@ import (
 )
 
 func limitRange(namespace, name, limits string) string {
-	return fmt.Sprintf("\n{apiVersion: v1, kind: LimitRange, metadata: {namespace: %s, name: %s}, spec: {limits: [{%s}]}}"+
-		"\n---", namespace, name, limits)
+	return fmt.Sprintf("\n{apiVersion: v1, kind: LimitRange, metadata: {namespace: %s, name: %s}, "+
+		"spec: {limits: [{%s}]}}\n---", namespace, name, limits)
 }
 
 func resourceQuota(spec string) string {
@@ -31,14 +31,20 @@ func TestLimitRangesAndResourceQuotas(t *testing.T) {
 		want string // states of p0, p1…
 		says string // the reason of the last
 	}{
-		"a default that fits":            {defaults + inA("p0", "", ""), "Scheduled", ""},
-		"a default that counts on nodes": {defaults + inA("p0", "", "") + inA("p1", "", ""), "Scheduled Unschedulable", ""},
-		"what a pod requests is kept":    {defaults + inA("p0", one, "") + inA("p1", one, ""), "Scheduled Scheduled", ""},
+		"a default that fits": {defaults + inA("p0", "", ""), "Scheduled", ""},
+		"a default that counts on nodes": {
+			defaults + inA("p0", "", "") + inA("p1", "", ""), "Scheduled Unschedulable", "",
+		},
+		"what a pod requests is kept": {
+			defaults + inA("p0", one, "") + inA("p1", one, ""), "Scheduled Scheduled", "",
+		},
 		"a LimitRange of another namespace": {
-			strings.ReplaceAll(defaults, ": a,", ": b,") + inA("p0", "", "") + inA("p1", "", ""), "Scheduled Scheduled", "",
+			strings.ReplaceAll(defaults, ": a,", ": b,") + inA("p0", "", "") + inA("p1", "", ""),
+			"Scheduled Scheduled", "",
 		},
 		"the first by name is the default": {
-			limitRange("a", "e", "type: Container, defaultRequest: {cpu: 9}") + defaults + inA("p0", "", ""), "Scheduled", "",
+			limitRange("a", "e", "type: Container, defaultRequest: {cpu: 9}") + defaults + inA("p0", "", ""),
+			"Scheduled", "",
 		},
 		"more than the most": {
 			limitRange("a", "m", "type: Container, max: {cpu: 1}") + inA("p0", "limits: {cpu: 2}", ""), "Refused",

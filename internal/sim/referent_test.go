@@ -172,7 +172,8 @@ func TestPodsWithVolumesAndClaimsAreDecidedOrSaidToBeUndecidable(t *testing.T) {
 				"{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: huge}, spec: {devices: "+
 					"{requests: [{name: r, exactly: {deviceClassName: card, count: 6000000000000000000}}, "+
 					"{name: q, exactly: {deviceClassName: card, count: 6000000000000000000}}]}}}",
-				podWith("p", "resourceClaims: [{name: c, resourceClaimName: huge}]"), podWith("q", "nodeSelector: {zone: a}")),
+				podWith("p", "resourceClaims: [{name: c, resourceClaimName: huge}]"),
+				podWith("q", "nodeSelector: {zone: a}")),
 			map[string]string{
 				"p": "Unschedulable: a ResourceClaim requests too many devices: ResourceClaim huge requests at " +
 					"least 9223372036854775807 devices: the counts in spec.devices.requests must sum to at most 32",
@@ -184,7 +185,8 @@ func TestPodsWithVolumesAndClaimsAreDecidedOrSaidToBeUndecidable(t *testing.T) {
 				"{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: wrong}, spec: {devices: "+
 					"{requests: [{name: r, exactly: {deviceClassName: card, selectors: [{cel: {expression: "+
 					`'device.attributes["x"].none == "a"'}}]}}]}}}`,
-				podWith("p", "resourceClaims: [{name: c, resourceClaimName: wrong}]"), podWith("q", "nodeSelector: {zone: a}")),
+				podWith("p", "resourceClaims: [{name: c, resourceClaimName: wrong}]"),
+				podWith("q", "nodeSelector: {zone: a}")),
 			map[string]string{
 				"p": undecided + `running "DynamicResources" filter plugin: claim default/wrong: selector #0: CEL ` +
 					"runtime error: no such key: none",

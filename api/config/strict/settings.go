@@ -39,7 +39,8 @@ type Setting struct {
 // Settings are the configuration of a process: All is sorted by field.
 type Settings struct {
 	All []Setting `json:"settings"`
-	// Warnings are about values of the file that have no effect, or one that is seldom meant. Each begins with its place.
+	// Warnings are about values of the file that have no effect, or one that is seldom meant. Each begins with its
+	// place.
 	Warnings []string `json:"-"`
 
 	file *Document

@@ -49,7 +49,8 @@ func TestDevicesThatAnotherExporterReportsAsTaken(t *testing.T) {
 				"{name: memory, capacity: 8Gi, allocatable: 8Gi, available: 1Gi}",
 		},
 		"an agent reports what pods have": {
-			resources: three, annotations: map[string]string{annotation.KubeletKey: `{"topology":{"policy":"restricted"}}`},
+			resources:   three,
+			annotations: map[string]string{annotation.KubeletKey: `{"topology":{"policy":"restricted"}}`},
 		},
 		"it reports devices alone": {
 			resources: three, annotations: map[string]string{annotation.NUMAStateKey: `{"devices":{"vendor/nic1":[]}}`},

@@ -335,8 +335,8 @@ func (x *fixing) nodeChanges() error {
 }
 
 // relaxed returns the patch that lifts a rule of a node, nil for none. Only rules count that an administrator sets by a
-// patch of the node: its cordon, its taints, labels that say nothing about the machine, and labels that it lacks for the
-// pod's topology spread constraints.
+// patch of the node: its cordon, its taints, labels that say nothing about the machine, and labels that it lacks for
+// the pod's topology spread constraints.
 func relaxed(pod *corev1.Pod, node *corev1.Node, code why.Code) (message string, patch map[string]any) {
 	switch code {
 	case why.NodeUnschedulable:

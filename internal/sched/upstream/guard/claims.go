@@ -75,8 +75,8 @@ type tooLarge struct {
 
 // Error names the claim, the field, the rule and the limit.
 func (e *tooLarge) Error() string {
-	return fmt.Sprintf("ResourceClaim %s requests at least %d devices: the counts in spec.devices.requests must sum to "+
-		"at most %d", e.claim, e.devices, resourcev1.AllocationResultsMaxSize)
+	return fmt.Sprintf("ResourceClaim %s requests at least %d devices: the counts in spec.devices.requests must sum "+
+		"to at most %d", e.claim, e.devices, resourcev1.AllocationResultsMaxSize)
 }
 
 // Finding returns the reason, for explanations.

@@ -67,6 +67,8 @@ func TestAClaimThatNoAllocationServesIsRefused(t *testing.T) {
 	all := resourcev1.DeviceRequest{Exactly: &resourcev1.ExactDeviceRequest{
 		AllocationMode: resourcev1.DeviceAllocationModeAll,
 	}}
+	type requests = []resourcev1.DeviceRequest
+	const most = " 9223372036854775807 "
 	for name, test := range map[string]struct {
 		requests  []resourcev1.DeviceRequest
 		allocated bool
@@ -74,16 +76,18 @@ func TestAClaimThatNoAllocationServesIsRefused(t *testing.T) {
 		missing   bool
 		want      string // of the refusal, empty for none
 	}{
-		"as many as an allocation has":      {requests: []resourcev1.DeviceRequest{exactly(16), exactly(16), all}},
-		"one more":                          {requests: []resourcev1.DeviceRequest{exactly(16), exactly(17)}, want: " 33 "},
-		"counts whose sum overflows":        {requests: []resourcev1.DeviceRequest{exactly(1 << 62), exactly(1 << 62)}, want: " 9223372036854775807 "},
-		"the largest count of all":          {requests: []resourcev1.DeviceRequest{exactly(math.MaxInt64)}, want: " 9223372036854775807 "},
-		"a smaller alternative":             {requests: []resourcev1.DeviceRequest{oneOf(1<<62, 2), exactly(30)}},
-		"no alternative is small enough":    {requests: []resourcev1.DeviceRequest{oneOf(1<<62, 3), exactly(30)}, want: " 33 "},
-		"the claim is allocated already":    {requests: []resourcev1.DeviceRequest{exactly(33)}, allocated: true},
-		"the claim does not exist":          {missing: true},
-		"the plugin has refused the pod":    {requests: []resourcev1.DeviceRequest{exactly(33)}, inner: fwk.NewStatus(fwk.Unschedulable, "other")},
-		"the plugin has nothing to do with": {requests: []resourcev1.DeviceRequest{exactly(33)}, inner: fwk.NewStatus(fwk.Skip)},
+		"as many as an allocation has":   {requests: requests{exactly(16), exactly(16), all}},
+		"one more":                       {requests: requests{exactly(16), exactly(17)}, want: " 33 "},
+		"counts whose sum overflows":     {requests: requests{exactly(1 << 62), exactly(1 << 62)}, want: most},
+		"the largest count of all":       {requests: requests{exactly(math.MaxInt64)}, want: most},
+		"a smaller alternative":          {requests: requests{oneOf(1<<62, 2), exactly(30)}},
+		"no alternative is small enough": {requests: requests{oneOf(1<<62, 3), exactly(30)}, want: " 33 "},
+		"the claim is allocated already": {requests: requests{exactly(33)}, allocated: true},
+		"the claim does not exist":       {missing: true},
+		"the plugin has refused the pod": {
+			requests: requests{exactly(33)}, inner: fwk.NewStatus(fwk.Unschedulable, "other"),
+		},
+		"the plugin has nothing to do with": {requests: requests{exactly(33)}, inner: fwk.NewStatus(fwk.Skip)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -112,7 +116,8 @@ func TestAClaimThatNoAllocationServesIsRefused(t *testing.T) {
 				return
 			}
 			f := refused.Finding()
-			if f.Code != why.ClaimTooLarge || !strings.Contains(f.Detail, "ResourceClaim c requests at least"+test.want) ||
+			says := "ResourceClaim c requests at least" + test.want
+			if f.Code != why.ClaimTooLarge || !strings.Contains(f.Detail, says) ||
 				!strings.Contains(f.Detail, "at most 32") || status.Code() != fwk.UnschedulableAndUnresolvable {
 				t.Errorf("got %v, %v", status.Code(), f)
 			}

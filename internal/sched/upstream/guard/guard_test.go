@@ -181,8 +181,8 @@ func newCluster(t *testing.T, plugin *panicky) *cluster {
 			{Name: names.DefaultPreemption, Args: &config.DefaultPreemptionArgs{MinCandidateNodesAbsolute: 10}},
 		},
 	}
-	registry := frameworkruntime.Registry{"Panicky": func(_ context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin,
-		error,
+	registry := frameworkruntime.Registry{"Panicky": func(_ context.Context, _ runtime.Object, h fwk.Handle) (
+		fwk.Plugin, error,
 	) {
 		plugin.handle = h
 		return plugin, nil
