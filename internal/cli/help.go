@@ -65,11 +65,14 @@ func checkNamespace(ctx context.Context, flags *genericclioptions.ConfigFlags, c
 	if all := c.Flags().Lookup("all-namespaces"); all != nil && all.Changed {
 		return usagef("--namespace and --all-namespaces exclude each other")
 	}
-	cl, err := connect(flags)
-	if err != nil || c.Name() == "explain" && len(args) > 0 {
-		return nil // a verb that needs the cluster says so, and explain names the namespace that has the object
+	if c.Name() == "explain" && len(args) > 0 {
+		return nil // it names the namespace that has the object
 	}
-	return cl.findNamespace(ctx, *flags.Namespace)
+	cl, err := connect(flags)
+	if err == nil {
+		err = cl.findNamespace(ctx, *flags.Namespace)
+	}
+	return err
 }
 
 // readsNamespace reports whether a verb with these arguments reads --namespace.

@@ -226,7 +226,7 @@ func TestTheInputReplacesWhatTheClusterHas(t *testing.T) {
 			for _, p := range r.Pods {
 				got = append(got, p.Name+" "+p.State)
 			}
-			want := append(c.want, "web-x1-a Existing", "web-x1-b Existing")
+			want := slices.Concat(c.want, []string{"web-x1-a Existing", "web-x1-b Existing"})
 			if !slices.Equal(got, want) || warn.String() != "" {
 				t.Errorf("got %q, want %q; warnings %q", got, want, warn.String())
 			}

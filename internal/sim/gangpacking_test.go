@@ -122,13 +122,13 @@ func TestAGangStartsWhereItsQuotaAndNodesHaveRoomForItsMinimum(t *testing.T) {
 			free = append(free, 2+r.IntN(6))
 			in += cpuNode(fmt.Sprint("n", n), free[n])
 		}
-		limit, least := 1+r.IntN(9), 0
+		limit := 1 + r.IntN(9)
 		ceiling := fmt.Sprintf("{cpu: %d}", limit)
 		// In another namespace, so that pods without the label are in no quota.
 		in += strings.Replace(elastic(koordinator, "q", "", ceiling, ceiling), "name: q", "name: q, namespace: t", 1) +
 			"\n{apiVersion: v1, kind: Namespace, metadata: {name: t}}\n---"
 		size := 2 + r.IntN(4)
-		least = 1 + r.IntN(size)
+		least := 1 + r.IntN(size)
 		for m := range size {
 			members, inQuota = append(members, 1+r.IntN(6)), append(inQuota, r.IntN(4) > 0)
 			metadata := says("g", least)

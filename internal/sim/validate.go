@@ -152,7 +152,7 @@ func create(o runtime.Object) field.ErrorList {
 	errs := strategy.Validate(ctx, internal)
 	if len(errs) == 0 {
 		errs = validation.ValidateObjectMetaAccessor(internal.(metav1.Object), strategy.NamespaceScoped(),
-			path.ValidatePathSegmentName, field.NewPath("metadata"))
+			validateName, field.NewPath("metadata"))
 	}
 	switch o.(type) {
 	case *corev1.Pod, *batchv1.Job:
@@ -194,4 +194,12 @@ func named(o runtime.Object) field.ErrorList {
 		return field.ErrorList{field.Required(field.NewPath("metadata", "name"), "name or generateName is required")}
 	}
 	return nil
+}
+
+// validateName returns what an API server does not take in the name of any object, or in its beginning.
+func validateName(name string, isPrefix bool) []string {
+	if isPrefix {
+		return path.IsValidPathSegmentPrefix(name)
+	}
+	return path.IsValidPathSegmentName(name)
 }

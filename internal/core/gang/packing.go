@@ -524,7 +524,7 @@ func nextOrder(order []int, failed int, tried map[string]bool, class func(int) b
 				odd = append(odd, member)
 			}
 		}
-		next = append(even, odd...)
+		next = slices.Concat(even, odd)
 	}
 	return nil
 }

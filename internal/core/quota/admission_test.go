@@ -700,10 +700,9 @@ func TestNoEditEndsTheUseOfABoundPod(t *testing.T) {
 			was := a.Hash()
 			p.Quota = c.label
 			x := a.AdmitChange(p)
-			if got := LimitKind(""); x != nil {
-				got = x.LimitKind
-				if got != c.want {
-					t.Errorf("%s: refused for %s (%v), want %q", name, got, x, c.want)
+			if x != nil {
+				if x.LimitKind != c.want {
+					t.Errorf("%s: refused for %s (%v), want %q", name, x.LimitKind, x, c.want)
 				}
 			} else if c.want != "" {
 				t.Errorf("%s: admitted, want %s", name, c.want)
