@@ -115,6 +115,7 @@ var law = []rule{
 		folder: "internal/testkit/object", own: []string{"internal/core/topo", "internal/kube/convert", "api"},
 		others: []string{"k8s.io/apimachinery", "k8s.io/api"},
 	},
+	{folder: "internal/testkit/operator", others: []string{"sigs.k8s.io/yaml"}},
 	{folder: "internal/testkit", own: []string{"internal/testkit"}, others: []string{rapid}},
 	{folder: "internal/archtest"},
 	{folder: "hack", own: []string{"internal/core", "api"}, others: []string{"*"}},
