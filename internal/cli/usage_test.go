@@ -3,6 +3,7 @@ package cli
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,7 +31,8 @@ func TestEveryVerbRefusesExtraArguments(t *testing.T) {
 	}
 	for _, verb := range verbs {
 		streams, _, _, errOut := genericiooptions.NewTestIOStreams()
-		args := append(verb, "a", "b", "c", "--kubeconfig", kubeconfig(t, "http://127.0.0.1:1"))
+		args := slices.Concat(verb,
+			[]string{"a", "b", "c", "--kubeconfig", kubeconfig(t, "http://127.0.0.1:1")})
 		if verb[0] == other.Name() {
 			args = args[:len(args)-2]
 		}

@@ -11,8 +11,8 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -199,7 +199,7 @@ func named(o runtime.Object) field.ErrorList {
 // validateName returns what an API server does not take in the name of any object, or in its beginning.
 func validateName(name string, isPrefix bool) []string {
 	if isPrefix {
-		return path.IsValidPathSegmentPrefix(name)
+		return content.IsPathSegmentPrefix(name)
 	}
-	return path.IsValidPathSegmentName(name)
+	return content.IsPathSegmentName(name)
 }
