@@ -76,6 +76,24 @@ func unknownVerb(c *cobra.Command, args []string) error {
 	return usagef("unknown verb %q%s (%s --help lists the verbs)", args[0], meant, c.DisplayName())
 }
 
+// refuseArguments makes bad arguments of a command and those below it errors of usage.
+func refuseArguments(c *cobra.Command) {
+	if accept := c.Args; accept != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			var own interface{ ExitCode() int }
+			if err := accept(c, args); err != nil && !errors.As(err, &own) {
+				return usagef("%s: %w (%s --help shows the usage)", c.CommandPath(), err, c.CommandPath())
+			} else if err != nil {
+				return err
+			}
+			return nil
+		}
+	}
+	for _, below := range c.Commands() {
+		refuseArguments(below)
+	}
+}
+
 // Run executes root and returns the process's exit code: 0 done or answered, 1 unexpected error, 2 bad usage or input,
 // 3 negative answer with --exit-code, 4 unreachable or forbidden, 5 a check fails or leave has not ended, 130
 // interrupted. Errors are printed to errOut.

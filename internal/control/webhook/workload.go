@@ -70,7 +70,7 @@ func (h handlers) created(req ctrl.Request, pod *corev1.Pod) (a admission.Answer
 		return a
 	}
 	if q := h.rules.Quotas; q != nil && !q.HasSynced() {
-		h.rules.Quotas = nil // it would refuse the pod for now only
+		h.rules.Quotas = nil // before they have synced, they refuse every pod
 	}
 	more = h.validatePod(req, changed, nil)
 	a.Refusals, a.Warnings = more.Refusals, append(a.Warnings, more.Warnings...)
