@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -303,8 +304,8 @@ func (w *world) event(name, reason string) string {
 	return note
 }
 
-// condition waits for a condition of the Node.
-func (w *world) condition(name, status, reason string) {
+// condition waits for a condition of the Node, with one of the reasons.
+func (w *world) condition(name, status string, reasons ...string) {
 	w.Helper()
 	stage.Await(w, "the condition "+name, func() error {
 		node, err := w.plane.Client.CoreV1().Nodes().Get(w.Context(), w.node.Name, metav1.GetOptions{})
@@ -313,8 +314,8 @@ func (w *world) condition(name, status, reason string) {
 		}
 		for _, c := range node.Status.Conditions {
 			if string(c.Type) == name {
-				if string(c.Status) != status || c.Reason != reason {
-					return fmt.Errorf("is %s, %s: %s; want %s, %s", c.Status, c.Reason, c.Message, status, reason)
+				if string(c.Status) != status || !slices.Contains(reasons, c.Reason) {
+					return fmt.Errorf("is %s, %s: %s; want %s, %s", c.Status, c.Reason, c.Message, status, reasons)
 				}
 				return nil
 			}
