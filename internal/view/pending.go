@@ -2,7 +2,6 @@ package view
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -208,7 +207,7 @@ func fromCondition(said *string) *why.Wire {
 	if said == nil {
 		return wire(why.NotAttempted, why.PreEnqueue, "no scheduler has said anything about the pod yet")
 	}
-	if w, ok := parseMessage(*said); ok {
+	if w, ok := why.ParseMessage(*said); ok {
 		return &w
 	}
 	return wire(why.UpstreamFilter, why.Filter, *said)
@@ -216,30 +215,4 @@ func fromCondition(said *string) *why.Wire {
 
 func wire(code why.Code, phase why.Phase, message string) *why.Wire {
 	return &why.Wire{Code: code, Class: code.Class().String(), Phase: phase.String(), Message: message}
-}
-
-// parseMessage reads "<Code>: <text> <JSON>".
-func parseMessage(message string) (why.Wire, bool) {
-	head, rest, ok := strings.Cut(message, ": ")
-	code, known := why.ParseCode(head)
-	if !ok || !known {
-		return why.Wire{}, false
-	}
-	w := why.Wire{Code: code, Class: code.Class().String(), Message: rest}
-	at := strings.LastIndex(rest, " {")
-	var tail map[string]any
-	if at < 0 || json.Unmarshal([]byte(rest[at+1:]), &tail) != nil {
-		return w, true
-	}
-	w.Message = rest[:at]
-	nodes, _ := tail["nodes"].(float64)
-	w.Nodes = int(nodes)
-	w.Where, _ = tail["where"].(string)
-	delete(tail, "code")
-	delete(tail, "nodes")
-	delete(tail, "where")
-	if len(tail) > 0 {
-		w.Params = tail
-	}
-	return w, true
 }

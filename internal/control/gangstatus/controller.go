@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -53,17 +53,17 @@ type Controller struct {
 	// whole are the groups of the API that have the status of an object in the object, bare those whose status has no
 	// conditions, as the CRD of another installation.
 	whole, bare map[string]bool
-	// degraded are Kubernetes' own PodGroups, by namespace/name, whose status has no phase that would say so.
-	degraded map[string]bool
-	late     map[string]bool // PodGroups whose gangs are in part for too long
+	// memory is of PodGroups of each informer, by its index, and by namespace/name. Those without an entry have none.
+	memory []map[string]memory
 }
 
 // New returns a controller that does not run.
 func New(o Options) *Controller {
-	return &Controller{
-		Options: o, whole: map[string]bool{}, bare: map[string]bool{}, degraded: map[string]bool{},
-		late: map[string]bool{},
+	c := &Controller{Options: o, whole: map[string]bool{}, bare: map[string]bool{}}
+	for range o.Groups {
+		c.memory = append(c.memory, map[string]memory{})
 	}
+	return c
 }
 
 // IndexPods indexes pods by their gang.
@@ -148,41 +148,48 @@ func (c *Controller) enqueueGroup(g *v1alpha1.PodGroup) {
 	c.queue.AddAfter(g.Namespace+"/"+g.Name, collect)
 }
 
-// update writes the status of the PodGroups of a gang where it has changed.
+// update takes a step for the PodGroups of a gang.
 func (c *Controller) update(ctx context.Context, id string, limit flowcontrol.RateLimiter) error {
 	var failed []error
-	found := false
-	for _, i := range c.Groups {
-		object, _, err := i.GetStore().GetByKey(id)
-		if g, ok := object.(*v1alpha1.PodGroup); ok && err == nil && !g.Basic {
-			pods := c.podsOf(id)
-			found = true
-			status, group := statusOf(g, pods, metav1.Now()), g.GroupVersionKind().Group
-			c.watchPart(g, status, pods)
-			stored := status
-			if c.bare[group] {
-				stored.Conditions = nil
-			}
-			if group == v1alpha1.NativeGroupName { // it has nothing else
-				stored = v1alpha1.PodGroupStatus{
-					Conditions: status.Conditions, Phase: v1alpha1.NativePhase(status.Conditions),
-				}
-			}
-			degraded := group == v1alpha1.NativeGroupName && status.Phase == v1alpha1.PodGroupUnknown
-			if apiequality.Semantic.DeepEqual(stored, g.Status) && degraded == c.degraded[id] {
-				continue
-			}
-			if err = limit.Wait(ctx); err == nil {
-				err = c.write(ctx, g, stored, status)
-			}
+	for i, groups := range c.Groups {
+		object, _, err := groups.GetStore().GetByKey(id)
+		if g, ok := object.(*v1alpha1.PodGroup); !ok || g.Basic {
+			delete(c.memory[i], id)
+		} else if err == nil {
+			err = c.step(ctx, g, c.memory[i], limit)
 		}
 		failed = append(failed, err)
 	}
-	if !found {
-		delete(c.late, id)
-		delete(c.degraded, id)
-	}
 	return errors.Join(failed...)
+}
+
+// step writes the status of a PodGroup where it has changed, and sends the Event that follows.
+func (c *Controller) step(ctx context.Context, g *v1alpha1.PodGroup, memories map[string]memory,
+	limit flowcontrol.RateLimiter,
+) error {
+	id, group, now := g.Namespace+"/"+g.Name, g.GroupVersionKind().Group, time.Now()
+	was := progressOf(g, memories[id])
+	next, do := gang.Step(was, worldOf(g, c.podsOf(id), now))
+	status := statusOf(g, was, next, now)
+	if c.bare[group] {
+		status.Conditions = nil
+	}
+	if do.Again > 0 {
+		c.queue.AddAfter(id, do.Again)
+	}
+	if !apiequality.Semantic.DeepEqual(status, g.Status) {
+		if err := limit.Wait(ctx); err != nil {
+			return err
+		}
+		if written, err := c.write(ctx, g, status); err != nil || !written {
+			return err
+		}
+	}
+	if memories[id] = remember(group, next); memories[id] == (memory{}) {
+		delete(memories, id)
+	}
+	c.report(g, next, do)
+	return nil
 }
 
 func (c *Controller) podsOf(id string) (pods []*corev1.Pod) {
@@ -196,19 +203,21 @@ func (c *Controller) podsOf(id string) (pods []*corev1.Pod) {
 	return pods
 }
 
-// write changes the status of the version that it was compared with, as far as its API stores it, and nothing else of
-// it.
-func (c *Controller) write(ctx context.Context, g *v1alpha1.PodGroup, stored, status v1alpha1.PodGroupStatus) error {
+// write changes the status of the version that it was compared with, and nothing else of it. written is false where
+// that version is gone: another event comes.
+func (c *Controller) write(ctx context.Context, g *v1alpha1.PodGroup, stored v1alpha1.PodGroupStatus) (
+	written bool, err error,
+) {
 	group := g.GroupVersionKind().Group
 	fields, err := patchOf(stored, group)
 	if err != nil {
-		return err
+		return false, err
 	}
 	body, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": g.ResourceVersion, "uid": g.UID}, "status": fields,
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	resource := g.GroupVersionKind().GroupVersion().WithResource("podgroups")
 	patch := func(subresources ...string) (*unstructured.Unstructured, error) {
@@ -229,55 +238,31 @@ func (c *Controller) write(ctx context.Context, g *v1alpha1.PodGroup, stored, st
 		}
 	}
 	switch {
-	case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // another event comes
-		return nil
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
+		return false, nil
 	case err != nil:
 		c.Writes.WithLabelValues("failed").Inc()
-		return fmt.Errorf("write PodGroup %s/%s: %w", g.Namespace, g.Name, err)
+		return false, fmt.Errorf("write PodGroup %s/%s: %w", g.Namespace, g.Name, err)
 	}
 	c.Writes.WithLabelValues("written").Inc()
 	_, has, _ := unstructured.NestedFieldNoCopy(got.Object, "status", "conditions")
 	c.bare[group] = c.bare[group] || len(stored.Conditions) > 0 && !has
-	c.report(g, status)
-	if id := g.Namespace + "/" + g.Name; group == v1alpha1.NativeGroupName && status.Phase == v1alpha1.PodGroupUnknown {
-		c.degraded[id] = true
-	} else {
-		delete(c.degraded, id)
-	}
-	return nil
+	return true, nil
 }
 
-// watchPart sends an Event about a gang that began to start and is in part for too long.
-func (c *Controller) watchPart(g *v1alpha1.PodGroup, status v1alpha1.PodGroupStatus, pods []*corev1.Pod) {
-	id, since := g.Namespace+"/"+g.Name, sinceWhen(pods)
-	bound := len(slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool {
-		return p.Spec.NodeName == "" || convert.Ended(p)
-	}))
-	least := int(leastOf(g, pods))
-	if status.Phase != v1alpha1.PodGroupScheduling || since.IsZero() || bound >= least || g.Status.Phase.IsStarted() {
-		delete(c.late, id)
-		return
-	}
-	if left := inPart - time.Since(since); left > 0 {
-		c.queue.AddAfter(id, left)
-	} else if !c.late[id] {
-		c.late[id] = true
-		e := event.GangDegraded
-		c.Events.Eventf(g, nil, e.Type(), e.String(), "Scheduling", "only %d of %d pods are on nodes", bound, least)
-	}
-}
-
-// report sends an Event when a gang has started, and when fewer pods than its minimum are left of it.
-func (c *Controller) report(g *v1alpha1.PodGroup, status v1alpha1.PodGroupStatus) {
+// report sends the Event of a step.
+func (c *Controller) report(g *v1alpha1.PodGroup, p gang.Progress, do gang.Actions) {
 	send := func(e event.Reason, format string, args ...any) {
 		c.Events.Eventf(g, nil, e.Type(), e.String(), "Scheduling", format, args...)
 	}
-	was := g.Status.Phase
-	switch {
-	case status.Phase == v1alpha1.PodGroupUnknown && was != status.Phase && !c.degraded[g.Namespace+"/"+g.Name]:
-		send(event.GangDegraded, "fewer pods than the minimum are left on nodes; %d run", status.Running)
-	case status.Phase.IsStarted() && !was.IsStarted():
-		send(event.GangScheduled, "the minimum of pods is on nodes; %d run", status.Running)
+	switch do.Notice {
+	case gang.NoNotice:
+	case gang.NoticeStarted:
+		send(event.GangScheduled, "the minimum of pods is on nodes; %d run", p.Running)
+	case gang.NoticeShrunk:
+		send(event.GangDegraded, "fewer pods than the minimum are left on nodes; %d run", p.Running)
+	case gang.NoticePartial:
+		send(event.GangDegraded, "only %d of %d pods are on nodes", do.Placed, do.Least)
 	}
 }
 

@@ -14,6 +14,18 @@
 // The source is seed 003 with the scheduling cycle of Koordinator's release 0.7; the round belongs to the group, and
 // ends in the step in which its last member was tried or left.
 //
+// # Progress
+//
+// Step is what a PodGroup's status says: a function of what it said before and of the pods that exist, ended ones too.
+// Nothing is counted up and down.
+//
+//	Pending ─► PreScheduling ─► Scheduling ─► Scheduled ◄─► Running ─► Finished, Failed
+//	 no pods    none has a node   some have      the minimum has a node, or runs
+//	                                              └─► Unknown: fewer than the minimum are left, and others wait
+//
+// A PodGroup that was Scheduled once never goes back to the left of it while it has pods, as a gang that has started
+// once stays started. A set of pods that follows the end of another one begins on the left again.
+//
 // # After a restart
 //
 // A State that is given pods of which some are bound does not know whether the gang has started whole. A gang of a

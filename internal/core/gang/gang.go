@@ -68,6 +68,9 @@ func (s Settings) over(o Settings) Settings {
 	}
 }
 
+// least returns how many members must start together.
+func (s Settings) least() int { return cmp.Or(s.Min, s.Total, 1) }
+
 // Pod is what a State reads of a pod of a gang that has not ended.
 type Pod struct {
 	UID, Namespace, Name string

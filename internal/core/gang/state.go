@@ -307,7 +307,7 @@ func (s *State) settingsOf(g *gang) (settings Settings) {
 		settings = settings.over(Settings{Group: t.group})
 	}
 	settings = settings.over(s.defaults)
-	settings.Min = cmp.Or(settings.Min, settings.Total, 1)
+	settings.Min = settings.least()
 	settings.Total = max(settings.Total, settings.Min)
 	settings.Group = append(slices.Clone(settings.Group), g.id)
 	slices.Sort(settings.Group)

@@ -2,6 +2,7 @@ package why
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,6 +34,32 @@ func Explain(findings []Finding, nodes int) (Obstacle, string) {
 	}
 	tail := " " + root.Flat()
 	return root, n.text(root, nodes, MaxMessage-len(tail)) + tail
+}
+
+// ParseMessage reads a Message; false for the message of another scheduler, which does not begin with a code.
+func ParseMessage(message string) (Wire, bool) {
+	head, rest, ok := strings.Cut(message, ": ")
+	code, known := ParseCode(head)
+	if !ok || !known {
+		return Wire{}, false
+	}
+	w := Wire{Code: code, Class: code.Class().String(), Message: rest}
+	at := strings.LastIndex(rest, " {")
+	var tail map[string]any
+	if at < 0 || json.Unmarshal([]byte(rest[at+1:]), &tail) != nil {
+		return w, true
+	}
+	w.Message = rest[:at]
+	nodes, _ := tail["nodes"].(float64)
+	w.Nodes = int(nodes)
+	w.Where, _ = tail["where"].(string)
+	delete(tail, "code")
+	delete(tail, "nodes")
+	delete(tail, "where")
+	if len(tail) > 0 {
+		w.Params = tail
+	}
+	return w, true
 }
 
 // Text is Message without its JSON, and half as long, so that it can be a part of another message.

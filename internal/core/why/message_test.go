@@ -157,6 +157,47 @@ func TestSurfacesAgree(t *testing.T) {
 	})
 }
 
+func TestParseMessage(t *testing.T) {
+	t.Parallel()
+	smt := why.Reason{Code: why.SMTAlignment, Resource: why.CPU, Unit: why.CPUs, Asked: 3, Extra: 2}
+	text := "0/2 nodes are available: 2 node(s) requested cpus not multiple cpus per core."
+	for name, c := range map[string]struct {
+		message string
+		want    why.Wire
+		ok      bool
+	}{
+		"of this scheduler": {
+			why.Message(nodes("a", 2, smt), 2),
+			why.Wire{
+				Code: why.SMTAlignment, Class: "Placement", Nodes: 2, Message: text,
+				Params: map[string]any{"asked": 3.0, "threadsPerCore": 2.0},
+			},
+			true,
+		},
+		"with a place": {
+			`TopologyPolicy: no. {"code":"TopologyPolicy","where":"numa 1"}`,
+			why.Wire{Code: why.TopologyPolicy, Class: "Placement", Where: "numa 1", Message: "no."},
+			true,
+		},
+		"cut off in its JSON": {
+			`SMTAlignment: no. {"code`,
+			why.Wire{Code: why.SMTAlignment, Class: "Placement", Message: `no. {"code`},
+			true,
+		},
+		"without JSON": {
+			"SMTAlignment: no.", why.Wire{Code: why.SMTAlignment, Class: "Placement", Message: "no."}, true,
+		},
+		"of another scheduler":          {message: "0/2 nodes are available: 2 Insufficient cpu."},
+		"a code that is not the head":   {message: `no {"code":"SMTAlignment"}`},
+		"a code that is not registered": {message: "Tired: no."},
+	} {
+		got, ok := why.ParseMessage(c.message)
+		if diff := cmp.Diff(c.want, got); diff != "" || ok != c.ok {
+			t.Errorf("%s: %t, want %t (-want +got):\n%s", name, ok, c.ok, diff)
+		}
+	}
+}
+
 func TestWire(t *testing.T) {
 	t.Parallel()
 	o := why.Root(nodes("a", 2, why.Reason{
