@@ -56,6 +56,7 @@ const (
 	KubeletModelSuspect
 	AccountRepaired
 	NUMANodeOvercommitted
+	ReservationRoomTaken
 	GangHeld
 	GangRoundFailed
 	GangTimeout

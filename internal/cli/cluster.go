@@ -90,6 +90,7 @@ func newAccount(nodes []corev1.Node, pods []corev1.Pod, topologies []v1alpha2.No
 	for i := range nodes {
 		a.nodes = append(a.nodes, &nodes[i])
 		a.store.PutNode(&nodes[i])
+		a.reserved.PutNode(&nodes[i])
 	}
 	for i := range topologies {
 		a.store.PutTopology(&topologies[i])

@@ -169,8 +169,12 @@ func drawReservation(r *view.Reservation, p paint, width int) string {
 		{"used by", strings.Join(r.Users, ", ")},
 		{"waits", r.Message},
 	} {
-		if phase := v1alpha1.ReservationPhase(r.Phase); line[0] == "waits" && phase.IsFinal() {
+		switch phase := v1alpha1.ReservationPhase(r.Phase); {
+		case line[0] != "waits":
+		case phase.IsFinal():
 			line[0] = "ended"
+		case phase == v1alpha1.ReservationAvailable:
+			line[0] = "lacks"
 		}
 		if line[1] != "" {
 			c.add(line[0], line[1])

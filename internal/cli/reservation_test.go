@@ -88,6 +88,21 @@ func TestAnUnknownReservationIsRefusedByName(t *testing.T) {
 	}
 }
 
+// TestAReservationWhoseRoomIsTakenSaysSo: the room is compared with the Node and its pods, whatever the status says.
+func TestAReservationWhoseRoomIsTakenSaysSo(t *testing.T) {
+	a := newAccount([]corev1.Node{node("n", "8", nil)}, []corev1.Pod{pod("grown", "", "6", "n", "")}, nil)
+	r, err := kube.ReadReservation([]byte(reservationJSON("r", "", `"owners":[{"labelSelector":{"matchLabels":`+
+		`{"app":"web"}}}]`, `"phase":"Available","nodeName":"n","conditions":[{"type":"Ready","status":"False",`+
+		`"reason":"RoomTaken","message":"keeps 4 cpu for owners"}]`)))
+	testkit.Check(t, err)
+	a.reserved.Put(r)
+	one := a.reservations()[0]
+	text := drawReservation(&one, paint{}, 120)
+	if !strings.Contains(text, "left    cpu 2, memory 8Gi") || !strings.Contains(text, "lacks   keeps 4 cpu") {
+		t.Errorf("the Reservation is shown as\n%s", text)
+	}
+}
+
 // What a Reservation keeps is not free on its node, whether a scheduler is asked or not.
 func TestTheAccountOfANodeHasReservations(t *testing.T) {
 	a := newAccount([]corev1.Node{node("n", "16", nil)}, nil, []v1alpha2.NodeResourceTopology{

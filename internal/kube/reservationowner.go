@@ -87,7 +87,9 @@ func (s *Reservations) spec(r *v1alpha1.Reservation) *reservation.Spec {
 	if s.ended[r.UID] {
 		return convert.Reservation(r, "")
 	}
-	return convert.Reservation(r, r.Status.NodeName)
+	spec := convert.Reservation(r, r.Status.NodeName)
+	spec.Running = s.reserving[r.UID] != nil
+	return spec
 }
 
 // setPending records whether a pod exists without a node.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/reservation"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -34,6 +35,8 @@ type Reservations struct {
 	// ClusterMode is whether the room of pods of any owner is taken over that are labelled so. It is set before the
 	// first object.
 	ClusterMode bool
+	// Inform sends an Event about a Reservation. nil sends none. It is set before Run of the writer.
+	Inform func(r *v1alpha1.Reservation, reason event.Reason, message string)
 	// Order makes the changes that follow from writes of this process rather than from events of the API server: an
 	// object was written, or a Reservation ends before its status says so. nil makes them at once. It is set before the
 	// first object.
@@ -61,6 +64,9 @@ type Reservations struct {
 	// occupants are the running pods on whose room a Reservation was reserved that is not on its node yet.
 	occupants map[types.UID][]*corev1.Pod
 
+	// nodes have what nodes can allocate and their pods, by name of the node.
+	nodes map[string]*nodeRoom
+
 	// reserving are the pods of mode Reservation, which are the reserve pods of what they keep. The API server delivers
 	// their events.
 	reserving map[types.UID]*corev1.Pod
@@ -76,6 +82,7 @@ func NewReservations(client rest.Interface, now func() time.Time) *Reservations 
 		shown: map[types.UID]*corev1.Pod{}, ended: map[types.UID]bool{}, users: map[types.UID]*corev1.Pod{},
 		refused: map[types.UID]string{}, nominated: map[types.UID]string{},
 		occupants: map[types.UID][]*corev1.Pod{}, reserving: map[types.UID]*corev1.Pod{},
+		nodes: map[string]*nodeRoom{},
 	}
 }
 
@@ -169,6 +176,7 @@ func (s *Reservations) PutPod(p *corev1.Pod) {
 	if convert.IsReservePod(p) {
 		return
 	}
+	s.putOnNode(p)
 	s.putReserving(p)
 	switch {
 	case uid == "" && p.Spec.NodeName == "":
@@ -185,6 +193,7 @@ func (s *Reservations) PutPod(p *corev1.Pod) {
 
 // RemovePod forgets a pod that was deleted.
 func (s *Reservations) RemovePod(p *corev1.Pod) {
+	s.removeFromNode(p)
 	s.removeReserving(p)
 	s.Release(p)
 	s.setPending(p, false)
@@ -263,10 +272,9 @@ func (s *Reservations) Left(uid string) reservation.Amounts {
 func (s *Reservations) On(node string) (all []*v1alpha1.Reservation) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	for uid, r := range s.objects {
-		spec := s.account.Find(string(uid))
-		if node != "" && spec != nil && spec.Node == node && !s.isSpent(uid) {
-			all = append(all, r)
+	for _, spec := range s.account.On(node) {
+		if uid := types.UID(spec.UID); !s.isSpent(uid) {
+			all = append(all, s.objects[uid])
 		}
 	}
 	slices.SortFunc(all, func(a, b *v1alpha1.Reservation) int { return cmp.Compare(a.Name, b.Name) })

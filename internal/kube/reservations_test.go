@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/reservation"
 	"github.com/tenon-project/tenon/internal/kube"
@@ -409,6 +410,90 @@ func TestTheStatusOfAReservationFollowsItsPods(t *testing.T) {
 		}
 		if held := pods["u"] != nil; held != c.held {
 			t.Errorf("%s: holds room: %v, want %v", name, held, c.held)
+		}
+	}
+}
+
+// TestAReservationSaysWhatItsNodeLacks: the node has 8 CPUs, the Reservation keeps 4 of them, and a pod that requests 4
+// grows while no webhook answers.
+func TestAReservationSaysWhatItsNodeLacks(t *testing.T) {
+	t.Parallel()
+	const taken = "keeps 4 cpu for owners, and its node n has 2 beside its pods and older Reservations"
+	roomTaken := func(r *v1alpha1.Reservation) {
+		r.Status.Conditions = []v1alpha1.ReservationCondition{{
+			Type: "Ready", Status: "False", Reason: "RoomTaken", Message: taken,
+		}}
+	}
+	other := func(cpu string, options ...podtest.PodOption) *corev1.Pod {
+		return podtest.Pod("other", append(options, podtest.UID("other"), podtest.On("n"),
+			podtest.Requests("cpu", cpu))...)
+	}
+	gone := other("6")
+	gone.Spec.NodeName = "" // as an informer that was away has it
+	for name, c := range map[string]struct {
+		first, then func(s *kube.Reservations)
+		want        string // of the written condition
+		left        int64  // milli-CPUs
+		event       string
+	}{
+		"the pod grows": {
+			func(s *kube.Reservations) { s.Put(newReservation("n", forMany)) },
+			func(s *kube.Reservations) { s.PutPod(other("6")) }, taken, 2000, taken,
+		},
+		"the pod is placed by another scheduler": {
+			func(s *kube.Reservations) { s.Put(newReservation("n", forMany)); s.RemovePod(other("4")) },
+			func(s *kube.Reservations) { s.PutPod(other("6")) }, taken, 2000, taken,
+		},
+		"the node shrinks": {
+			func(s *kube.Reservations) { s.Put(newReservation("n", forMany)) },
+			func(s *kube.Reservations) { s.PutNode(podtest.Node("n", nil, "cpu", "6")) }, taken, 2000, taken,
+		},
+		"it lacks still more": {
+			func(s *kube.Reservations) { s.Put(newReservation("n", forMany, roomTaken)) },
+			func(s *kube.Reservations) { s.PutPod(other("7")) }, "has 1 beside", 1000, "",
+		},
+		"the pod shrinks again": {
+			func(s *kube.Reservations) { s.Put(newReservation("n", forMany, roomTaken)); s.PutPod(other("6")) },
+			func(s *kube.Reservations) { s.PutPod(other("4")) }, `"reason":"Available"`, 4000, "",
+		},
+		"the pod ends": {
+			func(s *kube.Reservations) { s.Put(newReservation("n", forMany, roomTaken)); s.PutPod(other("6")) },
+			func(s *kube.Reservations) { s.PutPod(other("6", podtest.Phase(corev1.PodSucceeded))) },
+			`"reason":"Available"`, 4000, "",
+		},
+		"the pod is deleted": {
+			func(s *kube.Reservations) { s.Put(newReservation("n", forMany, roomTaken)); s.PutPod(other("6")) },
+			func(s *kube.Reservations) { s.RemovePod(gone) }, `"reason":"Available"`, 4000, "",
+		},
+		"an owner has a part": {
+			func(s *kube.Reservations) { s.Put(newReservation("n", forMany)); s.PutPod(other("6")) },
+			func(s *kube.Reservations) { s.PutPod(owner("a", "2")) }, "keeps 2 cpu for owners", 0,
+			"keeps 2 cpu for owners, and its node n has 0 beside its pods and older Reservations",
+		},
+	} {
+		now := early
+		s, requests, pods := reservations(t, &now)
+		s.PutNode(podtest.Node("n", nil, "cpu", "8"))
+		s.PutPod(other("4"))
+		c.first(s)
+		looked, sent := 0, ""
+		s.OnChange(func(types.UID) { looked++ })
+		s.Inform = func(r *v1alpha1.Reservation, reason event.Reason, message string) {
+			sent += fmt.Sprint(r.Name, " ", reason, " ", message)
+		}
+		c.then(s)
+		got, _ := reconciled(t, s, requests, false)
+		if looked == 0 || !strings.Contains(strings.Join(got, "\n"), c.want) {
+			t.Errorf("%s: looked %d times and wrote %s, want %s in it", name, looked, got, c.want)
+		}
+		if left := s.Available("u")["cpu"]; left != c.left {
+			t.Errorf("%s: %d milli-CPUs are left, want %d", name, left, c.left)
+		}
+		if want := "r ReservationRoomTaken " + c.event; c.event != "" && sent != want || c.event == "" && sent != "" {
+			t.Errorf("%s: the Event is %q, want %q", name, sent, c.event)
+		}
+		if held := s.Left("u"); pods["u"].Spec.Containers[0].Resources.Requests.Cpu().MilliValue() != held["cpu"] {
+			t.Errorf("%s: the reserve pod is %+v, want it to hold %v", name, pods["u"].Spec, held)
 		}
 	}
 }

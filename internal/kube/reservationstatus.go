@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/reservation"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -175,6 +176,10 @@ func (s *Reservations) Reconcile(ctx context.Context, uid types.UID, keepEnded t
 		case err != nil:
 			return now.Add(time.Second), fmt.Errorf("write the status of reservation %s: %w", r.Name, err)
 		}
+		lacks, lacked := roomTaken(&status), roomTaken(&r.Status)
+		if s.Inform != nil && lacks != "" && lacked == "" {
+			s.Inform(r, event.ReservationRoomTaken, lacks)
+		}
 	}
 	return again, nil
 }
@@ -224,7 +229,7 @@ func (s *Reservations) statusOf(r *v1alpha1.Reservation, phase reservation.Phase
 		status.Allocatable = convert.ResourceList(convert.Reservation(r, "").Allocatable)
 	}
 	s.mu.RLock()
-	refused, allocated := s.refused[r.UID], s.account.Allocated(string(r.UID))
+	refused, allocated, shortage := s.refused[r.UID], s.account.Allocated(string(r.UID)), s.shortage(r)
 	s.mu.RUnlock()
 	status.CurrentOwners = references(users)
 	if len(users) > 0 {
@@ -240,6 +245,10 @@ func (s *Reservations) statusOf(r *v1alpha1.Reservation, phase reservation.Phase
 	case reservation.Waiting:
 		s.set(&status, v1alpha1.ReservationReady, metav1.ConditionFalse, v1alpha1.ReasonWaiting, cause)
 	case reservation.Available:
+		if shortage != "" {
+			s.set(&status, v1alpha1.ReservationReady, metav1.ConditionFalse, v1alpha1.ReasonRoomTaken, shortage)
+			break
+		}
 		s.set(&status, v1alpha1.ReservationReady, metav1.ConditionTrue, v1alpha1.ReasonAvailable, "")
 	case reservation.Succeeded:
 		s.set(&status, v1alpha1.ReservationReady, metav1.ConditionFalse, v1alpha1.ReasonSucceeded, "")
@@ -247,6 +256,16 @@ func (s *Reservations) statusOf(r *v1alpha1.Reservation, phase reservation.Phase
 		s.set(&status, v1alpha1.ReservationReady, metav1.ConditionFalse, v1alpha1.ReasonExpired, cause)
 	}
 	return status
+}
+
+// roomTaken returns what a Reservation says that its node lacks, "" if the node lacks nothing.
+func roomTaken(status *v1alpha1.ReservationStatus) string {
+	for _, c := range status.Conditions {
+		if c.Type == v1alpha1.ReservationReady && c.Reason == v1alpha1.ReasonRoomTaken {
+			return c.Message
+		}
+	}
+	return ""
 }
 
 // set sets a condition. One that says the same keeps its times.

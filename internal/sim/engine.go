@@ -280,6 +280,7 @@ func (e *engine) load(factory informers.SharedInformerFactory, w *world) {
 	for i, n := range w.nodes {
 		e.rank[n.Name] = len(w.nodes) - i
 		e.quotas.PutNode(n)
+		e.api.reserved.PutNode(n)
 		e.api.create(e.api.nodes, convert.Schedulable(n))
 	}
 	for _, t := range w.topologies {

@@ -20,7 +20,7 @@ type Reservation struct {
 	Devices     map[string][]Device `json:"devices"`
 	Allocatable map[string]string   `json:"allocatable"`
 	Allocated   map[string]string   `json:"allocated"`
-	// Left is what it keeps on its node beside the pods that use it.
+	// Left is what it keeps on its node beside the pods that use it, as far as the node has it.
 	Left map[string]string `json:"left"`
 	// Policy is Aligned or Restricted; Once: one pod may use it; Unschedulable: no further pods may.
 	Policy        string `json:"allocatePolicy"`
@@ -30,7 +30,7 @@ type Reservation struct {
 	Owners []string `json:"owners"`
 	// Users are the pods that use it, as namespace/name.
 	Users []string `json:"currentOwners"`
-	// Message is why it has no node, which pods it waits for, or why it has ended; "" of others.
+	// Message is why it has no node, what its node lacks, which pods it waits for, or why it has ended; "" of others.
 	Message string `json:"message,omitempty"`
 }
 

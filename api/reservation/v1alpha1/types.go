@@ -222,6 +222,8 @@ const (
 	ReasonWaiting       = "WaitForRunningPods"
 	ReasonSucceeded     = "Succeeded"
 	ReasonExpired       = "Expired"
+	// ReasonRoomTaken: its node has less beside its pods than the Reservation keeps.
+	ReasonRoomTaken = "RoomTaken"
 )
 
 // ReservationCondition is a condition, in Koordinator's shape.

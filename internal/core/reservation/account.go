@@ -5,6 +5,8 @@ import (
 	"errors"
 	"maps"
 	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/quota"
 )
 
 // ErrUsed says that a reservation cannot be used: it is gone, or another pod uses it, or was announced, that was to be
@@ -16,6 +18,8 @@ type Account struct {
 	byUID map[string]*held
 	// byKey has the reservations that a pod with a key may use, see keys. Invariant: only those with a node.
 	byKey map[string]map[string]*held
+	// byNode has the reservations with room on a node, by UID.
+	byNode map[string]map[string]*held
 	// users has the reservation of each pod that uses one, by the pod's UID; the reservation need not be known.
 	users map[string]use
 	// announced has the reservations that name announced pods, by UID.
@@ -40,7 +44,12 @@ type held struct {
 // NewAccount returns an account without reservations.
 func NewAccount() *Account {
 	return &Account{
-		map[string]*held{}, map[string]map[string]*held{}, map[string]use{}, map[string]*held{}, map[string]bool{},
+		map[string]*held{},
+		map[string]map[string]*held{},
+		map[string]map[string]*held{},
+		map[string]use{},
+		map[string]*held{},
+		map[string]bool{},
 	}
 }
 
@@ -51,12 +60,7 @@ func (a *Account) Clone() *Account {
 	for uid, h := range a.byUID {
 		b.byUID[uid] = &held{h.Spec, maps.Clone(h.users)}
 	}
-	for key, all := range a.byKey {
-		b.byKey[key] = make(map[string]*held, len(all))
-		for uid := range all {
-			b.byKey[key][uid] = b.byUID[uid]
-		}
-	}
+	b.byKey, b.byNode = b.indexOf(a.byKey), b.indexOf(a.byNode)
 	for uid, h := range a.announced { // no other pod's node matters
 		b.announced[uid] = b.byUID[uid]
 		for _, pod := range h.Announced {
@@ -64,6 +68,33 @@ func (a *Account) Clone() *Account {
 		}
 	}
 	return b
+}
+
+// indexOf returns the index of another account, with the reservations of this one.
+func (a *Account) indexOf(other map[string]map[string]*held) map[string]map[string]*held {
+	index := make(map[string]map[string]*held, len(other))
+	for key, all := range other {
+		index[key] = make(map[string]*held, len(all))
+		for uid := range all {
+			index[key][uid] = a.byUID[uid]
+		}
+	}
+	return index
+}
+
+// add adds a reservation to an index.
+func add(index map[string]map[string]*held, key string, h *held) {
+	if index[key] == nil {
+		index[key] = map[string]*held{}
+	}
+	index[key][h.UID] = h
+}
+
+// remove removes a reservation from an index.
+func remove(index map[string]map[string]*held, key, uid string) {
+	if delete(index[key], uid); len(index[key]) == 0 {
+		delete(index, key)
+	}
 }
 
 // Put records a reservation, in place of one of its UID. Its users remain.
@@ -83,12 +114,10 @@ func (a *Account) Put(s *Spec) {
 	if len(s.Announced) > 0 {
 		a.announced[s.UID] = h
 	}
-	a.eachKey(s, func(key string) {
-		if a.byKey[key] == nil {
-			a.byKey[key] = map[string]*held{}
-		}
-		a.byKey[key][s.UID] = h
-	})
+	if s.Node != "" {
+		add(a.byNode, s.Node, h)
+	}
+	a.eachKey(s, func(key string) { add(a.byKey, key, h) })
 }
 
 // Remove forgets a reservation. What pods use of it is remembered, for one that comes later.
@@ -99,11 +128,8 @@ func (a *Account) Remove(uid string) {
 	}
 	delete(a.byUID, uid)
 	delete(a.announced, uid)
-	a.eachKey(h.Spec, func(key string) {
-		if delete(a.byKey[key], uid); len(a.byKey[key]) == 0 {
-			delete(a.byKey, key)
-		}
-	})
+	remove(a.byNode, h.Node, uid)
+	a.eachKey(h.Spec, func(key string) { remove(a.byKey, key, uid) })
 }
 
 // Find returns a reservation, nil if it is not known.
@@ -112,6 +138,18 @@ func (a *Account) Find(uid string) *Spec {
 		return h.Spec
 	}
 	return nil
+}
+
+// On returns the reservations with room on a node, the oldest first.
+func (a *Account) On(node string) []*Spec {
+	var all []*Spec
+	for _, h := range a.byNode[node] {
+		all = append(all, h.Spec)
+	}
+	slices.SortFunc(all, func(s, t *Spec) int {
+		return cmp.Or(s.Created.Compare(t.Created), cmp.Compare(s.Name, t.Name))
+	})
+	return all
 }
 
 // Use lets a pod use a reservation, or returns ErrUsed. It replaces what the pod used before.
@@ -193,6 +231,38 @@ func (a *Account) Left(uid string) Amounts {
 		return h.left(h.Once && !h.Waiting)
 	}
 	return Amounts{}
+}
+
+// Available is what a reservation keeps, see Left, as far as its node has it: less where pods of the node have grown
+// since, or the node has shrunk. free is what the node can allocate less what its pods request. It is negative where
+// they request more, and lacks the resources that are not compared. Of several reservations on the node, the oldest get
+// what they keep first. Devices are never compared: they are allocated one by one.
+func (a *Account) Available(uid string, free Amounts) Amounts {
+	s := a.Find(uid)
+	if s == nil {
+		return Amounts{}
+	}
+	free = maps.Clone(free)
+	for _, other := range a.On(s.Node) {
+		if other.UID == uid {
+			break
+		}
+		if !other.Running {
+			for name, n := range a.Left(other.UID) {
+				if has, compared := free[name]; compared {
+					free[name] = has - n
+				}
+			}
+		}
+	}
+	available := a.Left(uid)
+	for name, n := range available {
+		if has, compared := free[name]; compared && has < n && !s.Running && !quota.IsDevice(name) {
+			available[name] = max(has, 0)
+		}
+	}
+	maps.DeleteFunc(available, func(_ string, n int64) bool { return n == 0 })
+	return available
 }
 
 // left returns what the users of a Reservation leave, without zeros.

@@ -36,8 +36,10 @@ type Spec struct {
 	Restricted    bool
 	RestrictedTo  []string
 	Unschedulable bool // no further pods use it
-	Taints        []Taint
-	Allocatable   Amounts // what is reserved
+	// Running: a pod of the node runs in the room, and what it requests counts among the node's pods.
+	Running     bool
+	Taints      []Taint
+	Allocatable Amounts // what is reserved
 }
 
 // Owner matches pods by all of its fields that are set. Invariant: at least one is.

@@ -47,7 +47,7 @@ func Reservation(r *v1alpha1.Reservation, all *kube.Reservations, v *ledger.View
 		}
 	}
 	if s.NodeName != "" && !s.Phase.IsFinal() {
-		out.Left = texts(convert.ResourceList(all.Left(string(r.UID))))
+		out.Left = texts(convert.ResourceList(all.Available(string(r.UID))))
 		out.SetHeld(v, string(r.UID))
 	}
 	return out

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/events"
@@ -12,6 +13,8 @@ import (
 	upstream "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/utils/clock"
 
+	"github.com/tenon-project/tenon/api/event"
+	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
@@ -61,6 +64,13 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	go s.tracker.Audit(ctx, s.pods(), s.reserved, s.quotas)
 	go s.tracker.Run(ctx, s.failed)
 	go s.quotas.Run(ctx)
+	events := s.recorder(s.reserved.Profile)
+	s.reserved.Inform = func(r *v1alpha1.Reservation, reason event.Reason, message string) {
+		about := &corev1.ObjectReference{
+			APIVersion: v1alpha1.GroupVersion().String(), Kind: "Reservation", Name: r.Name, UID: r.UID,
+		}
+		events.Eventf(about, nil, reason.Type(), reason.String(), "Auditing", "%s", message)
+	}
 	go (&reserving.Writer{
 		Reservations: s.reserved, Nodes: s.config.InformerFactory.Core().V1().Nodes(), Leading: s.tracker.Leading.Load,
 		Synced: s.store.Synced(),

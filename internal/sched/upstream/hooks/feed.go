@@ -46,7 +46,7 @@ func Informers(client kubernetes.Interface, upstream informers.SharedInformerFac
 	pods = kube.First(loads.PodHandler(), kube.First(reservations.PodHandler(), pods))
 	serve(&corev1.Pod{}, kube.First(quotas.PodHandler(), pods))
 	serveDevices(client, serve)
-	nodes := kube.First(quotas.NodeHandler(), watch(core.Nodes().Informer()))
+	nodes := kube.First(quotas.NodeHandler(), kube.First(reservations.NodeHandler(), watch(core.Nodes().Informer())))
 	serve(&corev1.Node{}, kube.Mapped(nodes, convert.Schedulable))
 	return factory
 }
