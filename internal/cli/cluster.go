@@ -30,6 +30,7 @@ import (
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/occupancy"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -72,7 +73,7 @@ type account struct {
 	// pods holds the live pods of each node, by UID.
 	pods map[string]map[string]qos.Pod
 	// used is the sum of their requests and of what Reservations hold, by node.
-	used map[string]view.Room
+	used map[string]occupancy.Room
 	// reserved has the Reservations; what they hold is in store. It is empty if the caller may not read them;
 	// unreserved is the error then, else nil.
 	reserved   *kube.Reservations
@@ -83,7 +84,7 @@ type account struct {
 
 func newAccount(nodes []corev1.Node, pods []corev1.Pod, topologies []v1alpha2.NodeResourceTopology) *account {
 	a := &account{
-		store: kube.NewStore(), pods: map[string]map[string]qos.Pod{}, used: map[string]view.Room{},
+		store: kube.NewStore(), pods: map[string]map[string]qos.Pod{}, used: map[string]occupancy.Room{},
 		reserved: kube.NewReservations(nil, time.Now),
 	}
 	a.reserved.Deliver(kube.Handler(a.store.PutPod, a.store.RemovePod))

@@ -151,11 +151,6 @@ func NodeDevicesOf(v *ledger.View) *NodeDevices {
 	return out
 }
 
-// isGrantOf reports whether a pod has a part of a device: an old annotation names its minor alone.
-func isGrantOf(g *device.Grant, d *device.Status) bool {
-	return g.Type == d.Type && (g.ID == d.ID || g.ID == "" && g.Minor == d.Minor)
-}
-
 // vanishedDevices returns a problem for each pod that holds devices which the node's Device object no longer has.
 func vanishedDevices(v *ledger.View) (problems []Problem) {
 	var known []device.Status
@@ -166,7 +161,7 @@ func vanishedDevices(v *ledger.View) (problems []Problem) {
 		var gone []string
 		for i := range e.Devices {
 			g := &e.Devices[i]
-			if !slices.ContainsFunc(known, func(d device.Status) bool { return isGrantOf(g, &d) }) {
+			if !slices.ContainsFunc(known, func(d device.Status) bool { return g.IsOf(&d) }) {
 				gone = append(gone, fmt.Sprintf("%s %s", g.Type, cmp.Or(g.ID, strconv.Itoa(int(g.Minor)))))
 			}
 		}
@@ -189,7 +184,7 @@ func deviceOnNode(v *ledger.View, d *device.Status) DeviceOnNode {
 	for e := range v.Entries() {
 		for i := range e.Devices {
 			g := &e.Devices[i]
-			if isGrantOf(g, d) {
+			if g.IsOf(d) {
 				has := amountTexts(g.Amount.Amounts(g.Type, g.Ratio))
 				held := DeviceHolder{Pod: e.Namespace + "/" + e.Name, Resources: has}
 				out.Holders = append(out.Holders, held)
@@ -224,14 +219,4 @@ func isolationOf(v *ledger.View, grants []device.Grant, provider string) *Isolat
 	default:
 		return &Isolation{Strength: strength}
 	}
-}
-
-// isolationOnNode returns the strength of isolation that a share of a GPU can have on a node: that of a library needs
-// the pod's label as well.
-func isolationOnNode(v *ledger.View) device.Strength {
-	hasShares := false
-	for d := range v.Devices().Devices() {
-		hasShares = hasShares || d.Type == device.GPU && d.Offered && d.Profile == ""
-	}
-	return device.StrengthOfNode(hasShares, v.Facts().GPUIsolation)
 }

@@ -205,60 +205,7 @@ func TestWhatANodeLacksForDevices(t *testing.T) {
 	}
 }
 
-func TestGPUsThatNoPartitionHasAreStranded(t *testing.T) {
-	t.Parallel()
-	var table []device.Partition
-	for _, modules := range [][]int32{{0, 1}, {2, 3}, {0}, {2}} {
-		table = append(table, device.Partition{Modules: modules})
-	}
-	room := view.Room{MilliCPU: 64000, MemoryBytes: 1 << 40, Pods: 110}
-	load, has := view.GPULoadOf("n", "Own", accountOf(cards(t, 4, device.HonorPartitions, table...),
-		map[int]int64{2: 100}), room)
-	want := view.GPULoad{
-		Node: "n", Model: "nvidia-T4", Mode: "Own", Isolation: "none", GPUs: 4, UsedPercent: 100, Free: 3,
-		Fit: map[string]int{"1": 1, "2": 1, "4": 0, "8": 0}, Stranded: []view.Stranded{{Cause: "partition", GPUs: 1}},
-		Namespaces: []view.NamespaceUse{{Namespace: "d", UsedPercent: 100}},
-	}
-	if diff := cmp.Diff(want, load); diff != "" || !has {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if _, has := view.GPULoadOf("n", "Own", accountOf(nil, nil), room); has {
-		t.Error("a node without devices has GPUs")
-	}
-}
-
-// TestFreeMIGDevicesAreNotStranded: a node with seven of them said that no partition has any.
-func TestFreeMIGDevicesAreNotStranded(t *testing.T) {
-	t.Parallel()
-	inventory, err := device.NewInventory(&device.Spec{Devices: []device.Device{
-		{Type: device.GPU, ID: "card", Healthy: true},
-		{Type: device.GPU, ID: "sliced", Healthy: true},
-		{Type: device.GPU, ID: "MIG-0", Parent: "sliced", Profile: "1g.5gb", Healthy: true},
-		{Type: device.GPU, ID: "MIG-1", Parent: "sliced", Profile: "1g.5gb", Healthy: true},
-	}}, nil, nil)
-	testkit.Check(t, err)
-	room := view.Room{MilliCPU: 1000, MemoryBytes: 1 << 30, Pods: 1}
-	for name, c := range map[string]struct {
-		room view.Room
-		want view.GPULoad
-	}{
-		"room for the card": {room, view.GPULoad{
-			Fit: map[string]int{"1": 1, "2": 0, "4": 0, "8": 0}, Stranded: []view.Stranded{},
-		}},
-		"no room": {view.Room{}, view.GPULoad{
-			Fit: map[string]int{"1": 0, "2": 0, "4": 0, "8": 0}, Stranded: []view.Stranded{{Cause: "cpu", GPUs: 1}},
-		}},
-	} {
-		c.want.Node, c.want.Mode, c.want.Isolation, c.want.GPUs, c.want.Free = "n", "Own", "none", 3, 3
-		got, _ := view.GPULoadOf("n", "Own", accountOf(inventory, nil), c.room)
-		if diff := cmp.Diff(c.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
-// TestGPUsOfTheKubelet: their pods are shown as holders of all of them, and a node that waits for a report has none to
-// give.
+// TestGPUsOfTheKubelet: their pods are shown as holders of all of them, and a node that waits for a report says so.
 func TestGPUsOfTheKubelet(t *testing.T) {
 	t.Parallel()
 	inv, err := device.NewInventory(&device.Spec{
@@ -270,28 +217,18 @@ func TestGPUsOfTheKubelet(t *testing.T) {
 	testkit.Check(t, err)
 	l := ledger.New(ledger.Facts{Devices: inv, OwnDevices: true, MinSharedCPUs: -1})
 	l.Put(ledger.Entry{UID: "p", Namespace: "d", Name: "p", Unallocated: true})
-	room := view.Room{MilliCPU: 64000, MemoryBytes: 1 << 40, Pods: 110}
-	load := func() (view.GPULoad, *view.NodeDevices) {
-		out, _ := view.GPULoadOf("n", "Moving", l.View(), room)
-		return out, view.NodeDevicesOf(l.View())
-	}
-	gpus, all := load()
+	all := view.NodeDevicesOf(l.View())
 	var holders []string
 	for _, h := range all.List[0].Holders {
 		holders = append(holders, fmt.Sprint(h.Pod, " ", h.Foreign, " ", h.Resources[device.GPUCore]))
 	}
 	if diff := cmp.Diff([]string{"d/p true 100", "gone true 100"}, holders); diff != "" || all.UnknownHolders != 0 ||
-		len(all.List[1].Holders) != 0 || gpus.Fit["1"] != 1 || gpus.Free != 1 || gpus.UsedPercent != 100 {
-		t.Errorf("%+v, unknown holders %d; holders (-want +got):\n%s", gpus, all.UnknownHolders, diff)
-	}
-	if diff := cmp.Diff([]view.NamespaceUse{{"", 50}, {"d", 50}}, gpus.Namespaces); diff != "" {
-		t.Errorf("two pods of the kubelet that share a GPU (-want +got):\n%s", diff)
+		len(all.List[1].Holders) != 0 {
+		t.Errorf("unknown holders %d; holders (-want +got):\n%s", all.UnknownHolders, diff)
 	}
 	l.Put(ledger.Entry{UID: "q", Namespace: "d", Name: "q", Unallocated: true})
-	gpus, all = load()
-	none := []view.Stranded{{Cause: "kubelet", GPUs: 1}}
-	if all.UnknownHolders != 1 || gpus.Fit["1"] != 0 || !slices.Equal(gpus.Stranded, none) {
-		t.Errorf("closed: %+v, unknown holders %d", gpus, all.UnknownHolders)
+	if all = view.NodeDevicesOf(l.View()); all.UnknownHolders != 1 {
+		t.Errorf("closed: unknown holders %d", all.UnknownHolders)
 	}
 }
 

@@ -48,10 +48,4 @@ func TestIsolationIsThatOfTheWeakestPart(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	for provider, want := range map[string]device.Strength{"": "none", "HAMi-core": "cooperative"} {
-		l := ledger.New(ledger.Facts{Devices: inventory, OwnDevices: true, MinSharedCPUs: -1, GPUIsolation: provider})
-		if load, _ := view.GPULoadOf("n", "Own", l.View(), view.Room{}); load.Isolation != want {
-			t.Errorf("node with %q: isolation %q, want %q", provider, load.Isolation, want)
-		}
-	}
 }

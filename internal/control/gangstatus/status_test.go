@@ -130,7 +130,7 @@ func TestWhatTheSchedulerSaysOfAGangIsOnItsPodGroup(t *testing.T) {
 		}
 		return text
 	}
-	const sibling = `GangSiblingFailed: 1 of 3 fit {"code":"GangSiblingFailed","rootCause":{"pod":"ml/train-2","code":"InsufficientCPU"}}`
+	const sibling = `GangSiblingFailed: 1 of 3 fit. {"code":"GangSiblingFailed","asked":3}`
 	for i, c := range []struct {
 		event func()
 		want  string

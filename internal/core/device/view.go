@@ -24,6 +24,11 @@ type Grant struct {
 	Template   string
 }
 
+// IsOf reports whether a grant is a part of a device: an old annotation names its minor alone.
+func (g *Grant) IsOf(d *Status) bool {
+	return g.Type == d.Type && (g.ID == d.ID || g.ID == "" && g.Minor == d.Minor)
+}
+
 // ContainerGrant is what one container has of a device.
 type ContainerGrant struct {
 	Name   string

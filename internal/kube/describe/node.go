@@ -15,6 +15,7 @@ import (
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/occupancy"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -60,15 +61,16 @@ func deviceMode(d *devicev1alpha1.Device) string {
 }
 
 // GPULoad returns the account of the GPUs of a node whose pods request used; false where it has none.
-func GPULoad(n kube.Node, used view.Room) (view.GPULoad, bool) {
+func GPULoad(n kube.Node, used occupancy.Room) (view.GPULoad, bool) {
 	if n.Devices == nil {
 		return view.GPULoad{}, false
 	}
 	all := n.Object.Status.Allocatable
-	return view.GPULoadOf(n.Object.Name, deviceMode(n.Devices), n.View, view.Room{
+	load, found := occupancy.Of(n.View, occupancy.Room{
 		MilliCPU: all.Cpu().MilliValue() - used.MilliCPU, MemoryBytes: all.Memory().Value() - used.MemoryBytes,
 		Pods: all.Pods().Value() - used.Pods, Cordoned: n.Object.Spec.Unschedulable,
 	})
+	return view.GPULoad{Node: n.Object.Name, Mode: deviceMode(n.Devices), Load: load}, found
 }
 
 func modeOf(n *corev1.Node, t *v1alpha2.NodeResourceTopology) view.Mode {

@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/occupancy"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/tenancy"
@@ -64,9 +65,9 @@ func Class(pod *corev1.Pod) qos.Pod {
 }
 
 // Requests returns what a pod requests beside devices.
-func Requests(pod *corev1.Pod) view.Room {
+func Requests(pod *corev1.Pod) occupancy.Room {
 	r := requests(pod)
-	return view.Room{MilliCPU: r.Cpu().MilliValue(), MemoryBytes: r.Memory().Value(), Pods: 1}
+	return occupancy.Room{MilliCPU: r.Cpu().MilliValue(), MemoryBytes: r.Memory().Value(), Pods: 1}
 }
 
 // Placement returns where a bound pod runs, by the account of its node. v may be nil when nothing is known of the node.

@@ -11,12 +11,13 @@ import (
 	"github.com/tenon-project/tenon/api/event"
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/colocation"
+	"github.com/tenon-project/tenon/internal/core/occupancy"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
 // NodeUse describes what a node uses by its NodeMetric, nil for none, with the requests of its pods.
-func NodeUse(node *corev1.Node, metric *slo.NodeMetric, requested view.Room, now time.Time) view.NodeUse {
+func NodeUse(node *corev1.Node, metric *slo.NodeMetric, requested occupancy.Room, now time.Time) view.NodeUse {
 	all := node.Status.Allocatable
 	out := view.NodeUse{Node: node.Name, ReportSeconds: -1, Suppressed: Suppression(node)}
 	out.CPU, out.Memory = requestedUse(requested)
@@ -46,7 +47,7 @@ func NodeUse(node *corev1.Node, metric *slo.NodeMetric, requested view.Room, now
 }
 
 // requestedUse describes requests of which no use is known.
-func requestedUse(r view.Room) (cpu, memory view.AmountUse) {
+func requestedUse(r occupancy.Room) (cpu, memory view.AmountUse) {
 	return view.AmountUse{Requested: view.CPUText(r.MilliCPU), UsedPercent: -1},
 		view.AmountUse{Requested: view.BytesText(r.MemoryBytes), UsedPercent: -1}
 }

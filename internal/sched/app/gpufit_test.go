@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/occupancy"
 	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
@@ -20,7 +21,7 @@ import (
 // gpuLoads returns the rows of `tenon top gpu`, by node.
 func (a *asked) gpuLoads(nodes int) map[string]view.GPULoad {
 	a.t.Helper()
-	used := map[string]view.Room{}
+	used := map[string]occupancy.Room{}
 	for _, o := range a.config.InformerFactory.Core().V1().Pods().Informer().GetStore().List() {
 		pod, _ := o.(*corev1.Pod)
 		room, asks := used[pod.Spec.NodeName], describe.Requests(pod)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/fragment"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/occupancy"
 	"github.com/tenon-project/tenon/internal/kube"
-	"github.com/tenon-project/tenon/internal/view"
 )
 
 // fragments is how much of the free GPUs of a node, or of all nodes with a model, pods cannot use. Amounts are in
@@ -29,8 +29,8 @@ type fragments struct {
 	Free int64 `json:"freeMilli"`
 	// Lost is the part of Free that an expected pod cannot use, on the average over the demand: FGD's measure.
 	Lost int64 `json:"fragmentationMilli"`
-	// Stranded are free GPUs that no pod of whole GPUs and no share can use: see view.GPULoad.
-	Stranded []view.Stranded `json:"stranded"`
+	// Stranded are free GPUs that no pod of whole GPUs and no share can use: see occupancy.Load.
+	Stranded []occupancy.Stranded `json:"stranded"`
 }
 
 // survey reads the scheduler's cache beside its cycles, for metrics and endpoints, with a snapshot of its own. It is
@@ -56,8 +56,8 @@ type load struct {
 	// version.
 	account *ledger.View
 	// room is what the node had free then beside its GPUs, and whether it was cordoned.
-	room view.Room
-	view.GPULoad
+	room occupancy.Room
+	occupancy.Load
 }
 
 // Survey gives p a survey of the nodes in a cache. It must be called before the first question.
@@ -99,9 +99,9 @@ func (s *survey) nodes() (list []fragments) {
 	s.known = map[string]load{}
 	type equal struct { // nodes without pods whose load is the same
 		account ledger.Idle
-		room    view.Room
+		room    occupancy.Room
 	}
-	loads := map[equal]view.GPULoad{}
+	loads := map[equal]occupancy.Load{}
 	for _, n := range infos {
 		name := n.Node().Name
 		v := s.store.Known(name)
@@ -109,7 +109,7 @@ func (s *survey) nodes() (list []fragments) {
 			continue
 		}
 		l, free, used := before[name], n.GetAllocatable(), n.GetRequested()
-		room := view.Room{
+		room := occupancy.Room{
 			MilliCPU: free.GetMilliCPU() - used.GetMilliCPU(), MemoryBytes: free.GetMemory() - used.GetMemory(),
 			Pods: int64(free.GetAllowedPodNumber() - len(n.GetPods())), Cordoned: n.Node().Spec.Unschedulable,
 		}
@@ -117,10 +117,10 @@ func (s *survey) nodes() (list []fragments) {
 			account, idle := v.Idle()
 			shared, known := loads[equal{account, room}]
 			if l = (load{v, room, shared}); !idle || !known {
-				l.GPULoad, _ = view.GPULoadOf(name, "", v, room)
+				l.Load, _ = occupancy.Of(v, room)
 			}
-			if l.Node = name; idle {
-				loads[equal{account, room}] = l.GPULoad
+			if idle {
+				loads[equal{account, room}] = l.Load
 			}
 		}
 		if s.known[name] = l; l.GPUs == 0 {
@@ -183,9 +183,9 @@ func byModel(nodes []fragments) (list []fragments) {
 	}
 	for _, model := range slices.Sorted(maps.Keys(models)) {
 		sum := models[model]
-		sum.Stranded = []view.Stranded{}
+		sum.Stranded = []occupancy.Stranded{}
 		for _, cause := range slices.Sorted(maps.Keys(causes[model])) {
-			sum.Stranded = append(sum.Stranded, view.Stranded{Cause: cause, GPUs: causes[model][cause]})
+			sum.Stranded = append(sum.Stranded, occupancy.Stranded{Cause: cause, GPUs: causes[model][cause]})
 		}
 		list = append(list, sum)
 	}

@@ -19,10 +19,10 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/fragment"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/occupancy"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
-	"github.com/tenon-project/tenon/internal/view"
 )
 
 // surveyed returns what reads the accounts and the CPUs of nodes, by name, of which each has two GPUs of a model.
@@ -79,10 +79,10 @@ func TestWhatIsFreeAndCannotBeUsed(t *testing.T) {
 	})
 	free := []fragments{
 		{Node: "a", Model: "X", GPUs: 2, Free: 2000},
-		{Node: "b", Model: "X", GPUs: 2, Free: 2000, Stranded: []view.Stranded{{Cause: "cpu", GPUs: 1}}},
-		{Node: "c", Model: "Y", GPUs: 2, Free: 2000, Stranded: []view.Stranded{{Cause: "cpu", GPUs: 2}}},
+		{Node: "b", Model: "X", GPUs: 2, Free: 2000, Stranded: []occupancy.Stranded{{Cause: "cpu", GPUs: 1}}},
+		{Node: "c", Model: "Y", GPUs: 2, Free: 2000, Stranded: []occupancy.Stranded{{Cause: "cpu", GPUs: 2}}},
 	}
-	same := cmp.Comparer(slices.Equal[[]view.Stranded])
+	same := cmp.Comparer(slices.Equal[[]occupancy.Stranded])
 	if diff := cmp.Diff(free, s.nodes(), same); diff != "" {
 		t.Errorf("before the first pod (-want +got):\n%s", diff)
 	}
@@ -188,8 +188,8 @@ func TestEqualNodesHaveTheLoadThatEachHasAlone(t *testing.T) {
 		s.nodes()
 		seen := map[ledger.Idle]bool{}
 		for name, got := range s.known {
-			want, _ := view.GPULoadOf(name, "", got.account, got.room)
-			if diff := cmp.Diff(want, got.GPULoad); diff != "" {
+			want, _ := occupancy.Of(got.account, got.room)
+			if diff := cmp.Diff(want, got.Load); diff != "" {
 				rt.Fatalf("node %s (-alone +got):\n%s", name, diff)
 			}
 			if id, idle := got.account.Idle(); idle && seen[id] {
