@@ -21,6 +21,8 @@ type Verdict struct {
 	// Nodes is the number of nodes evaluated, Feasible of them would take the pod.
 	Nodes, Feasible int
 	Generation      int64
+	// Notes are sentences about the verdict.
+	Notes []string
 }
 
 // Explain returns why a pod that holds no node holds none. queue may be nil.
@@ -28,6 +30,7 @@ func Explain(s Subject, v Verdict, queue *Queue) Pod {
 	out := s.Head
 	out.Queue, out.Nodes = queue, v.Nodes
 	out.Data = Data{Source: "scheduler", Generation: v.Generation}
+	out.Notes = append(out.Notes, v.Notes...)
 	findings := append(queueFindings(s, v, queue), v.Findings...)
 	for _, o := range why.Obstacles(findings) {
 		out.Obstacles = append(out.Obstacles, o.Wire().Advised())

@@ -119,6 +119,16 @@ func (s *State) Try(uid string) Refusal {
 	return Refusal{}
 }
 
+// Describe replaces the cause that a failed plan has for the member that it names, once all refusals of that member have
+// been read. It does nothing for any other pod.
+func (s *State) Describe(uid string, cause why.Finding) Effects {
+	if m := s.members[uid]; m != nil && m.gang.group != nil &&
+		m.gang.group.failure.Pod == m.pod.Namespace+"/"+m.pod.Name {
+		m.gang.group.failure.Cause = cause
+	}
+	return Effects{}
+}
+
 // Why returns why a pending member is not bound: the gate, or what ended the last round of its group.
 func (s *State) Why(uid string) Refusal {
 	m := s.members[uid]

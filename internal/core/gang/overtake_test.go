@@ -27,6 +27,20 @@ func waiting(t *testing.T, maxOvertakes int, f gang.Failure) (s *gang.State, uid
 	return s, "a"
 }
 
+// TestTheCauseOfAFailedPlanMayBeDescribedLater: of the member that the plan names, and of no other pod.
+func TestTheCauseOfAFailedPlanMayBeDescribedLater(t *testing.T) {
+	t.Parallel()
+	first := why.Finding{Reason: why.Reason{Code: why.TaintToleration}}
+	whole := why.Finding{Reason: why.Reason{Code: why.InsufficientCPU}, Detail: "of all filters"}
+	for uid, want := range map[string]why.Finding{"b": whole, "a": first, "unknown": first} {
+		s, other := waiting(t, 2, gang.Failure{Cause: first})
+		s.Describe(uid, whole)
+		if got := s.Why(other); got.Cause != want || got.Pod != "ns/b" {
+			t.Errorf("%s is described: the others name %s for %v, want %v", uid, got.Pod, got.Cause, want)
+		}
+	}
+}
+
 func TestWhoOvertakesAGang(t *testing.T) {
 	t.Parallel()
 	plain := func(priority int32, created int64, name string) gang.Rank {

@@ -50,7 +50,10 @@ func (s *Scheduler) answers(ctx context.Context, may authorizer.Authorizer) diag
 		Pod:      s.pod,
 		WhatIf:   s.whatIf.Answer,
 		Fixes:    s.whatIf.Fixes,
-		Evaluate: s.live.Evaluate,
+		Evaluate: func(ctx context.Context, pod *corev1.Pod) (view.Verdict, error) {
+			v, err := s.live.Evaluate(ctx, pod)
+			return s.reporter.Own(pod, v), err
+		},
 		Queue: func(pod *corev1.Pod) *view.Queue {
 			return s.reporter.Queued(pod, s.core.SchedulingQueue, &s.config.ComponentConfig)
 		},

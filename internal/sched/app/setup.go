@@ -424,6 +424,7 @@ func (s *Scheduler) wire(ctx context.Context) error {
 		return profiles, err
 	})
 	s.reporter.ExplainBeside(s.live)
+	s.reporter.OnReport(s.rounds.Describe)
 	s.reporter.ForgetDeleted(s.config.InformerFactory.Core().V1().Pods().Informer())
 	// Fails when another scheduler of this process has it already, as in tests.
 	_ = legacyregistry.CustomRegister(s.reporter.Unschedulable())

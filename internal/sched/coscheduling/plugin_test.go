@@ -295,8 +295,12 @@ func TestAMemberSaysWhichSiblingDidNotFit(t *testing.T) {
 		gangs.PutPod(member(name, "g", "3"))
 	}
 	plan, _, _ := gangs.Begin(member("a", "g", "3"))
+	first := why.Finding{Reason: why.Reason{Code: why.NodeAffinity}, Detail: "the first refusal of each node"}
+	conclude(gangs, plan.Members, nil, gang.Failure{UID: "uid-c", Have: 2, Cause: first}, time.Unix(0, 0))
 	full := why.Finding{Reason: why.Reason{Code: why.InsufficientCPU}, Detail: "0/1 nodes are available"}
-	conclude(gangs, plan.Members, nil, gang.Failure{UID: "uid-c", Have: 2, Cause: full}, time.Unix(0, 0))
+	rounds := coscheduling.NewRounds(coscheduling.Cluster{Gangs: gangs})
+	rounds.Describe(member("c", "g", "3"), full)
+	rounds.Describe(member("a", "g", "3"), first)
 	w.pass(t.Context(), 10)
 	want := []string{"GangSiblingFailed: of gang ns/g only 2 of 3 members fit: pod ns/c does not: 0/1 nodes are " +
 		`available. {"code":"GangSiblingFailed","gang":"ns/g","need":3,"placed":2,` +

@@ -324,6 +324,15 @@ func (r *Rounds) Fail(fail scheduler.FailureHandlerFn) scheduler.FailureHandlerF
 	}
 }
 
+// Describe records what was reported of a pod that was refused: if the plan of a gang has failed for it, the other
+// members name it with the same text.
+func (r *Rounds) Describe(pod *corev1.Pod, cause why.Finding) {
+	if !r.Gangs.IsMember(pod) {
+		return
+	}
+	r.Gangs.Update(func(s *gang.State) gang.Effects { return s.Describe(string(pod.UID), cause) })
+}
+
 // Waits is called when a reserved pod waits for a permit. A pod that was tried alone concludes a round of its own.
 func (r *Rounds) Waits(pod *corev1.Pod) {
 	uid := string(pod.UID)

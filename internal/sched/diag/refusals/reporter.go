@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/maphash"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -56,6 +57,8 @@ type Reporter struct {
 	// within the attempts. placed is Placed of the same.
 	beside func(ctx context.Context, profile string, status *fwk.Status) ([]why.Finding, view.Verdict, error)
 	placed func(*corev1.Pod) bool
+	// describe is called with what is said of a refused pod. It does nothing before OnReport.
+	describe func(pod *corev1.Pod, cause why.Finding)
 	// wake has an element while Run may have something to do.
 	wake chan struct{}
 
@@ -65,6 +68,9 @@ type Reporter struct {
 	pending map[types.UID]attempt
 	latest  single
 	runs    *lru.Cache // profile and signature → filterRun
+	// tried has by UID the findings of attempts on pods that some node would take by itself, as beside no other
+	// members of a gang: they cannot be found again.
+	tried *lru.Cache
 	// due are the explanations that Run has not begun, the oldest first. tables counts them by the statuses of their
 	// refusals.
 	due    []*explanation
@@ -119,6 +125,9 @@ type filterRun struct {
 // runKey is what runs are known by.
 type runKey struct{ profile, signature string }
 
+// triedKept bounds the attempts whose findings are remembered: each may have one of every node.
+const triedKept = 32
+
 // runsKept bounds the runs that are remembered.
 const runsKept = 1024
 
@@ -157,6 +166,7 @@ func NewReporter(client clientset.Interface, register func(...metrics.Registerab
 ) *Reporter {
 	r := &Reporter{
 		client: client, decided: decided, clock: clock, filters: After, pending: map[types.UID]attempt{},
+		describe: func(*corev1.Pod, why.Finding) {}, tried: lru.New(triedKept),
 		runs: lru.New(runsKept), tables: map[*framework.NodeToStatus]int{}, wake: make(chan struct{}, 1),
 		budget: flowcontrol.NewTokenBucketRateLimiterWithClock(eventsPerSecond, eventsBurst, clock),
 		refusals: metrics.NewCounterVec(&metrics.CounterOpts{
@@ -171,13 +181,47 @@ func NewReporter(client clientset.Interface, register func(...metrics.Registerab
 	return r
 }
 
+// OnReport sets the function that is called with the root cause and the text of each refusal. It must be called before
+// the first attempt.
+func (r *Reporter) OnReport(f func(pod *corev1.Pod, cause why.Finding)) { r.describe = f }
+
+// publish calls OnReport's function for the last refusal of a pod.
+func (r *Reporter) publish(pod *corev1.Pod) {
+	last, known := r.last(pod.UID)
+	text := strings.TrimSuffix(last.message, " "+last.root.Flat())
+	if known && !last.root.OK() && last.root.Code != why.GangSiblingFailed && len(text) <= why.MaxMessage/2 {
+		r.describe(pod, why.Finding{Reason: why.Reason{Code: last.root.Code}, Detail: text})
+	}
+}
+
+// Own returns a verdict on a pod with the refusals of its last attempt, if the pod is the member that its gang waits
+// for: beside no other members it would fit. The verdict on any other pod is returned as it is.
+func (r *Reporter) Own(pod *corev1.Pod, v view.Verdict) view.Verdict {
+	waits := func(f why.Finding) bool { return f.Code == why.GangSiblingFailed && f.Phase == why.Permit }
+	last, attempted := r.last(pod.UID)
+	if !attempted || last.root.OK() || last.root.Code == why.GangSiblingFailed ||
+		!slices.ContainsFunc(v.Findings, waits) {
+		return v
+	}
+	if findings, remembered := r.tried.Get(pod.UID); remembered {
+		v.Findings, v.Feasible = slices.Clone(findings.([]why.Finding)), 0
+	} else {
+		v.Findings = append(slices.DeleteFunc(v.Findings, waits), last.root.Finding)
+	}
+	v.Notes = append(v.Notes, "the other members of the gang wait for this pod")
+	return v
+}
+
 // Wrap lets upstream's handler do its work and replaces what it writes.
 func (r *Reporter) Wrap(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
 	return func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, start time.Time,
 	) {
 		causes, short := causesOf(f, status), brief(f, status)
-		if r.repeats(pod, causes) || r.postpone(f, pod, status, short, causes) {
+		if r.repeats(pod, causes) {
+			r.publish(pod.Pod)
+			f = &reporting{Framework: f, ctx: ctx, reporter: r}
+		} else if r.postpone(f, pod, status, short, causes) {
 			f = &reporting{Framework: f, ctx: ctx, reporter: r}
 		} else if found, ok := r.explain(ctx, f, pod, status, causes); ok {
 			r.mu.Lock()
@@ -185,6 +229,7 @@ func (r *Reporter) Wrap(inner scheduler.FailureHandlerFn) scheduler.FailureHandl
 				analysis: found, causes: causes, attempts: pod.Attempts, at: r.clock.Now(),
 			})
 			r.mu.Unlock()
+			r.publish(pod.Pod)
 			f = &reporting{Framework: f, ctx: ctx, reporter: r, message: found.message, report: report}
 		}
 		inner(ctx, f, pod, short, nominating, start)
@@ -241,6 +286,9 @@ func (r *Reporter) explain(ctx context.Context, f framework.Framework, pod *fram
 		return analysis{}, false
 	}
 	found := r.analyzeRun(ctx, first, v, status, err)
+	if err == nil && v.Feasible > 0 {
+		r.tried.Add(pod.Pod.UID, Completed(slices.Clone(v.Findings), first))
+	}
 	r.ran(key, filterRun{c, start, found})
 	return found, true
 }
@@ -336,6 +384,7 @@ func (r *Reporter) forget(pod *corev1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.pending, pod.UID)
+	r.tried.Remove(pod.UID)
 }
 
 // byCode counts the pods that are refused by the code of their root cause.

@@ -284,6 +284,82 @@ func TestReportedRootCauseIsTheOneOfExplain(t *testing.T) {
 	}
 }
 
+// TestTheMemberThatItsGangWaitsForHasItsOwnReason: alone, a node would take it, and its gang names it. Explain has the
+// nodes of its attempt, and what is said of it is published for the other members.
+func TestTheMemberThatItsGangWaitsForHasItsOwnReason(t *testing.T) {
+	held := why.Finding{Reason: why.Reason{Code: why.GangSiblingFailed}, Plugin: "Coscheduling", Phase: why.Permit}
+	onTheGang := fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithPlugin("Coscheduling")
+	beside := fwk.NewStatus(fwk.Unschedulable).WithPlugin(names.NodeResourcesFit).WithError(&Beside{
+		Status: full(), Members: []string{"default/q"},
+	})
+	for name, c := range map[string]struct {
+		forget   func(b *bench, pod *corev1.Pod)
+		statuses map[string]*fwk.Status
+		verdict  []why.Finding // of the answer to explain
+		root     why.Code
+		nodes    int // with a refusal
+		notes    int
+	}{
+		"the member": {
+			nil, map[string]*fwk.Status{"a": tainted(), "b": beside}, []why.Finding{held}, why.InsufficientCPU, 2, 1,
+		},
+		"its attempt is not remembered": {
+			func(b *bench, pod *corev1.Pod) { b.reporter.tried.Remove(pod.UID) },
+			map[string]*fwk.Status{"a": tainted(), "b": beside},
+			[]why.Finding{held},
+			why.InsufficientCPU, 1, 1,
+		},
+		"it was bound meanwhile": {
+			func(b *bench, pod *corev1.Pod) { b.reporter.forget(pod) },
+			map[string]*fwk.Status{"a": tainted(), "b": beside},
+			[]why.Finding{held},
+			why.GangSiblingFailed, 0, 0,
+		},
+		"another member": {
+			nil, map[string]*fwk.Status{"a": onTheGang, "b": onTheGang}, []why.Finding{held}, why.GangSiblingFailed, 0, 0,
+		},
+		"a pod without a gang": {
+			nil,
+			map[string]*fwk.Status{"a": tainted(), "b": beside},
+			[]why.Finding{exclusive("a")},
+			why.InsufficientExclusiveCPU, 1, 0,
+		},
+	} {
+		b := newBench(t, "a", "b")
+		pod := testPod("p")
+		testkit.Check(t, b.client.Tracker().Add(pod))
+		published := ""
+		b.reporter.OnReport(func(_ *corev1.Pod, cause why.Finding) {
+			published = cause.Code.String() + " " + cause.Detail
+		})
+		b.verdict = view.Verdict{Served: true, Feasible: 1}
+		b.refuse(t, pod, c.statuses)
+		if c.forget != nil {
+			c.forget(b, pod)
+		}
+		v := b.reporter.Own(pod, view.Verdict{Served: true, Nodes: 2, Findings: c.verdict})
+		answer := view.Explain(describe.Pod(pod), v, nil)
+		if got := answer.RootCause.Code; got != c.root || len(answer.Candidates) != c.nodes ||
+			len(answer.Notes) != c.notes {
+			t.Errorf("%s: root %v with the nodes %+v and the notes %q, want %v with %d and %d", name, got,
+				answer.Candidates, answer.Notes, c.root, c.nodes, c.notes)
+		}
+		message := b.condition(t, "p")
+		said, _, _ := strings.Cut(message, " {")
+		if want := "InsufficientCPU " + said; c.root == why.InsufficientCPU && published != want {
+			t.Errorf("%s: published is %q, want %q", name, published, want)
+		}
+		if c.root == why.InsufficientCPU && !strings.HasPrefix(message, answer.RootCause.Code.String()+": ") {
+			t.Errorf("%s: explain says %s, the condition %s", name, answer.RootCause.Code, message)
+		}
+		published = ""
+		b.refuse(t, pod, c.statuses) // a repetition
+		if c.root == why.InsufficientCPU && published == "" {
+			t.Errorf("%s: nothing is published of a repeated refusal", name)
+		}
+	}
+}
+
 func TestFiltersAreAskedAgainOnlyForAnotherRefusalOrAfterAMinute(t *testing.T) {
 	b := newBench(t, "a", "b")
 	pod := testPod("p")
