@@ -48,7 +48,8 @@ func progressOf(g *v1alpha1.PodGroup, m memory) gang.Progress {
 	group := g.GroupVersionKind()
 	p := gang.Progress{
 		Stage: gang.Stage(g.Status.Phase), Controllers: g.Status.OccupiedBy, Late: m.late,
-		Start: conditionOf(g, v1alpha1.ScheduledCondition(group)), Eviction: conditionOf(g, string(corev1.DisruptionTarget)),
+		Start:    conditionOf(g, v1alpha1.ScheduledCondition(group)),
+		Eviction: conditionOf(g, string(corev1.DisruptionTarget)),
 	}
 	if m.stage != "" && phaseOf(group.Group, m.stage) == g.Status.Phase {
 		p.Stage = m.stage

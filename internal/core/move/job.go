@@ -1,7 +1,6 @@
 package move
 
 import (
-	"cmp"
 	"slices"
 	"time"
 )
@@ -68,6 +67,8 @@ type Job struct {
 	Passed bool
 	// PodUID is the UID of the pod that is to move. Invariant: not empty where Passed.
 	PodUID string
+	// Workload is the workload of the pod when the job started; empty where it has none.
+	Workload string
 	// Source is the node of the pod when the job started; "" for a pod without node.
 	Source  string
 	Created time.Time
@@ -194,77 +195,4 @@ func (s *Status) end(now time.Time, phase Phase, reason, message string) {
 	if phase == Succeeded {
 		s.Stage = Complete
 	}
-}
-
-// Room is the reservation of a job, beside those of other jobs whose pods have the same owner: the scheduler may place
-// the new pod of any of them in any of these rooms. A job has one more for each pod in a reservation that it released.
-type Room struct {
-	// Job is the UID of the job.
-	Job string
-	// Source is the node that the pod of the job leaves.
-	Source string
-	// Evicted is when that pod was evicted; the zero time where it was not, or where the eviction has no effect yet.
-	Evicted time.Time
-	// Successor is the new pod, once the job knows it; one without a UID where the job ended without a new pod.
-	Successor *User
-	// User is the pod that uses the room; nil for none.
-	User *User
-}
-
-// User is a pod that uses a room.
-type User struct {
-	Pod
-	Created time.Time
-}
-
-// Exchanged returns which pods in rooms of others count as the successors of jobs, by job: for a job whose pod was
-// evicted and whose own room is empty, a pod that the evictions have caused, that no other job needs, and that is not
-// on the node which the job's pod left. As many jobs as possible get a pod, those before others whose pods were evicted
-// first. The room of such a job is not needed any more then.
-func Exchanged(rooms []Room) map[string]*Pod {
-	rooms = slices.SortedFunc(slices.Values(rooms), func(a, b Room) int {
-		return cmp.Or(a.Evicted.Compare(b.Evicted), cmp.Compare(a.Job, b.Job))
-	})
-	needed, first := map[string]bool{}, time.Time{}
-	waits := func(r Room) bool { return !r.Evicted.IsZero() && r.Successor == nil && r.User == nil }
-	for _, r := range rooms {
-		if first.IsZero() && waits(r) {
-			first = r.Evicted
-		}
-		if r.Successor != nil {
-			needed[r.Successor.UID] = true
-		} else if r.User != nil && !r.Evicted.IsZero() {
-			needed[r.User.UID] = true
-		}
-	}
-	// A job that has the pod which the eviction of another one has caused leaves the pod which its own eviction has
-	// caused.
-	for _, r := range slices.Backward(rooms) {
-		has := cmp.Or(r.Successor, r.User)
-		if has != nil && !r.Evicted.IsZero() && r.Evicted.Before(first) && !has.Created.Before(first) {
-			first = r.Evicted
-		}
-	}
-	found, jobs := map[string]*Pod{}, map[string]Room{} // by job, and by the UID of the pod that it has
-	var assign func(waiting Room, tried map[string]bool) bool
-	assign = func(waiting Room, tried map[string]bool) bool {
-		for _, r := range rooms {
-			u := r.User
-			if u == nil || needed[u.UID] || tried[u.UID] || u.Node == waiting.Source || u.Created.Before(first) {
-				continue
-			}
-			tried[u.UID] = true
-			if other, taken := jobs[u.UID]; !taken || assign(other, tried) {
-				found[waiting.Job], jobs[u.UID] = &u.Pod, waiting
-				return true
-			}
-		}
-		return false
-	}
-	for _, r := range rooms {
-		if waits(r) {
-			assign(r, map[string]bool{})
-		}
-	}
-	return found
 }

@@ -145,25 +145,23 @@ type workload struct {
 	choose func(most int) int
 }
 
-func (w *workload) rooms() (all []move.Room) {
+// neighbors returns the jobs, and the rooms that they have released.
+func (w *workload) neighbors() (all []move.Neighbor, released []move.Room) {
 	for _, c := range w.jobs {
-		r := move.Room{Job: c.job.PodUID, Source: source, User: w.users[c.place]}
-		if c.left() {
-			r.Evicted = c.job.Status.EvictedAt()
+		n := move.Neighbor{
+			UID: c.job.PodUID, Job: &c.job, Old: c.pod, HasRoom: c.place != nil, User: w.users[c.place],
 		}
 		if i := slices.IndexFunc(w.free, func(u *move.User) bool { return u.UID == c.job.Status.Pod.UID }); i >= 0 {
-			r.Successor = w.free[i]
-		} else if c.job.Status.Phase.IsFinal() {
-			r.Successor = &move.User{}
+			n.Known = w.free[i]
 		}
-		all = append(all, r)
+		all = append(all, n)
 		for _, p := range w.made[c] {
 			if u := w.users[p]; u != nil && p != c.place {
-				all = append(all, move.Room{Job: r.Job, User: u})
+				released = append(released, move.Room{Job: c.job.PodUID, User: u})
 			}
 		}
 	}
-	return all
+	return all, released
 }
 
 // known is the room of a job as the scheduler knows it: what it was when it last placed pods.
@@ -185,14 +183,13 @@ func (w *workload) see(c *cluster, world *move.World) {
 	} else if uid := c.job.Status.Pod.UID; uid != "" {
 		world.Successor = &move.Pod{Reference: c.job.Status.Pod, Node: c.job.Status.Node, Ready: true}
 	}
-	found := move.Exchanged(w.rooms())
-	left := c.left()
-	if left && world.Successor == nil && c.place != nil && !c.place.Used {
-		world.Successor = found[c.job.PodUID]
-	}
-	for _, pod := range found {
-		u := w.users[c.place]
-		world.Claimed = world.Claimed || !left && u != nil && u.UID == pod.UID
+	if c.place != nil && !c.job.Status.Phase.IsFinal() && world.NeedsNeighbors(&c.job) {
+		place := *c.place
+		if world.Place = &place; w.users[c.place] != nil {
+			place.Owners = []string{w.users[c.place].UID}
+		}
+		neighbors, released := w.neighbors()
+		world.Exchange(&c.job, c.job.PodUID, neighbors, released)
 	}
 }
 

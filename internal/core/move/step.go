@@ -70,6 +70,8 @@ type Pod struct {
 // Place is the reservation of a job.
 type Place struct {
 	Name, Node string
+	// Owners are the UIDs of the pods that the reservation names as its owners.
+	Owners []string
 	// Foreign was not created for the job: it is not deleted with it.
 	Foreign bool
 	// Available holds room. Used has been taken by the pod that it was for. Expired will never be used.
@@ -181,10 +183,10 @@ func (t *turn) wait(r *Refusal) {
 }
 
 // gone reports whether the pod of the job does not exist any more.
-func (t *turn) gone() bool { return t.Pod == nil || t.PodUID != "" && t.Pod.UID != t.PodUID }
+func (t *turn) gone() bool { return t.isGone(t.Pod) }
 
 // untouched reports whether the pod is as it was before the job.
-func (t *turn) untouched() bool { return !t.gone() && !t.Pod.Terminating && !t.Pod.Asked }
+func (t *turn) untouched() bool { return !t.isLeft(t.Pod) }
 
 // run decides the next action of a job that was admitted.
 func (t *turn) run() Action {

@@ -50,6 +50,13 @@ func cards(n int) (all []device.Device) {
 	return all
 }
 
+// slice is a MIG device.
+func slice(id, parent string) device.Device {
+	return device.Device{
+		Type: device.GPU, ID: id, Parent: parent, Profile: "1g.5gb", Healthy: true, Model: "A",
+	}
+}
+
 // change returns devices of which one is changed.
 func change(all []device.Device, i int, f func(*device.Device)) []device.Device {
 	f(&all[i])
@@ -164,7 +171,9 @@ func TestLoadOfGPUs(t *testing.T) {
 		"a pod of another program, which is not known, beside one that is": {
 			node{
 				devices: cards(1), held: []ledger.Entry{{UID: "p", Namespace: "a", Name: "p", Unallocated: true}},
-				foreign: []device.Foreign{{UID: "p", Names: []string{"gpu-0"}}, {UID: "q", Names: []string{"gpu-0::1"}}},
+				foreign: []device.Foreign{
+					{UID: "p", Names: []string{"gpu-0"}}, {UID: "q", Names: []string{"gpu-0::1"}},
+				},
 			},
 			ample,
 			load(occupancy.Load{
@@ -265,8 +274,8 @@ func TestLoadOfGPUs(t *testing.T) {
 	}
 }
 
-// TestEachGPUCountsOnce: each free GPU is placed, or stranded for one cause; more room never means that less fits; and a
-// pod more never means that more fits.
+// TestEachGPUCountsOnce: each free GPU is placed, or stranded for one cause. With more room no less fits, and with
+// another pod no more.
 func TestEachGPUCountsOnce(t *testing.T) {
 	t.Parallel()
 	seen := map[string]int{}
@@ -291,8 +300,9 @@ func TestEachGPUCountsOnce(t *testing.T) {
 			}
 		}
 		room := occupancy.Room{
-			MilliCPU: rapid.Int64Range(0, 9_000).Draw(t, "CPU"), MemoryBytes: rapid.Int64Range(0, 9).Draw(t, "GiB") << 30,
-			Pods: rapid.Int64Range(0, 9).Draw(t, "pods"),
+			MilliCPU:    rapid.Int64Range(0, 9_000).Draw(t, "CPU"),
+			MemoryBytes: rapid.Int64Range(0, 9).Draw(t, "GiB") << 30,
+			Pods:        rapid.Int64Range(0, 9).Draw(t, "pods"),
 		}
 		v := n.view(t)
 		got, has := occupancy.Of(v, room)

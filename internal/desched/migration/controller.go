@@ -75,6 +75,9 @@ type Options struct {
 type Controller struct {
 	Options
 	shown map[types.UID]bool // jobs that a dry run has logged
+	// decoded has the jobs of the cache that were read in this pass, and fleet all of them; nil until a job needs it.
+	decoded map[*v1alpha1.PodMigrationJob]*move.Job
+	fleet   *fleet
 }
 
 // New returns a controller that does not run.
@@ -107,7 +110,12 @@ func (c *Controller) Start(ctx context.Context) error {
 // Pass lets every job take the steps that it can take now.
 func (c *Controller) Pass(ctx context.Context) {
 	var waiting []*v1alpha1.PodMigrationJob
-	for _, j := range c.jobs() {
+	jobs := c.jobs()
+	c.decoded, c.fleet = make(map[*v1alpha1.PodMigrationJob]*move.Job, len(jobs)), nil
+	for _, j := range jobs {
+		c.decoded[j] = c.decode(j)
+	}
+	for _, j := range jobs {
 		if m := c.job(j); !m.Status.Phase.IsFinal() && !m.Passed && !m.Paused && !m.Stop {
 			waiting = append(waiting, j)
 		} else if !c.DryRun {
@@ -131,7 +139,15 @@ func (c *Controller) jobs() (all []*v1alpha1.PodMigrationJob) {
 	return all
 }
 
+// job returns what a step reads of a job. The caller does not change it.
 func (c *Controller) job(j *v1alpha1.PodMigrationJob) *move.Job {
+	if m := c.decoded[j]; m != nil {
+		return m
+	}
+	return c.decode(j)
+}
+
+func (c *Controller) decode(j *v1alpha1.PodMigrationJob) *move.Job {
 	mode := v1alpha1.PodMigrationJobMode(c.Args.DefaultJobMode)
 	m := convert.Move(j, mode, c.Args.DefaultJobTTL.Duration)
 	m.Named = placeName(j) != "" && placeName(j) != defaultPlace(j)

@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,8 +27,8 @@ type source interface {
 	pod(ctx context.Context, ref corev1.ObjectReference) (*corev1.Pod, error)
 	place(ctx context.Context, name string) (*reservation.Reservation, error)
 	request(ctx context.Context, j *v1alpha1.PodMigrationJob) (*unstructured.Unstructured, error)
-	// all returns all jobs and all Reservations.
-	all(ctx context.Context) ([]*v1alpha1.PodMigrationJob, []*reservation.Reservation, error)
+	// fleet returns all jobs and all Reservations.
+	fleet(ctx context.Context) (*fleet, error)
 }
 
 // cached reads caches.
@@ -46,13 +44,15 @@ func (s cached) place(_ context.Context, name string) (*reservation.Reservation,
 	return r, err
 }
 
-func (s cached) all(context.Context) (
-	jobs []*v1alpha1.PodMigrationJob, places []*reservation.Reservation, err error,
-) {
-	for _, object := range s.c.Reservations.List() {
-		places = append(places, object.(*reservation.Reservation))
+func (s cached) fleet(context.Context) (*fleet, error) {
+	if s.c.fleet == nil {
+		var places []*reservation.Reservation
+		for _, object := range s.c.Reservations.List() {
+			places = append(places, object.(*reservation.Reservation))
+		}
+		s.c.fleet = newFleet(s.c.jobs(), places, s.c.job)
 	}
-	return s.c.jobs(), places, nil
+	return s.c.fleet, nil
 }
 
 // live reads the API server.
@@ -78,21 +78,20 @@ func (s live) place(ctx context.Context, name string) (*reservation.Reservation,
 	return r, nil
 }
 
-func (s live) all(ctx context.Context) (
-	jobs []*v1alpha1.PodMigrationJob, places []*reservation.Reservation, err error,
-) {
+func (s live) fleet(ctx context.Context) (*fleet, error) {
 	var js v1alpha1.PodMigrationJobList
 	var rs reservation.ReservationList
 	if err := errors.Join(s.c.Client.List(ctx, &js), s.c.Client.List(ctx, &rs)); err != nil {
-		return nil, nil, fmt.Errorf("list jobs and reservations: %w", err)
+		return nil, fmt.Errorf("list jobs and reservations: %w", err)
 	}
+	jobs, places := make([]*v1alpha1.PodMigrationJob, len(js.Items)), make([]*reservation.Reservation, len(rs.Items))
 	for i := range js.Items {
-		jobs = append(jobs, &js.Items[i])
+		jobs[i] = &js.Items[i]
 	}
 	for i := range rs.Items {
-		places = append(places, &rs.Items[i])
+		places[i] = &rs.Items[i]
 	}
-	return jobs, places, nil
+	return newFleet(jobs, places, s.c.job), nil
 }
 
 // world collects what a step depends on.
@@ -218,124 +217,32 @@ func userOf(ctx context.Context, r *reservation.Reservation, from source) (u *mo
 	return nil, announced, nil
 }
 
-// exchange finds what the scheduler has made of the Reservations of a job and of others whose pods have the same owner:
-// a pod in the room of another job that counts for this one, or for which job the pod counts that uses the room of this
-// one too early.
+// exchange reads the rooms of other jobs whose pods have the same owner, where the step depends on them.
 func (c *Controller) exchange(ctx context.Context, w *move.World, m *move.Job, j *v1alpha1.PodMigrationJob,
 	r *reservation.Reservation, from source,
 ) error {
-	left := w.Pod == nil || leaves(w.Pod, m)
-	waits := left && w.Successor == nil && !m.Status.EvictedAt().IsZero() && !w.Place.Used
-	early := !left && w.Place.Used && m.Source != ""
-	if !waits && !early {
+	if !w.NeedsNeighbors(m) {
 		return nil
 	}
-	jobs, places, err := from.all(ctx)
+	f, err := from.fleet(ctx)
 	if err != nil {
 		return err
 	}
-	workload, first := convert.EvictJob(j).Workload, time.Time{} // first is the first eviction that a job has made
-	for _, other := range jobs {
-		if at := c.job(other).Status.EvictedAt(); !at.IsZero() && (first.IsZero() || at.Before(first)) {
-			first = at
-		}
-	}
-	rooms, err := c.released(ctx, r, j.Spec.PodRef.Namespace, places, first, from)
+	released, err := c.released(ctx, r, j.Spec.PodRef.Namespace, f, from)
 	if err != nil {
 		return err
 	}
-	for _, other := range jobs {
-		i := slices.IndexFunc(places, func(p *reservation.Reservation) bool {
-			return p.Annotations[annotation.MigrationJobKey] == string(other.UID)
-		})
-		if i >= 0 && !reflect.DeepEqual(places[i].Spec.Owners, r.Spec.Owners) ||
-			i < 0 && convert.EvictJob(other).Workload != workload {
-			continue
-		}
-		known := c.job(other)
-		room := move.Room{Job: string(other.UID), Source: known.Source}
-		if room.Successor, err = successorOf(ctx, known, from); err != nil {
-			return err
-		}
-		if i < 0 { // a job that has its successor, such as one in the room of another job, has released its own room
-			if room.Successor != nil {
-				room.Evicted = known.Status.EvictedAt()
-				rooms = append(rooms, room)
-			}
-			continue
-		}
-		user, announced, err := userOf(ctx, places[i], from)
+	var neighbors []move.Neighbor
+	for _, other := range f.neighbors(r, m) {
+		n, err := other.neighbor(ctx, from)
 		if err != nil {
 			return err
 		}
-		w.Claimed = w.Claimed || announced && places[i].UID == r.UID
-		room.User = user
-		old, err := from.pod(ctx, *other.Spec.PodRef)
-		if err != nil {
-			return err
-		} else if old == nil || leaves(podOf(old), known) {
-			room.Evicted = known.Status.EvictedAt()
-		}
-		rooms = append(rooms, room)
+		neighbors = append(neighbors, n)
 	}
-	found := move.Exchanged(rooms)
-	if waits {
-		w.Successor = found[string(j.UID)]
-		return nil
-	}
-	for _, pod := range found {
-		w.Claimed = w.Claimed || slices.ContainsFunc(r.Status.CurrentOwners, func(o corev1.ObjectReference) bool {
-			return string(o.UID) == pod.UID
-		})
-	}
+	w.Exchange(m, string(j.UID), neighbors, released)
 	return nil
 }
-
-// released returns the rooms of Reservations that jobs have released, in which pods are that may use a Reservation. No
-// pod counts that came before the first eviction, and none such is read: each pod that ever moved is in such a room.
-func (c *Controller) released(ctx context.Context, r *reservation.Reservation, namespace string,
-	places []*reservation.Reservation, first time.Time, from source,
-) (rooms []move.Room, err error) {
-	for _, p := range c.PodsOf(namespace) {
-		if p.CreationTimestamp.Time.Before(first) {
-			continue
-		}
-		used := convert.ReservationOf(p)
-		uid, own := strings.CutPrefix(used.Name, placePrefix)
-		if !own || slices.ContainsFunc(places, func(r *reservation.Reservation) bool { return r.UID == used.UID }) ||
-			unusable(r, p) != nil {
-			continue
-		}
-		if p, err = readPod(ctx, podOf(p).Reference, from); err != nil {
-			return nil, err
-		} else if p != nil {
-			rooms = append(rooms, move.Room{Job: uid, User: newUser(p)})
-		}
-	}
-	return rooms, nil
-}
-
-// successorOf returns the new pod that a job knows; one without a UID where it has ended without one, and nil where it
-// may still get one.
-func successorOf(ctx context.Context, m *move.Job, from source) (*move.User, error) {
-	p, err := readPod(ctx, m.Status.Pod, from)
-	switch {
-	case err != nil:
-		return nil, err
-	case p != nil:
-		return newUser(p), nil
-	case m.Status.Pod.UID != "" || m.Status.Phase.IsFinal():
-		return &move.User{Pod: move.Pod{Reference: m.Status.Pod}}, nil
-	}
-	return nil, nil
-}
-
-func newUser(p *corev1.Pod) *move.User {
-	return &move.User{Pod: *podOf(p), Created: p.CreationTimestamp.Time}
-}
-
-// leaves reports whether the pod of a job is being deleted, or another pod has its name already.
-func leaves(p *move.Pod, m *move.Job) bool { return p.UID != m.PodUID || p.Terminating || p.Asked }
 
 // check asks whether the pod may be evicted now, and whether the pods that must move with it may.
 func (c *Controller) check(w *move.World, j *v1alpha1.PodMigrationJob, old *corev1.Pod, r *reservation.Reservation) {
@@ -357,20 +264,16 @@ func (c *Controller) check(w *move.World, j *v1alpha1.PodMigrationJob, old *core
 		if len(unit) == 1 {
 			return
 		}
-		for _, other := range c.jobs() {
+		for other, m := range c.decoded {
 			known, ok := s.Job(string(other.UID))
+			placed := known.Target != "" || m.Direct // it waits for nothing but its eviction
 			if i := slices.Index(unit, known.PodUID); ok && i >= 0 && known.Phase == evict.Started &&
-				(!known.Evicted.IsZero() || c.isPlaced(&known, other) && len(refuses(known.PodUID, known.UID)) == 0) {
+				(!known.Evicted.IsZero() || placed && len(refuses(known.PodUID, known.UID)) == 0) {
 				unit = slices.Delete(unit, i, i+1)
 			}
 		}
 		w.Unready = len(unit)
 	})
-}
-
-// isPlaced reports whether a started job waits for nothing but its eviction.
-func (c *Controller) isPlaced(known *evict.Job, j *v1alpha1.PodMigrationJob) bool {
-	return known.Target != "" || c.job(j).Direct
 }
 
 // unusable refuses a Reservation that the successor of a pod may not use, or may have to share.
@@ -416,6 +319,9 @@ func placeOf(r *reservation.Reservation, j *v1alpha1.PodMigrationJob) *move.Plac
 	}
 	if out.Available && len(r.Status.CurrentOwners) > 0 {
 		out.Available, out.Used = false, true
+	}
+	for _, o := range r.Status.CurrentOwners {
+		out.Owners = append(out.Owners, string(o.UID))
 	}
 	for _, condition := range r.Status.Conditions {
 		if condition.Type == reservation.ReservationScheduled && condition.Status == metav1.ConditionFalse {
