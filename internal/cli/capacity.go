@@ -54,6 +54,9 @@ func newCapacity(flags *genericclioptions.ConfigFlags, streams genericiooptions.
 				return err
 			}
 			q, err := o.question(c.Context(), flags, streams.In, d)
+			if none := overQuota(err); none != nil {
+				return printCapacity(streams.Out, o.format, none)
+			}
 			if err != nil {
 				return err
 			}
@@ -238,6 +241,19 @@ func admitted(ctx context.Context, cl cluster, prefix, file string, pod *corev1.
 	return out, nil
 }
 
+// overQuota returns the answer that no pod fits, if a ResourceQuota has no room for the dry run of one; else nil.
+func overQuota(err error) *view.WhatIfAnswer {
+	const begin = "exceeded quota: "
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), begin) {
+		return nil
+	}
+	_, text, _ := strings.Cut(err.Error(), begin) // before it is the name of the dry run's pod
+	return &view.WhatIfAnswer{Capacity: &view.Capacity{
+		Groups: []view.CapacityGroup{}, Limits: []view.Refusal{},
+		Admission: &view.AdmissionCapacity{Message: begin + text},
+	}}
+}
+
 // addition is "10 x hgx-h100", "2 × like node/NAME", or either without a number for one.
 var addition = regexp.MustCompile(`^\s*(?:(-?\d+)\s*[x×]\s*)?(like\s+)?(\S+)\s*$`)
 
@@ -355,6 +371,9 @@ func drawCapacity(c *view.Capacity, none *view.Pod, width int) string {
 		if c.Quota != nil {
 			t.add("quota", c.Quota.Lacks.Code, c.Quota.Lacks.Message)
 		}
+		if c.Admission != nil {
+			t.add("admission", why.AdmissionRefused, c.Admission.Message)
+		}
 		for _, l := range c.Limits {
 			text := l.Message
 			if l.Nodes > 0 {
@@ -387,6 +406,11 @@ func capacityHead(c *view.Capacity, none *view.Pod) string {
 	switch {
 	case c.Bound != "":
 		return fmt.Sprintf("At least %s %s %s; the count ended after %s.", number, what, where, c.Bound)
+	case c.Pods == 0 && c.Admission != nil:
+		return "None fits: the API server refuses the pod: " + c.Admission.Message
+	case c.Admission != nil && c.Admission.Pods == c.Pods:
+		return fmt.Sprintf("%s %s %s; then the API server refuses one more. The nodes have room for %s.", number, what,
+			where, view.Count(c.Room, "pod"))
 	case c.Room == 0 && none != nil && none.RootCause != nil:
 		return fmt.Sprintf("None fits on any of %s: %s: %s", view.Count(c.Nodes, "node"), none.RootCause.Code,
 			none.RootCause.Message)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -53,8 +55,14 @@ func TestCapacityAsGolden(t *testing.T) {
 	root := lack(why.TaintToleration, "", 0, 0, "x", 3).Wire
 	ports.Pods, ports.Room, ports.Groups = 1, 1, []view.CapacityGroup{{Nodes: []string{"a"}, Fit: 1}}
 	ports.Nodes, ports.Limits = 1, []view.Refusal{lack(why.NodePorts, "", 0, 0, "a", 1)}
+	refused := counted()
+	refused.Pods, refused.Admission = 2, &view.AdmissionCapacity{
+		Pods: 2, Message: "exceeded quota: r, requested: requests.cpu=2, used: requests.cpu=4, limited: requests.cpu=4",
+	}
+	both := counted()
+	both.Pods, both.Quota, both.Admission = 12, limited.Quota, &view.AdmissionCapacity{Pods: 15, Message: "exceeded"}
 	var all []string
-	for _, c := range []*view.Capacity{counted(), gangs, limited, late, added, ports} {
+	for _, c := range []*view.Capacity{counted(), gangs, limited, late, added, ports, refused, both} {
 		all = append(all, drawCapacity(c, nil, 0))
 	}
 	all = append(all, drawCapacity(none, &view.Pod{RootCause: &root}, 0))
@@ -75,6 +83,15 @@ func (w *capacityWorld) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		var pod corev1.Pod
 		if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, &pod); err != nil {
 			w.t.Error(err)
+		}
+		if pod.Labels["quota"] == "full" {
+			rw.Header().Set("Content-Type", "application/json")
+			rw.WriteHeader(http.StatusForbidden)
+			refused := apierrors.NewForbidden(corev1.Resource("pods"), "capacity-x",
+				errors.New("exceeded quota: r, requested: pods=1, used: pods=2, limited: pods=2")).Status()
+			refused.APIVersion, refused.Kind = "v1", "Status"
+			_ = json.NewEncoder(rw).Encode(refused)
+			return
 		}
 		pod.Name, pod.Spec.SchedulerName = pod.GenerateName+"x", "admitted"
 		answer = pod
@@ -172,6 +189,18 @@ func TestCapacityAsksTheScheduler(t *testing.T) {
 				t.Errorf("question (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestNoneFitsInAFullResourceQuota(t *testing.T) {
+	server := httptest.NewServer(&capacityWorld{t: t})
+	t.Cleanup(server.Close)
+	const pod = "kind: Pod\nmetadata: {labels: {quota: full}}\nspec: {containers: [{name: c, image: i}]}\n"
+	out, errOut, code := runWithMachines(t, "capacity", server.URL, pod, "-f", "-")
+	const want = "None fits: the API server refuses the pod: exceeded quota: r, requested: pods=1, used: pods=2, " +
+		"limited: pods=2\n"
+	if code != 0 || out != want {
+		t.Errorf("exit code %d, got %q, %q; want %q", code, out, errOut, want)
 	}
 }
 

@@ -4,11 +4,31 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 func limitRange(namespace, name, limits string) string {
 	return fmt.Sprintf("\n{apiVersion: v1, kind: LimitRange, metadata: {namespace: %s, name: %s}, "+
 		"spec: {limits: [{%s}]}}\n---", namespace, name, limits)
+}
+
+// storage has a class whose volumes are bound with their pods, and claims of 2 GiB: d0 to d2.
+func storage(claims int) string {
+	text := "\n{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: late}, " +
+		"provisioner: example.com/p, volumeBindingMode: WaitForFirstConsumer}\n---"
+	for i := range claims {
+		text += fmt.Sprintf("\n{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: d%d, namespace: a}, "+
+			"spec: {%s}}\n---", i, claimSpec)
+	}
+	return text
+}
+
+const claimSpec = "accessModes: [ReadWriteOnce], storageClassName: late, resources: {requests: {storage: 2Gi}}"
+
+// withClaim is a volume of a claim.
+func withClaim(name string) string {
+	return "volumes: [{name: v, persistentVolumeClaim: {claimName: " + name + "}}], "
 }
 
 func resourceQuota(spec string) string {
@@ -75,6 +95,27 @@ func TestLimitRangesAndResourceQuotas(t *testing.T) {
 			resourceQuota("hard: {pods: 1}, scopes: [BestEffort]") + inA("p0", "", "") + inA("p1", one, "") +
 				inA("p2", "", ""), "Scheduled Scheduled Refused", "exceeded quota: r, requested: pods=1",
 		},
+		"a claim that is too large": {
+			limitRange("a", "s", "type: PersistentVolumeClaim, max: {storage: 1Gi}") + storage(2) +
+				inA("p0", one, "") + inA("p1", one, withClaim("d0")), "Scheduled Unschedulable",
+			"PersistentVolumeClaim a/d0: maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 2Gi",
+		},
+		"an ephemeral claim that is too small": {
+			limitRange("a", "s", "type: PersistentVolumeClaim, min: {storage: 3Gi}") + storage(0) + inA("p0", one,
+				"volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {"+claimSpec+"}}}}], "), "Unschedulable",
+			"PersistentVolumeClaim a/p0-v: minimum storage usage per PersistentVolumeClaim is 3Gi, but request is 2Gi",
+		},
+		"a claim that exists is not created": {
+			limitRange("a", "s", "type: PersistentVolumeClaim, max: {storage: 1Gi}") +
+				strings.Replace(storage(1), "name: d0", "name: d0, uid: u", 1) + inA("p0", one, withClaim("d0")),
+			"Scheduled", "",
+		},
+		"a quota of claims": {
+			resourceQuota("hard: {requests.storage: 4Gi}") +
+				strings.Replace(storage(3), "name: d2", "name: d2, uid: u", 1) + inA("p0", one, withClaim("d0")) +
+				inA("p1", one, withClaim("d1")) + inA("p2", one, withClaim("d2")), "Scheduled Unschedulable Scheduled",
+			"exceeded quota: r, requested: requests.storage=2Gi, used: requests.storage=4Gi",
+		},
 		"a pod that waits in a cluster is admitted": {
 			three + inA("p0", two, "") + strings.Replace(inA("p1", two, ""), "name: p1", "name: p1, uid: u", 1),
 			"Refused Scheduled", "",
@@ -87,7 +128,9 @@ func TestLimitRangesAndResourceQuotas(t *testing.T) {
 			for _, p := range r.Pods {
 				got = append(got, p.State)
 				for _, reason := range p.Reasons {
-					says = reason.Message
+					if says = reason.Message; p.State == Refused && reason.Code != why.AdmissionRefused {
+						t.Errorf("pod %s is refused for %s", p.Name, reason.Code)
+					}
 				}
 			}
 			if strings.Join(got, " ") != c.want || !strings.Contains(says, c.says) {

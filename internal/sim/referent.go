@@ -96,8 +96,9 @@ func (w *world) createClaims() {
 		w.createResourceClaims(entry.Pod)
 	}
 	for _, c := range w.templated {
-		if w.claims[c.Namespace+"/"+c.Name] == nil {
+		if key := c.Namespace + "/" + c.Name; w.claims[key] == nil {
 			w.addReferent(c)
+			w.created.Insert(key)
 		}
 	}
 	name := w.defaultStorageClass()
@@ -167,17 +168,8 @@ func (w *world) missingObject(p *corev1.Pod) string {
 			}
 		}
 	}
-	for i := range p.Spec.Volumes {
-		var name string
-		switch v := &p.Spec.Volumes[i]; {
-		case v.PersistentVolumeClaim != nil:
-			name = v.PersistentVolumeClaim.ClaimName
-		case v.Ephemeral != nil:
-			name = p.Name + "-" + v.Name
-		default:
-			continue
-		}
-		if text := w.missingForVolume(p.Namespace + "/" + name); text != "" {
+	for _, key := range claimsOf(p) {
+		if text := w.missingForVolume(key); text != "" {
 			return text
 		}
 	}
@@ -187,6 +179,19 @@ func (w *world) missingObject(p *corev1.Pod) string {
 		}
 	}
 	return ""
+}
+
+// claimsOf returns the claims that a pod uses, as namespace/name.
+func claimsOf(p *corev1.Pod) (keys []string) {
+	for i := range p.Spec.Volumes {
+		switch v := &p.Spec.Volumes[i]; {
+		case v.PersistentVolumeClaim != nil:
+			keys = append(keys, p.Namespace+"/"+v.PersistentVolumeClaim.ClaimName)
+		case v.Ephemeral != nil:
+			keys = append(keys, p.Namespace+"/"+p.Name+"-"+v.Name)
+		}
+	}
+	return keys
 }
 
 func (w *world) missingForVolume(key string) string {

@@ -117,10 +117,13 @@ func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, 
 		if !p.stored && len(refused) == 0 {
 			refused = w.overLimit(p.Pod)
 		}
-		missing := w.missingObject(p.Pod)
+		missing, noClaim := w.missingObject(p.Pod), w.refusedClaim(p.Pod)
 		switch {
 		case len(refused) > 0:
 			r.Pods = append(r.Pods, e.outcome(p.Pod, Refused, refused...))
+		case noClaim != "":
+			r.Pods = append(r.Pods, e.outcome(p.Pod, Unschedulable,
+				Reason{Code: why.AdmissionRefused, Message: noClaim}))
 		case !slices.Contains(schedulerNames, p.Spec.SchedulerName):
 			r.Pods = append(r.Pods, e.outcome(p.Pod, Unschedulable,
 				reasons([]why.Finding{view.Unserved(p.Spec.SchedulerName, schedulerNames)})...))

@@ -42,6 +42,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/limits"
 )
 
 type pod struct {
@@ -89,6 +90,10 @@ type world struct {
 	resourceClaims map[string]*resourcev1.ResourceClaim
 	claimTemplates map[string]*resourcev1.ResourceClaimTemplate
 	deviceClasses  map[string]bool
+	// created are the claims among them that do not exist yet, by namespace/name. refusedClaims has why the API server
+	// refuses some of these; nil until countQuotas.
+	created       sets.Set[string]
+	refusedClaims map[string]string
 	// templated are claims that a controller would create unless the input has them.
 	templated []*corev1.PersistentVolumeClaim
 	// slices reports whether the input has a ResourceSlice.
@@ -104,14 +109,16 @@ type world struct {
 	children []child
 	names    map[objectName]bool
 	notes    []string // warnings about objects, a line each
-	// limitRanges and resourceQuotas are those of a namespace. Of the latter the status is what pods use.
+	// limitRanges and resourceQuotas are those of a namespace, from which limits are made when they are asked for.
 	limitRanges    map[string][]*corev1.LimitRange
 	resourceQuotas map[string][]corev1.ResourceQuota
+	limits         map[string]*limits.Limits
 }
 
 func newWorld(objects []object, p *problems) *world {
 	w := &world{
 		limitRanges: map[string][]*corev1.LimitRange{}, resourceQuotas: map[string][]corev1.ResourceQuota{},
+		limits: map[string]*limits.Limits{}, created: sets.New[string](),
 		namespaces: map[string]*corev1.Namespace{}, classes: builtinClasses(), seen: map[string]origin{},
 		claims: map[string]*corev1.PersistentVolumeClaim{}, volumes: map[string]*corev1.PersistentVolume{},
 		storageClasses: map[string]*storagev1.StorageClass{}, resourceClaims: map[string]*resourcev1.ResourceClaim{},
@@ -196,7 +203,12 @@ func (w *world) add(o object, p *problems) {
 		w.listed = append(w.listed, o.Object)
 	case *nodev1.RuntimeClass:
 		w.runtimeClasses[t.Name] = t
-	case *corev1.PersistentVolumeClaim, *corev1.PersistentVolume, *storagev1.StorageClass, *storagev1.CSINode,
+	case *corev1.PersistentVolumeClaim:
+		w.addReferent(t)
+		if !o.stored && t.Spec.VolumeName == "" {
+			w.created.Insert(t.Namespace + "/" + t.Name)
+		}
+	case *corev1.PersistentVolume, *storagev1.StorageClass, *storagev1.CSINode,
 		*storagev1.CSIDriver, *storagev1.CSIStorageCapacity, *storagev1.VolumeAttachment, *resourcev1.ResourceClaim,
 		*resourcev1.ResourceClaimTemplate, *resourcev1.ResourceSlice, *resourcev1.DeviceClass:
 		w.addReferent(o.Object)

@@ -213,7 +213,7 @@ type Machine struct {
 
 // Capacity is how many more pods fit, one after the other, each equal to the pod that was asked about.
 type Capacity struct {
-	// Pods is the number that fits: the nodes have room for them, and the quotas allow them.
+	// Pods is the number that fits: the nodes have room for them, the quotas allow them and the API server admits them.
 	Pods int `json:"pods"`
 	// Gang is the number of whole gangs among Pods; absent where no gang was asked about.
 	Gang *GangCapacity `json:"gang,omitempty"`
@@ -228,6 +228,9 @@ type Capacity struct {
 	Limits []Refusal `json:"limits"`
 	// Quota is what the quotas allow, if that is less than Room; else absent.
 	Quota *QuotaCapacity `json:"quota,omitempty"`
+	// Admission is what the LimitRanges and ResourceQuotas of the namespace allow, if that is less than Room; else
+	// absent.
+	Admission *AdmissionCapacity `json:"admission,omitempty"`
 	// Bound is the time that ended the count before all pods were tried, so that more may fit; absent otherwise.
 	Bound string `json:"bound,omitempty"`
 	// Notes are sentences about what was not counted.
@@ -254,6 +257,12 @@ type QuotaCapacity struct {
 	Name  string  `json:"name"`
 	Pods  int     `json:"pods"`
 	Lacks Refusal `json:"lacks"`
+}
+
+// AdmissionCapacity is how many pods the API server admits one after the other, and why it refuses one more.
+type AdmissionCapacity struct {
+	Pods    int    `json:"pods"`
+	Message string `json:"message"`
 }
 
 // WithRoom returns the number of nodes that have room for a pod.

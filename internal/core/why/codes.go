@@ -24,6 +24,7 @@ const (
 	NoScheduler
 	NotAttempted
 	ObjectNotGiven
+	AdmissionRefused
 
 	// Gate.
 	SchedulingGate

@@ -3,13 +3,16 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -20,6 +23,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/diag/whatif"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
+	"github.com/tenon-project/tenon/internal/sched/limits"
 	"github.com/tenon-project/tenon/internal/sched/loadaware"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
@@ -81,6 +85,7 @@ func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
 		},
 		Lost:   s.lost,
 		Quotas: func() whatif.Quotas { return elasticquota.NewCopy(s.quotas) },
+		Limits: s.limitsOf,
 		Members: func(id string) []*corev1.Pod {
 			members := s.gangs.Pods(func(p *corev1.Pod, state *gang.State) bool {
 				return state.GangOf(string(p.UID)) == id
@@ -135,4 +140,23 @@ func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
 			return nil
 		},
 	}
+}
+
+// limitsOf reads the LimitRanges and ResourceQuotas of a namespace from the API server's cache. No informer keeps them:
+// a ResourceQuota changes with each pod of its namespace, and questions are rare.
+func (s *Scheduler) limitsOf(ctx context.Context, namespace string) (whatif.Limits, error) {
+	cached := metav1.ListOptions{ResourceVersion: "0"}
+	ranges, err := s.config.Client.CoreV1().LimitRanges(namespace).List(ctx, cached)
+	if err != nil {
+		return nil, fmt.Errorf("list the LimitRanges of namespace %s: %w", namespace, err)
+	}
+	quotas, err := s.config.Client.CoreV1().ResourceQuotas(namespace).List(ctx, cached)
+	if err != nil {
+		return nil, fmt.Errorf("list the ResourceQuotas of namespace %s: %w", namespace, err)
+	}
+	all := make([]*corev1.LimitRange, len(ranges.Items))
+	for i := range ranges.Items {
+		all[i] = &ranges.Items[i]
+	}
+	return limits.New(all, quotas.Items, clock.RealClock{}), nil
 }

@@ -18,9 +18,12 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/sched/diag/whatif"
+	"github.com/tenon-project/tenon/internal/sched/limits"
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
@@ -36,6 +39,9 @@ type asked struct {
 func newAsked(t *testing.T, nodes ...string) *asked {
 	t.Helper()
 	a := &asked{newScheduler(t), t}
+	a.whatIf.Limits = func(context.Context, string) (whatif.Limits, error) {
+		return limits.New(nil, nil, clock.RealClock{}), nil
+	}
 	for _, name := range nodes {
 		node := object.Node(name, map[string]string{corev1.LabelHostname: name}, "cpu", "32", "memory", "64Gi",
 			"pods", "110")

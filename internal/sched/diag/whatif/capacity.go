@@ -107,6 +107,9 @@ func (s *session) capacity(q *view.WhatIf, out *view.WhatIfAnswer) error {
 	c.describe(answer)
 	if answer.Room > 0 {
 		c.askQuotas(answer)
+		if err := c.askLimits(answer); err != nil {
+			return err
+		}
 	}
 	if answer.Pods == 0 && answer.Room == 0 && !late {
 		err = c.explainNone(out)
@@ -458,6 +461,23 @@ func (c *count) askQuotas(out *view.Capacity) {
 	for _, lacks := range limits(refusals.Findings(c.pod, nil, why.PreFilter, status, "")) {
 		out.Quota = &view.QuotaCapacity{Name: name, Pods: n, Lacks: lacks}
 	}
+}
+
+// askLimits lowers the answer to what the LimitRanges and ResourceQuotas of the namespace allow.
+func (c *count) askLimits(out *view.Capacity) error {
+	l, err := c.limitsOf(c.pod.Namespace)
+	if err != nil {
+		return err
+	}
+	if n, refused := l.Most(c.pod, out.Room); refused != nil {
+		out.Pods = min(out.Pods, n)
+		text := refused.Error()
+		if _, cause, named := strings.Cut(text, " is forbidden: "); named {
+			text = cause // before it is the name of a pod, which the counted ones do not have
+		}
+		out.Admission = &view.AdmissionCapacity{Pods: n, Message: text}
+	}
+	return nil
 }
 
 // explainNone adds why no node takes a pod.

@@ -132,6 +132,7 @@ func (s *session) scaleGang(raw json.RawMessage) error {
 func (s *session) add(key string, pod *corev1.Pod) {
 	convert.NameDevices(pod)
 	pod.UID, pod.ResourceVersion = types.UID(fmt.Sprintf("whatif-%d-%d", s.round, len(s.pods))), ""
+	s.created[pod.UID] = true
 	if s.pods[key] = pod; s.quotas != nil {
 		s.quotas.Put(pod)
 	}
@@ -160,6 +161,7 @@ func (s *session) removeNamed(key string) error {
 		return bad("removePod: %v", err)
 	}
 	s.pods[key] = s.successor(pod)
+	s.leave(key, pod)
 	return nil
 }
 
@@ -306,6 +308,12 @@ func (s *session) addPod(raw json.RawMessage) (*placed, error) {
 	}
 	if _, err := s.nodes.change(node); err != nil {
 		return nil, bad("addPod: spec.nodeName: %v", err)
+	}
+	if refused, err := s.admit(pod); refused != nil || err != nil {
+		if err == nil {
+			err = bad("addPod: the API server refuses the pod: %v", refused)
+		}
+		return nil, err
 	}
 	p, err := s.place(pod, func(name string) bool { return name == node })
 	if p == nil && err == nil {

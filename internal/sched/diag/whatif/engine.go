@@ -62,6 +62,17 @@ type Quotas interface {
 	Limit(uid string) *view.QuotaLimit
 }
 
+// Limits are the LimitRanges and ResourceQuotas of a namespace, with what is used.
+type Limits interface {
+	// Admit returns why the API server refuses to create a pod. One that it admits counts from then on.
+	Admit(pod *corev1.Pod) error
+	// Release takes a pod out of what is used.
+	Release(pod *corev1.Pod)
+	// Most returns how many pods equal to one, at most limit, are admitted one after the other, and why one more is
+	// not; nil for limit. None of them counts.
+	Most(pod *corev1.Pod, limit int) (n int, refused error)
+}
+
 // Cluster is what an Engine reads of the scheduler. All functions are required and change nothing.
 type Cluster struct {
 	// Cache is the scheduler's. The engine takes snapshots of it.
@@ -82,6 +93,8 @@ type Cluster struct {
 	Lost func() func(t Trial, node *corev1.Node, milliCPU int64) int64
 	// Quotas returns the quotas as they are.
 	Quotas func() Quotas
+	// Limits returns the LimitRanges and ResourceQuotas of a namespace as the API server has them.
+	Limits func(ctx context.Context, namespace string) (Limits, error)
 	// Members returns the pods of a gang, namespace/name, by name.
 	Members func(gang string) []*corev1.Pod
 	// Gang returns a gang, and how its members must be placed, "" if they may be anywhere; nil for one that does not

@@ -9,12 +9,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
 	"github.com/tenon-project/tenon/internal/view"
@@ -39,6 +41,13 @@ type session struct {
 	pods map[string]*corev1.Pod
 	// successors are the UIDs of pods that others come in place of, by the UIDs of these: quotas count them already.
 	successors map[string]string
+	// created are the pods of changes that the API server has yet to admit, by UID. leaving are those that leave their
+	// nodes and have no successor in the question. limits are those of namespaces with created pods, without leaving.
+	created map[types.UID]bool
+	leaving []*corev1.Pod
+	limits  map[string]Limits
+	// asked are the pods that the question names, by namespace/name.
+	asked sets.Set[string]
 	// admitted: pods are not compared with their quotas.
 	admitted bool
 }
@@ -56,6 +65,7 @@ func (s *session) restart() {
 	s.nodes.reset()
 	s.trial, s.used, s.quotas = s.Trial(), map[string]bool{}, nil
 	s.pods, s.successors = map[string]*corev1.Pod{}, map[string]string{}
+	s.created, s.leaving, s.limits = map[types.UID]bool{}, nil, map[string]Limits{}
 }
 
 // answer makes the changes in their order, and then answers what is asked. A change that cannot be made ends it. The
@@ -76,6 +86,7 @@ func (s *session) answer(q *view.WhatIf) (*view.WhatIfAnswer, error) {
 	if q.Ask.Mode == view.Defragment {
 		return out, s.defragment(q, out)
 	}
+	s.asked = sets.New(q.Ask.Pods...)
 	for i := range q.Changes {
 		p, err := s.apply(&q.Changes[i])
 		if err != nil {
@@ -115,12 +126,12 @@ func (s *session) answer(q *view.WhatIf) (*view.WhatIfAnswer, error) {
 	}
 	if q.Ask.Reserve && !s.AdmitAgain(removed...) {
 		for _, pod := range pods {
-			why, err := s.explain(pod)
+			explained, err := s.explain(pod)
 			if err != nil {
 				return nil, err
 			}
-			why.Notes = []string{"the quota has no room for Reservations beside the pods"}
-			out.Unschedulable = append(out.Unschedulable, why)
+			explained.Notes = []string{"the quota has no room for Reservations beside the pods"}
+			out.Unschedulable = append(out.Unschedulable, explained)
 		}
 		return out, nil
 	}
@@ -135,6 +146,12 @@ func (s *session) answer(q *view.WhatIf) (*view.WhatIfAnswer, error) {
 // ask places one pod, and adds to the answer where, or why not.
 func (s *session) ask(pod *corev1.Pod, preempt bool, allowed func(node string) bool, out *view.WhatIfAnswer,
 ) error {
+	if refused, err := s.admit(pod); refused != nil || err != nil {
+		if err == nil {
+			out.Unschedulable = append(out.Unschedulable, s.notAdmitted(pod, refused))
+		}
+		return err
+	}
 	p, err := s.place(pod, allowed)
 	if p == nil && err == nil && preempt {
 		var victims []view.Victim
@@ -149,11 +166,62 @@ func (s *session) ask(pod *corev1.Pod, preempt bool, allowed func(node string) b
 		out.Placements = append(out.Placements, p.describe())
 		return nil
 	}
-	why, err := s.explain(pod)
+	explained, err := s.explain(pod)
 	if err == nil {
-		out.Unschedulable = append(out.Unschedulable, why)
+		out.Unschedulable = append(out.Unschedulable, explained)
 	}
 	return err
+}
+
+// limitsOf returns the limits of a namespace, with what is used in the session.
+func (s *session) limitsOf(namespace string) (Limits, error) {
+	l := s.limits[namespace]
+	if l == nil {
+		var err error
+		if l, err = s.Limits(s.ctx, namespace); err != nil {
+			return nil, err
+		}
+		for _, pod := range s.leaving {
+			if pod.Namespace == namespace {
+				l.Release(pod)
+			}
+		}
+		s.limits[namespace] = l
+	}
+	return l, nil
+}
+
+// leave takes a pod that leaves out of the ResourceQuotas. A successor that the question names uses what it used.
+func (s *session) leave(key string, pod *corev1.Pod) {
+	if s.asked.Has(key) {
+		return
+	}
+	s.leaving = append(s.leaving, pod)
+	if l := s.limits[pod.Namespace]; l != nil {
+		l.Release(pod)
+	}
+}
+
+// admit returns why the API server refuses to create a pod; nil for one that exists, and for one that it admits. The
+// latter counts for those after it.
+func (s *session) admit(pod *corev1.Pod) (refused, err error) {
+	if !s.created[pod.UID] {
+		return nil, nil
+	}
+	l, err := s.limitsOf(pod.Namespace)
+	if err == nil {
+		refused = l.Admit(pod)
+	}
+	return refused, err
+}
+
+// notAdmitted explains a pod that the API server refuses.
+func (s *session) notAdmitted(pod *corev1.Pod, refused error) view.Pod {
+	return view.Explain(describe.Pod(pod), view.Verdict{
+		Served: true, Generation: s.round, Findings: []why.Finding{{
+			Reason: why.Reason{Code: why.AdmissionRefused}, Phase: why.Admission, Detail: refused.Error(),
+		}},
+	}, nil)
 }
 
 // explain returns why a pod fits on no node of the session.
