@@ -330,20 +330,27 @@ func TestARequestBetweenThoseThatDoNotFitIsFound(t *testing.T) {
 			`"memory":{"policy":"Static"},"topology":{"policy":"restricted","scope":"container"}}`,
 		annotation.NUMAStateKey: `{"memory":{` + strings.Join(memory, ",") + `}}`,
 	}))
-	a.know(object.Pod("wide", object.Scheduler(SchedulerName), object.Both("cpu", "8", "memory", "20Gi")))
-	fixes, search := a.fixes("wide")
-	var got []string
-	for _, f := range fixes {
-		if f.Kind == view.FixRequest {
-			got = append(got, f.Message)
+	wide := object.Both("cpu", "8", "memory", "20Gi")
+	a.know(object.Pod("wide", object.Scheduler(SchedulerName), wide))
+	// Its container that requests most CPUs is not the one that the kubelet refuses.
+	a.know(object.Pod("two", object.Scheduler(SchedulerName), object.Both("cpu", "9", "memory", "20Gi"),
+		object.Container("small", "i"), wide))
+	for pod, container := range map[string]string{"wide": "main", "two": "small"} {
+		fixes, search := a.fixes(pod)
+		var got []string
+		for _, f := range fixes {
+			if f.Kind == view.FixRequest {
+				got = append(got, f.Message)
+			}
 		}
-	}
-	want := []string{
-		"request cpu 7900m instead of 8 in container main (tried: schedules on a, not with 8)",
-		"request memory 16Gi instead of 20Gi in container main (tried: schedules on a, not with 16416Mi)",
-	}
-	if diff := cmp.Diff(want, got); diff != "" || search.Exhausted {
-		t.Errorf("%+v (-want +got):\n%s", search, diff)
+		want := []string{
+			"request cpu 7900m instead of 8 in container " + container + " (tried: schedules on a, not with 8)",
+			"request memory 16Gi instead of 20Gi in container " + container +
+				" (tried: schedules on a, not with 16416Mi, 16448Mi, 16608Mi, 17888Mi and 2 larger amounts)",
+		}
+		if diff := cmp.Diff(want, got); diff != "" || search.Exhausted {
+			t.Errorf("%s: %+v (-want +got):\n%s", pod, search, diff)
+		}
 	}
 }
 

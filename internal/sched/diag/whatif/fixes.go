@@ -486,36 +486,48 @@ func (x *fixing) addNode() error {
 	return nil
 }
 
-// requests changes one amount of one container: that which requests most of the resource. An amount that must be a
-// multiple is first rounded up. Else the natural amounts are tried, and between the largest one that fits and the next
-// one that does not, a larger one is searched by halves. What was not tried may fit as well: a kubelet that aligns
-// whole CPUs takes 19900m where it refuses 19 and 5.
+// requests changes one amount of one container. Of the containers that request a resource, the one that requests most
+// is tried first, and the others only where it does not help. An amount that must be a multiple is first rounded up.
+// Else the natural amounts are tried, and between the largest one that fits and the next one that does not, a larger
+// one is searched by halves. What was not tried may fit as well: a kubelet that aligns whole CPUs takes 19900m where it
+// refuses 19 and 5.
 //
 // Invariant of the search: low steps fit, on the node on, and high+1 do not, or are what the pod asks already.
 func (x *fixing) requests() error {
 	if !x.alike() {
 		return nil
 	}
+	helped := map[corev1.ResourceName]bool{}
 	for _, a := range x.amounts() {
-		fits := func(steps int64) (string, error) {
-			return x.try(x.request(a, steps*a.step)...)
+		if helped[a.names[0]] {
+			continue
 		}
-		refused := a.asked/a.step + 1 // the smallest amount that was tried, and does not fit, above what does
+		refused := []int64{a.asked} // those that were tried and do not fit
+		fits := func(steps int64) (string, error) {
+			node, err := x.try(x.request(a, steps*a.step)...)
+			if node == "" {
+				refused = append(refused, steps*a.step)
+			}
+			return node, err
+		}
 		offer := func(steps int64, node string) {
 			n := steps * a.step
+			helped[a.names[0]] = true
 			x.keep(view.FixRequest, fmt.Sprintf("request %s %s instead of %s in container %s", a.title(), a.text(n),
 				a.text(a.asked), a.container.Name), node, x.request(a, n)...)
-			if refused := min(a.asked, refused*a.step); n < refused {
+			if others := a.larger(refused, n); others != "" {
 				last := &x.found[len(x.found)-1].Message
-				*last = strings.TrimSuffix(*last, ")") + ", not with " + a.text(refused) + ")"
+				*last = strings.TrimSuffix(*last, ")") + ", not with " + others + ")"
 			}
 		}
 		if up := (a.asked + a.step - 1) / a.step; up*a.step != a.asked {
-			if node, err := fits(up); node != "" || err != nil {
-				if node != "" {
-					offer(up, node)
-				}
+			node, err := fits(up)
+			if err != nil {
 				return err
+			}
+			if node != "" {
+				offer(up, node)
+				return nil
 			}
 		}
 		low, high := int64(1), (a.asked-1)/a.step // the answer is in between
@@ -539,7 +551,7 @@ func (x *fixing) requests() error {
 				low, on = n, node
 				break
 			}
-			high, refused = n-1, n
+			high = n - 1
 		}
 		for low < high && !x.runs.Exhausted {
 			middle := (low + high + 1) / 2
@@ -550,7 +562,7 @@ func (x *fixing) requests() error {
 			if node != "" {
 				low, on = middle, node
 			} else {
-				high, refused = middle-1, middle
+				high = middle - 1
 			}
 		}
 		if x.runs.Exhausted {
@@ -559,6 +571,25 @@ func (x *fixing) requests() error {
 		offer(low, on)
 	}
 	return nil
+}
+
+// larger names the amounts of a list that are larger than n and at most what is asked, the smallest first; "" for none.
+func (a amount) larger(list []int64, n int64) string {
+	const named = 4
+	list = slices.DeleteFunc(slices.Clone(list), func(r int64) bool { return r <= n || r > a.asked })
+	slices.Sort(list)
+	var texts []string
+	for _, r := range slices.Compact(list) {
+		texts = append(texts, a.text(r))
+	}
+	if more := len(texts) - named; more > 0 {
+		texts = append(texts[:named], view.Count(more, "larger amount"))
+	}
+	last := len(texts) - 1
+	if last < 1 {
+		return strings.Join(texts, "")
+	}
+	return strings.Join(texts[:last], ", ") + " and " + texts[last]
 }
 
 // natural returns smaller amounts that often fit although those beside them do not, in steps, the largest first: the
@@ -595,7 +626,6 @@ func (x *fixing) natural(a amount) (steps []int64) {
 
 // amount is what one container requests of a resource, or of resources that must be equal.
 type amount struct {
-	// container is the one that requests the most of the resource.
 	container *corev1.Container
 	names     []corev1.ResourceName
 	// asked is what it requests, in milli-CPUs if milli is set, else in the resource's own unit.
@@ -628,48 +658,59 @@ func (a amount) title() string {
 	return strings.Join(names, " and ")
 }
 
-// amounts returns what is worth a try: CPUs, memory, then the others by name.
+// amounts returns what is worth a try: CPUs, memory, then the others by name; of each resource the container that
+// requests most comes first.
 func (x *fixing) amounts() (all []amount) {
-	largest := map[corev1.ResourceName]*corev1.Container{}
+	requesting := map[corev1.ResourceName][]*corev1.Container{}
 	for i := range x.pod.Spec.Containers {
 		c := &x.pod.Spec.Containers[i]
-		for name, q := range c.Resources.Requests {
-			if known := largest[name]; known == nil || q.Cmp(known.Resources.Requests[name]) > 0 {
-				largest[name] = c
-			}
+		for name := range c.Resources.Requests {
+			requesting[name] = append(requesting[name], c)
 		}
 	}
-	order := slices.SortedFunc(maps.Keys(largest), func(a, b corev1.ResourceName) int {
+	order := slices.SortedFunc(maps.Keys(requesting), func(a, b corev1.ResourceName) int {
 		first := []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceCPU}
 		return cmp.Or(cmp.Compare(slices.Index(first, b), slices.Index(first, a)), cmp.Compare(a, b))
 	})
 	for _, name := range order {
-		q := largest[name].Resources.Requests[name]
-		a := amount{container: largest[name], names: []corev1.ResourceName{name}, asked: q.Value(), step: 1}
-		switch {
-		case name == corev1.ResourceCPU:
-			a.asked, a.milli, a.step = q.MilliValue(), true, x.cpuStep(q.MilliValue())
-		case name == annotation.ResourceGPUMemoryRatio && largest[annotation.ResourceGPUCore] != nil:
-			continue // beside that
-		case name == annotation.ResourceGPUCore:
-			r, has := a.container.Resources.Requests[annotation.ResourceGPUMemoryRatio]
-			if has && r.Value() == a.asked {
-				a.names = append(a.names, annotation.ResourceGPUMemoryRatio)
+		slices.SortStableFunc(requesting[name], func(a, b *corev1.Container) int {
+			q := b.Resources.Requests[name]
+			return q.Cmp(a.Resources.Requests[name])
+		})
+		for _, c := range requesting[name] {
+			if a := x.amount(c, name); a.asked > 0 {
+				all = append(all, a)
 			}
-			if a.step = 10; a.asked > 100 {
-				a.step = 100 // several GPUs are whole ones
-			}
-		case q.Format == resource.BinarySI && a.asked >= 1<<20:
-			a.step = 1 << 20
-		}
-		for a.asked/a.step > mostSteps {
-			a.step *= 2
-		}
-		if a.asked > 0 {
-			all = append(all, a)
 		}
 	}
 	return all
+}
+
+// amount returns what a container requests of a resource; nothing for one that is changed beside another resource.
+func (x *fixing) amount(c *corev1.Container, name corev1.ResourceName) amount {
+	q := c.Resources.Requests[name]
+	a := amount{container: c, names: []corev1.ResourceName{name}, asked: q.Value(), step: 1}
+	_, core := c.Resources.Requests[annotation.ResourceGPUCore]
+	switch {
+	case name == corev1.ResourceCPU:
+		a.asked, a.milli, a.step = q.MilliValue(), true, x.cpuStep(q.MilliValue())
+	case name == annotation.ResourceGPUMemoryRatio && core:
+		return amount{}
+	case name == annotation.ResourceGPUCore:
+		r, has := c.Resources.Requests[annotation.ResourceGPUMemoryRatio]
+		if has && r.Value() == a.asked {
+			a.names = append(a.names, annotation.ResourceGPUMemoryRatio)
+		}
+		if a.step = 10; a.asked > 100 {
+			a.step = 100 // several GPUs are whole ones
+		}
+	case q.Format == resource.BinarySI && a.asked >= 1<<20:
+		a.step = 1 << 20
+	}
+	for a.asked/a.step > mostSteps {
+		a.step *= 2
+	}
+	return a
 }
 
 // cpuStep is that of milli-CPU: whole cores where those are what the pod lacks, whole CPUs for pods that have them for
