@@ -241,6 +241,33 @@ func TestStoredObjectsAreNotValidatedAsIfTheyWereCreated(t *testing.T) {
 	}
 }
 
+// TestAStoredDeviceWithADoubledIDIsOneDevice: the first device of the id counts, as in the scheduler; the other devices
+// and nodes are as they are, and one warning names the object.
+func TestAStoredDeviceWithADoubledIDIsOneDevice(t *testing.T) {
+	t.Parallel()
+	const doubled = "{type: gpu, id: GPU-a, minor: 2, health: true, resources: {koordinator.sh/gpu-core: 100, " +
+		"koordinator.sh/gpu-memory: 8Gi}}, "
+	pod := func(name, gpus string) string {
+		return "{apiVersion: v1, kind: Pod, metadata: {name: " + name + "}, spec: {containers: [{name: c, image: i, " +
+			"resources: {limits: {koordinator.sh/gpu: '" + gpus + "'}, requests: {koordinator.sh/gpu: '" + gpus +
+			"'}}}]}}"
+	}
+	device := strings.Replace(deviceOf("n0", twoGPUs+", "+strings.TrimSuffix(doubled, ", ")), "{name: n0,",
+		"{name: n0, uid: d,", 1)
+	in := documents(cpuNode("n0", 8), device, pod("a", "200"), pod("b", "100"))
+	r, warn := simulate(t, in, "-")
+	for _, p := range r.Pods {
+		if want := map[string]string{"a": "Scheduled", "b": "Unschedulable"}[p.Name]; p.State != want {
+			t.Errorf("pod %s is %s, want %s: %+v", p.Name, p.State, want, p.Reasons)
+		}
+	}
+	const says = `"GPU-a" is also the id of spec.devices[0]: must be unique`
+	if strings.Count(warn, says) != 1 || strings.Count(warn, "Device") != 1 {
+		t.Errorf("warnings %q, want one with %s", warn, says)
+	}
+	refusedInput(t, Input{Stdin: strings.NewReader(strings.Replace(in, ", uid: d", "", 1))}, says)
+}
+
 // TestAStoredObjectThatCannotBeReadIsNamedOnce: it and the pods that need it are undecided; the rest is answered.
 func TestAStoredObjectThatCannotBeReadIsNamedOnce(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
@@ -274,8 +275,13 @@ func (w *world) descriptions() (out []description) {
 	return out
 }
 
+// warnTopologies reports what the scheduler cannot read in objects that describe nodes. Each object that warnUnread has
+// named is left out.
 func warnTopologies(store *kube.Store, w *world, warn io.Writer) {
 	for _, d := range w.descriptions() {
+		if w.unread.Has(d.kind + " " + metav1.NamespaceDefault + "/" + d.node) {
+			continue
+		}
 		known, _ := store.Node(d.node)
 		for _, p := range known.Problems {
 			if p.Object == d.kind+"/"+d.node {
