@@ -48,6 +48,36 @@ func TestNodeMetricsAreRead(t *testing.T) {
 	}
 }
 
+// TestAReportIsWholeIfItHasAllThatRuns: what is not reported of a pod or application is in the node's use alone.
+func TestAReportIsWholeIfItHasAllThatRuns(t *testing.T) {
+	t.Parallel()
+	const use = `{"resources":{"cpu":"1","memory":"1"}}`
+	const pod, app = `{"namespace":"d","name":"a","podUsage":` + use + `}`, `{"name":"b","usage":` + use + `}`
+	for name, c := range map[string]struct {
+		system, pods, apps string
+		want               bool
+	}{
+		"all":                  {use, pod, app, true},
+		"no pods":              {use, "", "", true},
+		"a part of the system": {`{"resources":{"cpu":"1"}}`, pod, app, false},
+		"a part of a pod": {
+			use, `{"namespace":"d","name":"a","podUsage":{"resources":{"cpu":"1"}}}`, app, false,
+		},
+		"a part of an application":    {use, pod, `{"name":"b","usage":{}}`, false},
+		"two pods with the same name": {use, pod + "," + pod, app, false},
+	} {
+		got := kube.ReadNodeMetric([]byte(`{"metadata":{"name":"n"},"status":{"updateTime":"2026-01-01T00:00:00Z",` +
+			`"nodeMetric":{"nodeUsage":` + use + `,"systemUsage":` + c.system + `},"podsMetric":[` + c.pods +
+			`],"hostApplicationMetric":[` + c.apps + `]}}`))
+		if got.Problem != "" || got.Report.Whole != c.want {
+			t.Errorf("%s: %+v, %q; want whole: %t", name, got.Report, got.Problem, c.want)
+		}
+		if c.want && c.apps != "" && got.Report.Apps != (load.Amounts{1000, 1}) {
+			t.Errorf("%s: applications use %v", name, got.Report.Apps)
+		}
+	}
+}
+
 func TestNodeMetricsThatCannotBeReadAreExpired(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ old, new, want string }{

@@ -9,6 +9,9 @@
 // report covers only a part of the pod's life, it counts with the larger of the two. Reports carry no UID, so an entry
 // of a report is the pod's only if the report was made after the pod was assigned.
 //
+// The average of a node counts pods for as long as they ran in its time. Where the report has what the system and each
+// pod used while it ran, their sum counts instead: what pods have used that have ended is free.
+//
 // A Node keeps what it has added for each pod, by UID, so that removing the pod subtracts exactly that, in any order of
 // events. One event costs O(1); a report costs one step per pod of the node.
 //

@@ -99,6 +99,90 @@ func TestWhenAPodLeavesTheEstimate(t *testing.T) {
 	}
 }
 
+// TestWhatPodsUseThatHaveEndedIsFree has a node whose average is 5000: the system uses 100, an application 200, a pod
+// 300, and another one has ended.
+func TestWhatPodsUseThatHaveEndedIsFree(t *testing.T) {
+	t.Parallel()
+	const free, average = 600, 5000
+	for name, c := range map[string]struct {
+		change func(r *Report, n *Node)
+		want   int64
+	}{
+		"all that runs is reported": {func(*Report, *Node) {}, free},
+		"something is not":          {func(r *Report, _ *Node) { r.Whole = false }, average},
+		"a pod is not": {func(_ *Report, n *Node) {
+			n.Put(Pod{UID: "2", Name: "d/b", Estimate: Amounts{7, 7}, Assigned: at(0)})
+		}, average + 7},
+		"until it has left": {func(_ *Report, n *Node) {
+			n.Put(Pod{UID: "2", Name: "d/b", Estimate: Amounts{7, 7}, Assigned: at(0)})
+			n.Remove("2")
+		}, free},
+		"a pod that has come since": {func(_ *Report, n *Node) {
+			n.Put(Pod{UID: "2", Name: "d/b", Estimate: Amounts{7, 7}, Assigned: at(200)})
+		}, free + 7},
+		"the use of the node is not": {func(r *Report, _ *Node) { r.Use = nil }, 40},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, n := report(100, map[string]PodUse{"d/a": {Use: Amounts{300, 300}}}), NewNode()
+			r.System, r.Apps, r.Whole = Amounts{100, 100}, Amounts{200, 200}, true
+			n.Put(Pod{UID: "1", Name: "d/a", Estimate: Amounts{40, 40}, Assigned: at(0)})
+			c.change(r, n)
+			n.SetReport(r)
+			if got := n.View().Use(Measure{}); got != (Amounts{c.want, c.want}) {
+				t.Errorf("got %v, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+// TestUseIsThatOfTheEnd simulates pods that start and end in the time of an average. A whole report gives what the node
+// uses at its end, and any other one no less than the average does.
+func TestUseIsThatOfTheEnd(t *testing.T) {
+	t.Parallel()
+	seen := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		const samples = 10
+		system := rapid.Int64Range(0, 50).Draw(t, "system")
+		r := &Report{Updated: at(samples), System: Amounts{system}, Pods: map[string]PodUse{}, Use: &Amounts{}}
+		r.Whole = rapid.Bool().Draw(t, "whole")
+		n, truth, sum, unreported, missing := NewNode(), system, system*samples, false, int64(0)
+		for i := range rapid.IntRange(0, 5).Draw(t, "pods") {
+			begin, end := rapid.IntRange(0, samples-1).Draw(t, "begin"), rapid.IntRange(0, 2*samples).Draw(t, "end")
+			p := Pod{UID: fmt.Sprint(i), Name: fmt.Sprint("d/", i), Assigned: at(begin)}
+			use := rapid.Int64Range(0, 50).Draw(t, "use")
+			p.Estimate[CPU] = rapid.Int64Range(0, 50).Draw(t, "estimate")
+			sum += use * int64(max(min(end, samples)-begin, 0))
+			if end < samples {
+				continue
+			}
+			n.Put(p)
+			truth += use
+			if r.Whole && rapid.IntRange(0, 9).Draw(t, "is not reported") == 0 {
+				unreported, missing = true, missing+p.Estimate[CPU]
+			} else {
+				r.Pods[p.Name] = PodUse{Use: Amounts{use}}
+			}
+		}
+		r.Use[CPU] = sum / samples
+		n.SetReport(r)
+		got := n.View().Use(Measure{})[CPU]
+		want, what := truth, "as it is"
+		if !r.Whole || unreported {
+			want, what = r.Use[CPU]+missing, "by the average"
+		}
+		if got != want {
+			t.Fatalf("got %d, want %d, %s; report %+v of %d", got, want, what, r, *r.Use)
+		}
+		if truth != r.Use[CPU] {
+			seen[what]++
+		}
+	})
+	if len(seen) < 2 {
+		t.Errorf("outcomes %v, want uses that are not the average", seen)
+	}
+}
+
 func TestMeasures(t *testing.T) {
 	t.Parallel()
 	r := report(1000, map[string]PodUse{"d/a": {}})

@@ -53,9 +53,22 @@ type Report struct {
 	Updated    time.Time     // zero for a report that has not been made yet
 	Interval   time.Duration // between reports
 	Use        *Amounts      // of the node; nil where the report lacks it
-	System     Amounts       // of all but pods
+	System     Amounts       // of neither pods nor applications
+	Apps       Amounts       // of applications of the host
 	Aggregates []Aggregate
 	Pods       map[string]PodUse // by namespace/name
+	// Whole is true if the report has the use of the system, of each application and of each pod that it names. Each is
+	// over the time in which that ran, while Use is over a time in which pods have ended and begun.
+	Whole bool
+}
+
+// running returns what the system, applications and pods used that ran when the report was made.
+func (r *Report) running() Amounts {
+	use := r.System.Plus(r.Apps)
+	for _, p := range r.Pods {
+		use = use.Plus(p.Use)
+	}
+	return use
 }
 
 // Node is the account of a node. Not safe for concurrent use.
@@ -70,6 +83,8 @@ type entry struct {
 	pod Pod
 	// missing is what is added to the use of the node, prod what is added to the use of production pods.
 	missing, prod Amounts
+	// unreported is set where the report was made after the pod was assigned, and does not have it.
+	unreported bool
 }
 
 // View is a node's account at a moment. Invariant: each sum is that of the entries.
@@ -78,6 +93,9 @@ type View struct {
 	missing   Amounts // Σ of what the report lacks of pods
 	prod      Amounts // Σ of production pods, by report or estimate
 	estimates Amounts // Σ of all estimates
+	// running is Report.running; zero for a report that is not Whole. unreported counts the entries that are.
+	running    Amounts
+	unreported int
 }
 
 // NewNode returns the account of a node without pods and without a report.
@@ -98,8 +116,7 @@ func (n *Node) Pod(uid string) (Pod, bool) {
 // Put assigns a pod, or replaces it by its UID.
 func (n *Node) Put(p Pod) {
 	n.Remove(p.UID)
-	e := entry{pod: p}
-	e.missing, e.prod = n.report.lacks(p)
+	e := n.report.entry(p)
 	n.pods[p.UID] = e
 	n.view.add(e)
 }
@@ -115,52 +132,62 @@ func (n *Node) Remove(uid string) {
 // SetReport replaces the report; nil is for none.
 func (n *Node) SetReport(r *Report) {
 	n.report, n.view = r, View{Report: r}
+	if r != nil && r.Whole {
+		n.view.running = r.running()
+	}
 	for uid, e := range n.pods {
-		e.missing, e.prod = r.lacks(e.pod)
+		e = r.entry(e.pod)
 		n.pods[uid] = e
 		n.view.add(e)
 	}
 }
 
-// lacks returns what is to be added for a pod: to the use of the node, and to that of its production pods.
-func (r *Report) lacks(p Pod) (missing, prod Amounts) {
+// entry returns a pod with what is to be added for it: to the use of the node, and to that of its production pods. r
+// may be nil.
+func (r *Report) entry(p Pod) entry {
+	e := entry{pod: p}
 	reported, use := false, PodUse{}
 	if r != nil && r.Updated.After(p.Assigned) {
 		use, reported = r.Pods[p.Name]
+		e.unreported = !reported
 	}
 	switch {
 	case !reported:
-		missing = p.Estimate
+		e.missing = p.Estimate
 	case r.Updated.Add(-r.Interval).Before(p.Assigned) || p.Initializing || r.Updated.Before(p.Until):
-		missing = p.Estimate.most(use.Use).minus(use.Use)
+		e.missing = p.Estimate.most(use.Use).minus(use.Use)
 	}
 	switch {
 	case !p.Prod:
 	case reported && use.Prod:
-		prod = use.Use.Plus(missing)
+		e.prod = use.Use.Plus(e.missing)
 	default:
-		prod = p.Estimate
+		e.prod = p.Estimate
 	}
-	return missing, prod
+	return e
 }
 
 // add counts a pod that the report lacks.
 func (v *View) add(e entry) {
 	v.missing, v.prod = v.missing.Plus(e.missing), v.prod.Plus(e.prod)
 	v.estimates = v.estimates.Plus(e.pod.Estimate)
+	if e.unreported {
+		v.unreported++
+	}
 }
 
 // remove reverts add.
 func (v *View) remove(e entry) {
 	v.missing, v.prod = v.missing.minus(e.missing), v.prod.minus(e.prod)
 	v.estimates = v.estimates.minus(e.pod.Estimate)
+	if e.unreported {
+		v.unreported--
+	}
 }
 
 // With returns the view with one more pod, for which no report counts.
 func (v View) With(p Pod) View {
-	e := entry{pod: p}
-	e.missing, e.prod = (*Report)(nil).lacks(p)
-	v.add(e)
+	v.add((*Report)(nil).entry(p))
 	return v
 }
 
@@ -170,7 +197,7 @@ func (v View) Use(m Measure) Amounts {
 	if v.Report == nil || v.Report.Use == nil {
 		return v.estimates
 	}
-	average := v.Report.Use.Plus(v.missing)
+	average := v.average().Plus(v.missing)
 	if m.Statistic == "" {
 		return average
 	}
@@ -181,6 +208,17 @@ func (v View) Use(m Measure) Amounts {
 		return average
 	}
 	return average.most(v.estimates)
+}
+
+// average returns what the node used of late, without pods that have ended by the time of the report. The average of a
+// node contains these, and pods that have begun only in part. The report does not say how much each adds. Where it has
+// all that ran at the end, their sum counts instead; not where it lacks a pod, whose own use is then known from the
+// average alone.
+func (v View) average() Amounts {
+	if v.Report.Whole && v.unreported == 0 {
+		return v.running
+	}
+	return *v.Report.Use
 }
 
 // ProdUse returns what production pods use.

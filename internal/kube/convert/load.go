@@ -82,13 +82,23 @@ func LoadReport(m *slo.NodeMetric) (*load.Report, error) {
 		}
 		return out, found == len(out)
 	}
+	all := true
 	for _, p := range m.Status.PodsMetric {
 		if p == nil {
 			continue
 		}
-		if use, whole := read(p.PodUsage); whole {
+		key := p.Namespace + "/" + p.Name
+		_, again := r.Pods[key]
+		use, whole := read(p.PodUsage)
+		if all = all && whole && !again; whole {
 			band, _ := qos.ParseBand(p.Priority)
-			r.Pods[p.Namespace+"/"+p.Name] = load.PodUse{Use: use, Prod: band == qos.Prod || p.Priority == ""}
+			r.Pods[key] = load.PodUse{Use: use, Prod: band == qos.Prod || p.Priority == ""}
+		}
+	}
+	for _, a := range m.Status.HostApplicationMetric {
+		if a != nil {
+			use, whole := read(a.Usage)
+			r.Apps, all = r.Apps.Plus(use), all && whole
 		}
 	}
 	n := m.Status.NodeMetric
@@ -98,7 +108,8 @@ func LoadReport(m *slo.NodeMetric) (*load.Report, error) {
 	if use, whole := read(n.NodeUsage); whole {
 		r.Use = &use
 	}
-	r.System, _ = read(n.SystemUsage)
+	r.System, r.Whole = read(n.SystemUsage)
+	r.Whole = r.Whole && all
 	for _, over := range n.AggregatedNodeUsages {
 		a := load.Aggregate{Duration: over.Duration.Duration, Use: map[load.Statistic]load.Amounts{}}
 		for statistic, u := range over.Usage {
