@@ -29,6 +29,9 @@ func derive(fr *frame, accounts []*account, version uint64, c change) *View {
 	v.collectExclusive()
 	v.deriveTenancy(c)
 	v.collectPinned()
+	if len(v.facts.Used) > 0 {
+		v.unplaced = v.placeByReport()
+	}
 	v.summarize()
 	return v
 }
@@ -161,8 +164,11 @@ func (v *View) summarize() {
 	}
 }
 
-// holds yields the amounts that each pod holds on NUMA nodes.
+// holds yields the amounts that each pod holds on NUMA nodes, and those of pods without placement together.
 func (v *View) holds(yield func([]align.Hold) bool) {
+	if len(v.unplaced.holds) > 0 && !yield(v.unplaced.holds) {
+		return
+	}
 	for _, a := range v.accounts {
 		if len(a.holds) > 0 && !yield(a.holds) {
 			return

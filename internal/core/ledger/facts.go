@@ -78,11 +78,15 @@ type Facts struct {
 	// Amounts are what each NUMA node has for pods (allocatable), of memory and hugepages. Those that they do not
 	// name take no part in any decision.
 	Amounts []align.Amount
+	// Used are what pods have of each NUMA node, as another exporter reports it without saying which pods: milli-CPUs
+	// under the name why.CPU, and bytes of Amounts. nil for a node without such a report.
+	Used []align.Amount
 	// MinSharedCPUs is the floor of the LS pool; negative = the default (|RESERVED_K|, else threads per core).
 	MinSharedCPUs int
 }
 
-// Equal reports whether two facts say the same; the order of Given and Amounts does not matter.
+// Equal reports whether two facts say the same; the order of Given, Amounts and Used does not
+// matter.
 func (f *Facts) Equal(o *Facts) bool {
 	return f.Machine.Equal(o.Machine) && f.Fault == o.Fault && f.ARM64 == o.ARM64 &&
 		f.NodeReserved == o.NodeReserved && f.System == o.System && f.Bind == o.Bind && f.Strategy == o.Strategy &&
@@ -91,7 +95,8 @@ func (f *Facts) Equal(o *Facts) bool {
 		slices.EqualFunc(tenancy.SortGrants(f.Given), tenancy.SortGrants(o.Given), tenancy.Grant.Equal) &&
 		f.Devices.Equal(o.Devices) && f.OwnDevices == o.OwnDevices &&
 		f.GPUIsolation == o.GPUIsolation &&
-		slices.Equal(align.Normal(f.Amounts), align.Normal(o.Amounts))
+		slices.Equal(align.Normal(f.Amounts), align.Normal(o.Amounts)) &&
+		slices.Equal(align.Normal(f.Used), align.Normal(o.Used))
 }
 
 // frame is what follows from the facts alone. Views of the same facts share one.
@@ -191,6 +196,7 @@ func (k *frames) frame(devices *device.Inventory) *frame {
 func newFrame(f Facts) *frame {
 	m := f.Machine
 	f.Given, f.Amounts = slices.Clone(tenancy.SortGrants(f.Given)), slices.Clone(align.Normal(f.Amounts))
+	f.Used = slices.Clone(align.Normal(f.Used))
 	fr := &frame{facts: f, outline: &outline{}}
 	if m == nil {
 		return fr

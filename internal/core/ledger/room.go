@@ -86,13 +86,17 @@ type bond struct {
 	milli int64        // the sum of the pods' requests
 }
 
-// deductPromises deducts the requests of confined pods from the shared pools: PoolMilli of each NUMA node becomes its
-// Room.
+// deductPromises deducts the requests of confined pods, and the CPUs of pods without placement, from the shared pools:
+// PoolMilli of each NUMA node becomes its Room.
 func (v *View) deductPromises() {
 	s := &v.summary
 	left := make([]int64, len(s.Nodes)) // of each pool beside promises of one NUMA node; negative where they exceed it
 	for i := range left {
 		left[i] = 1000 * int64(s.Nodes[i].PoolCPUs)
+	}
+	for i, milli := range v.unplaced.milli {
+		left[i], s.PoolMilli = left[i]-milli, s.PoolMilli-milli
+		s.addPromised(1<<i, milli)
 	}
 	var bonds []bond
 	for _, a := range v.accounts {

@@ -30,6 +30,8 @@ type View struct {
 	given []tenancy.Grant
 
 	lse, lsr, kubeletStatic cpuset.Set
+	// unplaced is zero unless another exporter reports what pods use of NUMA nodes.
+	unplaced unplaced
 	// tenancy is nil while the kubelet is not predicted.
 	tenancy *tenancy.State
 }

@@ -8,7 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
+	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -22,7 +24,7 @@ zones:
 `
 }
 
-func TestDevicesThatAnotherExporterReportsAsTaken(t *testing.T) {
+func TestWhatAnotherExporterReportsAsTaken(t *testing.T) {
 	t.Parallel()
 	taken := func(n int) []kubelet.Devices { return []kubelet.Devices{{Resource: "vendor/nic1", Nodes: 1, Count: n}} }
 	const three = "{name: vendor/nic1, capacity: 4, allocatable: 4, available: 1}"
@@ -30,6 +32,7 @@ func TestDevicesThatAnotherExporterReportsAsTaken(t *testing.T) {
 		resources   string
 		annotations map[string]string
 		want        []kubelet.Devices
+		used        []align.Amount
 		problem     string
 	}{
 		"some":                  {resources: three, want: taken(3)},
@@ -42,11 +45,27 @@ func TestDevicesThatAnotherExporterReportsAsTaken(t *testing.T) {
 		},
 		"less than none": {
 			resources: strings.ReplaceAll(three, "available: 1", "available: -1"),
-			problem:   "zones[node-0].resources[vendor/nic1].available: want 0 or more devices",
+			problem:   "zones[node-0].resources[vendor/nic1].available: want 0 or more",
 		},
 		"memory and CPUs are not devices": {
-			resources: "{name: cpu, capacity: 2, allocatable: 2, available: 0}, " +
+			resources: "{name: cpu, capacity: 2, allocatable: 2, available: 500m}, " +
 				"{name: memory, capacity: 8Gi, allocatable: 8Gi, available: 1Gi}",
+			used: []align.Amount{{Resource: why.CPU, N: 1500}, {Resource: why.Memory, N: 7 << 30}},
+		},
+		"CPUs that are all available":   {resources: "{name: cpu, capacity: 2, allocatable: 2, available: 3}"},
+		"CPUs of which nothing is said": {resources: "{name: cpu, capacity: 2, allocatable: 2}"},
+		"CPUs twice: the first counts": {
+			resources: "{name: cpu, capacity: 2, allocatable: 2, available: 0}, " +
+				"{name: cpu, capacity: 2, allocatable: 2, available: 1}",
+			used: []align.Amount{{Resource: why.CPU, N: 2000}},
+		},
+		"fewer CPUs than none": {
+			resources: "{name: cpu, capacity: 2, allocatable: 2, available: -1}",
+			problem:   "zones[node-0].resources[cpu].available: want 0 or more",
+		},
+		"an agent reports what pods have of CPUs": {
+			resources:   "{name: cpu, capacity: 2, allocatable: 2, available: 0}",
+			annotations: map[string]string{annotation.KubeletKey: `{"topology":{"policy":"restricted"}}`},
 		},
 		"an agent reports what pods have": {
 			resources:   three,
@@ -77,6 +96,9 @@ func TestDevicesThatAnotherExporterReportsAsTaken(t *testing.T) {
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("taken (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(c.used, facts.Used); diff != "" {
+				t.Errorf("used (-want +got):\n%s", diff)
 			}
 			text := ""
 			for _, p := range problems {

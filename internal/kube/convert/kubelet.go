@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
@@ -284,6 +285,9 @@ func (r *factReader) model() {
 	if r.facts.Machine == nil {
 		return
 	}
+	if r.assumed {
+		r.used()
+	}
 	if ok {
 		r.predicted(&settings)
 	}
@@ -357,12 +361,7 @@ func (r *factReader) unattributedDevices() {
 		for i, a := range z.Resources {
 			again := slices.ContainsFunc(z.Resources[:i],
 				func(o v1alpha2.ResourceInfo) bool { return o.Name == a.Name })
-			if !known || again || !IsDevice(a.Name) || a.Available.Format == "" && a.Available.IsZero() { // not set
-				continue
-			}
-			if a.Available.Sign() < 0 {
-				r.onNRT("zones["+z.Name+"].resources["+a.Name+"].available", a.Available.String(),
-					errors.New("want 0 or more devices"))
+			if !known || again || !IsDevice(a.Name) || !r.isAvailable(z, a) {
 				continue
 			}
 			if n := a.Allocatable.Value() - a.Available.Value(); n > 0 {
@@ -373,6 +372,37 @@ func (r *factReader) unattributedDevices() {
 	if len(used) > 0 {
 		r.facts.Given = append(r.facts.Given, tenancy.Grant{Placement: kubelet.Placement{{Devices: used}}})
 	}
+}
+
+// used reads from the zones of another exporter how much CPU and memory of each NUMA node pods have. The exporter does
+// not say which pods.
+func (r *factReader) used() {
+	for _, z := range r.zones {
+		for i, a := range z.Resources {
+			again := slices.ContainsFunc(z.Resources[:i],
+				func(o v1alpha2.ResourceInfo) bool { return o.Name == a.Name })
+			isCPU := a.Name == string(corev1.ResourceCPU)
+			if again || !isCPU && !align.HasRows(why.Resource(a.Name)) || !r.isAvailable(z, a) {
+				continue
+			}
+			n := valueOf(a.Allocatable) - valueOf(a.Available)
+			if isCPU {
+				n = milliOf(a.Allocatable) - milliOf(a.Available)
+			}
+			if n > 0 {
+				r.facts.Used = append(r.facts.Used, align.Amount{NUMAID: z.id, Resource: why.Resource(a.Name), N: n})
+			}
+		}
+	}
+}
+
+// isAvailable reports whether a zone says how much of a resource is available.
+func (r *factReader) isAvailable(z zone, a v1alpha2.ResourceInfo) bool {
+	if a.Available.Sign() < 0 {
+		r.onNRT("zones["+z.Name+"].resources["+a.Name+"].available", a.Available.String(), errors.New("want 0 or more"))
+		return false
+	}
+	return a.Available.Format != "" || !a.Available.IsZero() // it is set
 }
 
 // AssumedForeign is the assumption about a kubelet that only another project's exporter describes.
