@@ -1,6 +1,7 @@
 package main
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/yaml"
@@ -8,6 +9,7 @@ import (
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/agent/doctor"
 	"github.com/tenon-project/tenon/internal/cli"
+	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -34,4 +36,5 @@ var doctors = cli.Doctor{
 		return view.NewDiagnosis("cluster before an installation in "+o.Namespace.Name,
 			doctor.Cluster(doctor.ClusterView(o), definitions()))
 	},
+	Warnings: func(pod *corev1.Pod) []string { return admission.Create(pod, nil).Warnings },
 }

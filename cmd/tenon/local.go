@@ -12,7 +12,7 @@ import (
 )
 
 func localVerbs(streams genericiooptions.IOStreams) []*cobra.Command {
-	return append(verb.Commands(cli.StartConsole), newKubectl(streams))
+	return append(verb.Commands(doctors.StartConsole), newKubectl(streams))
 }
 
 // machines are those that simulate takes with --machine.

@@ -532,6 +532,7 @@ func TestVerbsAgainstAServer(t *testing.T) {
 	other.Namespace = "ml"
 	member := pod("member", "LS", "1", "epyc", "")
 	member.Annotations["scheduling.k8s.io/group-name"] = "g"
+	member.Annotations[annotation.ResourceSpecKey] = `{"preferredCPUBindPolicy":"FullPCPUs"}`
 	member.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: corev1.ContainerState{
 		Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerError", Message: "no daemon of MPS runs"},
 	}}}
@@ -670,8 +671,10 @@ func TestVerbsAgainstAServer(t *testing.T) {
 		"a pod with a key without effect": {
 			[]string{"explain", "member", "--kubeconfig", without},
 			ExitOK,
-			[]string{"metadata.annotations[scheduling.k8s.io/group-name]: has no effect: " +
-				"gang scheduling: planned"},
+			[]string{
+				"metadata.annotations[scheduling.k8s.io/group-name]: has no effect: gang scheduling: planned",
+				"metadata.annotations[scheduling.koordinator.sh/resource-spec]: ignored: only LSE/LSR pods are bound",
+			},
 			nil,
 		},
 		"a pod whose container the node refuses": {

@@ -26,7 +26,7 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-func newConsole(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+func newConsole(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams, d Doctor) *cobra.Command {
 	var address string
 	var certificate console.Certificate
 	var hosts []string
@@ -34,7 +34,7 @@ func newConsole(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			started, err := startConsole(c.Context(), flags, address, certificate, hosts)
+			started, err := d.startConsole(c.Context(), flags, address, certificate, hosts)
 			if err != nil {
 				return err
 			}
@@ -53,8 +53,8 @@ func newConsole(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 // anonymous is who has shown no token.
 const anonymous = "system:anonymous"
 
-func startConsole(ctx context.Context, flags *genericclioptions.ConfigFlags, address string, c console.Certificate,
-	hosts []string,
+func (d Doctor) startConsole(ctx context.Context, flags *genericclioptions.ConfigFlags, address string,
+	c console.Certificate, hosts []string,
 ) (*console.Console, error) {
 	if (c.Cert == "") != (c.Key == "") {
 		return nil, usagef("--tls-cert-file and --tls-private-key-file belong together: set both or none")
@@ -70,14 +70,15 @@ func startConsole(ctx context.Context, flags *genericclioptions.ConfigFlags, add
 		return nil, err
 	}
 	if c.Cert == "" {
-		return console.Start(ctx, address, consoleSource{flags})
+		return console.Start(ctx, address, consoleSource{flags, d})
 	}
-	return console.StartTLS(ctx, address, c, hosts, visitors{found.config}.signIn)
+	return console.StartTLS(ctx, address, c, hosts, visitors{found.config, d}.signIn)
 }
 
 // visitors sign in at the API server of a configuration, of which nothing else is used.
 type visitors struct {
 	config *rest.Config
+	doctor Doctor
 }
 
 // signIn returns the source of a token's bearer. It reads with that token alone: neither the credentials nor the
@@ -107,14 +108,14 @@ func (v visitors) signIn(ctx context.Context, token string) (console.Source, err
 	if err != nil {
 		return nil, fmt.Errorf("ask the API server whose token it is: %w", err)
 	}
-	return consoleSource{flags}, nil
+	return consoleSource{flags, v.doctor}, nil
 }
 
 // StartConsole serves the console of the cluster of a kubeconfig until ctx ends, and returns its address.
-func StartConsole(ctx context.Context, kubeconfig, address string) (string, error) {
+func (d Doctor) StartConsole(ctx context.Context, kubeconfig, address string) (string, error) {
 	flags := genericclioptions.NewConfigFlags(true)
 	flags.KubeConfig = &kubeconfig
-	started, err := console.Start(ctx, address, consoleSource{flags})
+	started, err := console.Start(ctx, address, consoleSource{flags, d})
 	if err != nil {
 		return "", err
 	}
@@ -123,7 +124,8 @@ func StartConsole(ctx context.Context, kubeconfig, address string) (string, erro
 
 // consoleSource answers the console with what the verbs print as JSON.
 type consoleSource struct {
-	flags *genericclioptions.ConfigFlags
+	flags  *genericclioptions.ConfigFlags
+	doctor Doctor
 }
 
 // Read answers the topics that its last case names.
@@ -185,7 +187,7 @@ func (s consoleSource) Read(ctx context.Context, topic string) (answer console.A
 
 // explain explains a pod, or all of a namespace that wait if name is empty; the namespace "" is all.
 func (s consoleSource) explain(ctx context.Context, streams genericiooptions.IOStreams, namespace, name string) error {
-	o := explainOptions{list: listFlags{format: "json"}, color: colorAuto}
+	o := explainOptions{list: listFlags{format: "json"}, color: colorAuto, warnings: s.doctor.Warnings}
 	e, err := newExplanation(&o, s.flags, streams)
 	if err == nil && namespace != "" && name == "" {
 		err = e.findNamespace(ctx, namespace)

@@ -30,7 +30,7 @@ func sourceFor(t *testing.T, api *httptest.Server, handler http.HandlerFunc) con
 	path := kubeconfig(t, api.URL, scheduler.URL)
 	flags := genericclioptions.NewConfigFlags(true)
 	flags.KubeConfig = &path
-	return consoleSource{flags}
+	return consoleSource{flags, doctors}
 }
 
 // The console shows what the command line shows: each topic is the JSON of a verb.
@@ -84,7 +84,7 @@ func TestTopicsOfOperationsAreAnswersOfVerbs(t *testing.T) {
 		path := kubeconfig(t, c.api, c.api)
 		flags := genericclioptions.NewConfigFlags(true)
 		flags.KubeConfig = &path
-		answer, err := consoleSource{flags}.Read(t.Context(), topic)
+		answer, err := consoleSource{flags, doctors}.Read(t.Context(), topic)
 		testkit.Check(t, err)
 		words := append(strings.Fields(c.verb), "-o", "json", "--kubeconfig", path)
 		code, out, errOut := run(t, "tenon", words...)

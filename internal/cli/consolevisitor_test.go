@@ -72,7 +72,7 @@ func TestVisitorsOfTheConsoleReadWithTheirTokensAlone(t *testing.T) {
 	v := visitors{&rest.Config{
 		Host: api.URL, BearerToken: "reader", Username: "reader", Password: "reader",
 		Impersonate: rest.ImpersonationConfig{UserName: "reader"},
-	}}
+	}, doctors}
 	for _, token := range []string{"", "wrong", "unnamed", "reader\nx", "READER"} {
 		_, err := v.signIn(t.Context(), token)
 		if refused := (*console.Refusal)(nil); token != "reader\nx" &&

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -29,7 +30,8 @@ type Machines struct {
 	Presets []string
 }
 
-// Doctor is what other components do for verbs: they examine machines and nodes for doctor, and know Machines.
+// Doctor is what other components do for verbs: they examine machines and nodes for doctor, and pods for explain, and
+// know Machines.
 type Doctor struct {
 	Machines Machines
 
@@ -41,6 +43,8 @@ type Doctor struct {
 	Node func(convert.NodeObjects) view.Diagnosis
 	// Cluster examines a cluster that is to get Tenon.
 	Cluster func(convert.ClusterObjects) view.Diagnosis
+	// Warnings are what admission warns of in a pod. nil: explain shows none.
+	Warnings func(*corev1.Pod) []string
 }
 
 type doctorOptions struct {

@@ -3,8 +3,11 @@ package cli
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/tenon-project/tenon/internal/agent/doctor"
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -20,4 +23,5 @@ var doctors = Doctor{
 	Node: func(o convert.NodeObjects) view.Diagnosis {
 		return view.NewDiagnosis("node "+o.Node.Name, doctor.Node(doctor.NodeView(o)))
 	},
+	Warnings: func(pod *corev1.Pod) []string { return admission.Create(pod, nil).Warnings },
 }

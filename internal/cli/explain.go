@@ -35,10 +35,12 @@ type explainOptions struct {
 	allNamespaces, everything bool
 	exitCode, hintTable       bool
 	scores                    int // rows of the table of scores, 0 = no table
+	// warnings is Doctor.Warnings.
+	warnings func(*corev1.Pod) []string
 }
 
-func newExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	var o explainOptions
+func newExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams, d Doctor) *cobra.Command {
+	o := explainOptions{warnings: d.Warnings}
 	c := help.Command(texts, "explain", &cobra.Command{
 		Aliases: []string{"why"},
 		RunE: func(c *cobra.Command, args []string) error {
@@ -163,8 +165,8 @@ func (e *explanation) explain(ctx context.Context, kind, name string) error {
 	if e.scores > 0 {
 		return e.printScores(answer.Pod)
 	}
-	for _, key := range convert.Ignored(pod) {
-		answer.Notes = append(answer.Notes, key.String())
+	if e.warnings != nil {
+		answer.Notes = append(answer.Notes, e.warnings(pod)...)
 	}
 	if text := describe.Eviction(pod); text != "" {
 		answer.Notes = append(answer.Notes, text)

@@ -45,12 +45,13 @@ func NewRoot(name string, streams genericiooptions.IOStreams, doctor Doctor, oth
 	root.SetErr(streams.ErrOut)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", err) })
 	for _, verb := range []*cobra.Command{
-		newExplain(flags, streams), newTopology(flags, streams),
+		newExplain(flags, streams, doctor), newTopology(flags, streams),
 		newTop(flags, streams), newQuota(flags, streams), newGang(flags, streams),
 		newReservation(flags, streams), newMakeRoom(flags, streams), newEvictions(flags, streams),
 		newCapacity(flags, streams, doctor), newWhatIf(flags, streams, doctor),
 		newDoctor(flags, streams, doctor),
-		newStatus(flags, streams), newSysdump(flags, streams), newLeave(flags, streams), newConsole(flags, streams),
+		newStatus(flags, streams), newSysdump(flags, streams), newLeave(flags, streams),
+		newConsole(flags, streams, doctor),
 	} {
 		addVerb(root, verb, flags, display)
 	}

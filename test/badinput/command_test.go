@@ -90,7 +90,7 @@ func commandFails(t *testing.T, dir string, code int, args ...string) (answer st
 	unchanged(t, dir, func() {
 		var out, errOut bytes.Buffer
 		root := cli.NewRoot("tenon", genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut},
-			cli.Doctor{}, verb.Commands(cli.StartConsole)...)
+			cli.Doctor{}, verb.Commands(cli.Doctor{}.StartConsole)...)
 		got := cli.Run(t.Context(), root, args, &errOut)
 		if got != code && (code != -1 || got == cli.ExitOK) {
 			t.Errorf("exit code %d, want %d", got, code)

@@ -23,8 +23,8 @@ import (
 )
 
 // whatAGangWaitsForCanBeRead: of three members one asks for more than any node has. The scheduler's endpoints,
-// `tenon explain` on another member and `tenon gang -w` name that one and its cause, which it explains itself; with one that fits in its place
-// the gang starts, and the watch says so.
+// `tenon explain` on another member and `tenon gang -w` name that one and its cause, and explain of that one has the
+// cause itself; with one that fits in its place the gang starts, and the watch says so.
 func whatAGangWaitsForCanBeRead(t *testing.T, l *local) {
 	t.Helper()
 	member := func(i int, cpus int64) {
