@@ -59,29 +59,6 @@ func (s *Reservations) Lead() {
 	}
 }
 
-// withdraw returns the time from which a void announcement may be withdrawn; the zero time for now. The process that
-// led before may have sent the Binding of the pod just before it ended, and the informers may not know of it yet: so
-// the announcement remains for LateWrite, and while the API server says that the pod has a node or is gone.
-func (s *Reservations) withdraw(ctx context.Context, r *v1alpha1.Reservation) (from time.Time, err error) {
-	now := s.now()
-	s.mu.RLock()
-	from = s.leading.Add(LateWrite)
-	s.mu.RUnlock()
-	if now.Before(from) {
-		return from, nil
-	}
-	for _, o := range r.Status.CurrentOwners {
-		pod, err := s.readPod(ctx, []string{"/api/v1/namespaces", o.Namespace, "pods", o.Name})
-		if err != nil {
-			return now.Add(time.Second), fmt.Errorf("withdraw the owner of reservation %s: %w", r.Name, err)
-		}
-		if pod == nil || pod.UID != o.UID || pod.Spec.NodeName != "" {
-			return now.Add(time.Second), nil // its event comes
-		}
-	}
-	return time.Time{}, nil
-}
-
 // spec is what the account has of a Reservation. s.mu is held.
 func (s *Reservations) spec(r *v1alpha1.Reservation) *reservation.Spec {
 	if s.ended[r.UID] {
@@ -149,35 +126,40 @@ func (s *Reservations) Occupy(uid types.UID, pods []*corev1.Pod) {
 	}
 }
 
-// adopt returns the pods that a Waiting Reservation names and that still run, and writes on each which Reservation has
-// its room. users are those that say so already.
-func (s *Reservations) adopt(ctx context.Context, r *v1alpha1.Reservation, users []*corev1.Pod) (
-	running []corev1.ObjectReference, err error,
+// readNamed returns the pods that a Reservation names and that exist, as the API server has them, without its users.
+func (s *Reservations) readNamed(ctx context.Context, owners, users []reservation.Reference) (
+	named []reservation.Named, err error,
 ) {
-	for _, o := range r.Status.CurrentOwners {
-		if !slices.ContainsFunc(users, func(p *corev1.Pod) bool { return p.UID == o.UID }) {
-			path := []string{"/api/v1/namespaces", o.Namespace, "pods", o.Name}
-			pod, err := s.readPod(ctx, path)
-			switch {
-			case err != nil:
-				return nil, err
-			case pod == nil || pod.UID != o.UID || convert.Ended(pod):
-				continue
-			}
-			used := annotation.Encode(annotation.ReservationAllocated{Name: r.Name, UID: r.UID})
-			text, err := json.Marshal(map[string]any{"metadata": map[string]any{
-				"uid": o.UID, "annotations": map[string]string{annotation.ReservationAllocatedKey: used},
-			}})
-			if err == nil {
-				err = s.client.Patch(types.StrategicMergePatchType).AbsPath(path...).Body(text).Do(ctx).Error()
-			}
-			if err != nil {
-				return nil, fmt.Errorf("record reservation %s on pod %s/%s: %w", r.Name, o.Namespace, o.Name, err)
-			}
+	for _, o := range owners {
+		if slices.ContainsFunc(users, func(u reservation.Reference) bool { return u.UID == o.UID }) {
+			continue
 		}
-		running = append(running, o)
+		pod, err := s.readPod(ctx, podPath(o))
+		if err != nil {
+			return nil, err
+		}
+		if pod != nil && string(pod.UID) == o.UID {
+			n := reservation.Named{Reference: o, HasNode: pod.Spec.NodeName != "", Ended: convert.Ended(pod)}
+			named = append(named, n)
+		}
 	}
-	return running, nil
+	return named, nil
+}
+
+// adopt writes on a pod which Reservation has its room.
+func (s *Reservations) adopt(ctx context.Context, r *v1alpha1.Reservation, o reservation.Reference) error {
+	used := annotation.Encode(annotation.ReservationAllocated{Name: r.Name, UID: r.UID})
+	text, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": o.UID, "annotations": map[string]string{annotation.ReservationAllocatedKey: used},
+	}})
+	if err != nil {
+		return err
+	}
+	return s.client.Patch(types.StrategicMergePatchType).AbsPath(podPath(o)...).Body(text).Do(ctx).Error()
+}
+
+func podPath(o reservation.Reference) []string {
+	return []string{"/api/v1/namespaces", o.Namespace, "pods", o.Name}
 }
 
 // readPod returns a pod as the API server has it, nil for one that is gone.

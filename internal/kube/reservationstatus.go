@@ -89,99 +89,104 @@ func (s *Reservations) bind(ctx context.Context, r *v1alpha1.Reservation, node s
 	return nil
 }
 
-// Reconcile writes the status of a Reservation where it is not what it should be, and deletes the Reservation when it
-// ended so long ago. nodeGone reports whether its node was deleted. Reconcile is to be called again when something
-// changes, and at the latest at the time that it returns; the zero time is never.
+// Reconcile takes a step for a Reservation, see reservation.Step: it writes the status where that has changed, and
+// deletes a Reservation that ended longer ago than keepEnded. nodeGone reports whether its node was deleted. Reconcile
+// is to be called again when something changes, and at the latest at the time that it returns; the zero time is never.
 func (s *Reservations) Reconcile(ctx context.Context, uid types.UID, keepEnded time.Duration,
 	nodeGone func(string) bool,
 ) (again time.Time, err error) {
 	s.mu.RLock()
 	r := s.objects[uid]
-	announcement, reserving := s.account.Announcement(string(uid)), s.reserving[uid] != nil
+	w := &reservation.World{
+		Now: s.now(), Announcement: s.account.Announcement(string(uid)), LateUntil: s.leading.Add(LateWrite),
+		KeepEnded: keepEnded,
+	}
+	running := s.reserving[uid] != nil
 	s.mu.RUnlock()
-	switch {
-	case r == nil || len(r.Unread) > 0 || reserving && announcement != reservation.Void:
+	if r == nil || len(r.Unread) > 0 {
 		return time.Time{}, nil
-	case reserving:
-		if from, err := s.withdraw(ctx, r); err != nil || !from.IsZero() {
-			return from, err
-		}
-		return time.Time{}, s.nameUser(ctx, r, nil)
 	}
-	now, ttl := s.now(), time.Duration(0)
-	if r.Spec.TTL != nil {
-		ttl = r.Spec.TTL.Duration
-	}
-	set := time.Time{}
-	if r.Spec.Expires != nil {
-		set = r.Spec.Expires.Time
-	}
-	created := r.CreationTimestamp.Time
-	if created.IsZero() { // it is not from an API server
-		created = now
-	}
+	state, soon := s.stateOf(r, running, w.Now), w.Now.Add(time.Second)
 	users := s.boundUsers(uid)
-	course := reservation.Course{
-		Now: now, Expires: reservation.Expires(created, set, ttl), Node: r.Status.NodeName,
-		Once: convert.IsOnce(r), Used: len(users) > 0 || announcement == reservation.Spent,
-	}
-	var occupants []corev1.ObjectReference
-	if r.Status.Phase == v1alpha1.ReservationWaiting {
-		if occupants, err = s.adopt(ctx, r, users); err != nil {
-			return now.Add(time.Second), err
-		}
-		course.Occupied, course.Used = len(occupants) > 0, false
-	}
-	course.NodeGone = course.Node != "" && nodeGone(course.Node)
-	phase := reservation.Phase(r.Status.Phase)
-	if phase.IsFinal() {
-		if keepEnded <= 0 {
-			return time.Time{}, nil
-		}
-		if gone := endedAt(r).Add(keepEnded); now.Before(gone) {
-			return gone, nil
-		}
-		return time.Time{}, s.delete(ctx, r)
-	}
-	next, cause := phase.Next(course)
-	if next == reservation.Waiting {
-		cause = waitsFor(occupants)
-	}
-	status, again := s.statusOf(r, next, cause, users), course.Expires
-	if status.Phase == v1alpha1.ReservationWaiting {
-		status.CurrentOwners = occupants
-	}
-	if r.Status.Phase != v1alpha1.ReservationWaiting && course.Once && len(users) == 0 {
-		var from time.Time
-		if announcement == reservation.Void {
-			var err error
-			if from, err = s.withdraw(ctx, r); err != nil {
-				return from, err
-			}
-		}
-		if announcement != reservation.Void || !from.IsZero() {
-			status.CurrentOwners = r.Status.CurrentOwners
-		}
-		if !from.IsZero() && (again.IsZero() || from.Before(again)) {
-			again = from
+	w.Users, w.NodeGone = podsOf(references(users)), state.Node != "" && nodeGone(state.Node)
+	if state.NeedsNamed(w) {
+		if w.Named, err = s.readNamed(ctx, state.Owners, w.Users); err != nil {
+			return soon, fmt.Errorf("read the owners of reservation %s: %w", r.Name, err)
 		}
 	}
-	if next.IsFinal() && announcement != reservation.Spent {
-		s.Apply(Ended, r) // before its status says so
+	next, do := reservation.Step(state, w)
+	for _, o := range do.Adopt {
+		if err := s.adopt(ctx, r, o); err != nil {
+			return soon, fmt.Errorf("record reservation %s on pod %s/%s: %w", r.Name, o.Namespace, o.Name, err)
+		}
 	}
+	if do.End {
+		s.Apply(Ended, r)
+	}
+	switch {
+	case do.Withdraw:
+		return do.Again, s.nameUser(ctx, r, nil)
+	case do.Delete:
+		return do.Again, s.delete(ctx, r)
+	case !do.Write:
+		return do.Again, nil
+	}
+	owners := objectsOf(next.Owners)
+	if next.Phase == reservation.Waiting {
+		next.Cause = waitsFor(owners)
+	}
+	status := s.statusOf(r, next.Phase, next.Cause, users)
+	status.CurrentOwners = owners
 	if !equalStatus(status, r.Status) {
 		switch err := s.writeStatus(ctx, r, status); {
 		case apierrors.IsConflict(err): // a newer version comes
-			return now.Add(time.Second), nil
+			return soon, nil
 		case err != nil:
-			return now.Add(time.Second), fmt.Errorf("write the status of reservation %s: %w", r.Name, err)
+			return soon, fmt.Errorf("write the status of reservation %s: %w", r.Name, err)
 		}
 		lacks, lacked := roomTaken(&status), roomTaken(&r.Status)
 		if s.Inform != nil && lacks != "" && lacked == "" {
 			s.Inform(r, event.ReservationRoomTaken, lacks)
 		}
 	}
-	return again, nil
+	return do.Again, nil
+}
+
+// stateOf reads a Reservation. One that is not from an API server is created now.
+func (s *Reservations) stateOf(r *v1alpha1.Reservation, running bool, now time.Time) *reservation.State {
+	created, set, ttl := r.CreationTimestamp.Time, time.Time{}, time.Duration(0)
+	if created.IsZero() {
+		created = now
+	}
+	if r.Spec.TTL != nil {
+		ttl = r.Spec.TTL.Duration
+	}
+	if r.Spec.Expires != nil {
+		set = r.Spec.Expires.Time
+	}
+	return &reservation.State{
+		Phase: reservation.Phase(r.Status.Phase), Node: r.Status.NodeName, Once: convert.IsOnce(r), Running: running,
+		Expires: reservation.Expires(created, set, ttl), Ended: endedAt(r), Owners: podsOf(r.Status.CurrentOwners),
+	}
+}
+
+// podsOf returns the pods that objects refer to, and objectsOf the reverse.
+func podsOf(objects []corev1.ObjectReference) (pods []reservation.Reference) {
+	for _, o := range objects {
+		pods = append(pods, reservation.Reference{
+			UID: string(o.UID), APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name,
+		})
+	}
+	return pods
+}
+
+func objectsOf(pods []reservation.Reference) (objects []corev1.ObjectReference) {
+	for _, p := range pods {
+		objects = append(objects, corev1.ObjectReference{
+			UID: types.UID(p.UID), APIVersion: p.APIVersion, Kind: p.Kind, Namespace: p.Namespace, Name: p.Name,
+		})
+	}
+	return objects
 }
 
 // references returns what a status says of pods.

@@ -241,17 +241,12 @@ func TestLoadOfGPUs(t *testing.T) {
 			load(occupancy.Load{GPUs: 2, Free: 2, Fit: fit(0, 0, 0, 0)}, "numa", 2),
 		},
 		"MIG devices are free, and for no pod of whole GPUs": {
-			node{devices: append(cards(2),
-				device.Device{Type: device.GPU, ID: "MIG-0", Parent: "gpu-1", Profile: "1g.5gb", Healthy: true, Model: "A"},
-				device.Device{Type: device.GPU, ID: "MIG-1", Parent: "gpu-1", Profile: "1g.5gb", Healthy: true, Model: "A"},
-			)},
+			node{devices: append(cards(2), slice("MIG-0", "gpu-1"), slice("MIG-1", "gpu-1"))},
 			ample,
 			load(occupancy.Load{GPUs: 3, Free: 3, Fit: fit(1, 0, 0, 0)}),
 		},
 		"MIG devices alone": {
-			node{devices: append(cards(1), device.Device{
-				Type: device.GPU, ID: "MIG-0", Parent: "gpu-0", Profile: "1g.5gb", Healthy: true, Model: "A",
-			})},
+			node{devices: append(cards(1), slice("MIG-0", "gpu-0"))},
 			ample,
 			load(occupancy.Load{GPUs: 1, Free: 1, Isolation: device.Hard, Fit: fit(0, 0, 0, 0)}),
 		},

@@ -6,6 +6,11 @@
 //	Put, Remove ─ Specs ┐
 //	Use, Release ─ Pods ┴─► Account: Matching(pod) by node, Left(uid)
 //
+// Step decides what the object of a reservation says, and what is done about the pods that it names:
+//
+//	Pending ─► Available ─► Succeeded   the one pod that it was for uses it
+//	    └► Waiting ─┘  └──► Failed      it has expired, or its node was deleted
+//
 // What a reservation holds is what its users leave of it: node use is the sum of the pods' requests and of what
 // reservations hold, so that a user is counted once. A reservation for one pod holds nothing any more once it is used.
 //

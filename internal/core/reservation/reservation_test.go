@@ -288,75 +288,14 @@ func TestAnOwnerMayNameADeviceInAnotherWay(t *testing.T) {
 	}
 }
 
-func TestThePhasesOfAReservation(t *testing.T) {
+func TestWhenAReservationExpires(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for name, c := range map[string]struct {
-		from   reservation.Phase
-		course reservation.Course
-		want   reservation.Phase
-		cause  string
-	}{
-		"new": {"", reservation.Course{Now: now}, reservation.Pending, ""},
-		"placed": {
-			reservation.Pending, reservation.Course{Now: now, Node: "n"}, reservation.Available, "",
-		},
-		"used by one of several": {
-			reservation.Available, reservation.Course{Node: "n", Used: true}, reservation.Available, "",
-		},
-		"used by the one": {
-			reservation.Available,
-			reservation.Course{Node: "n", Once: true, Used: true},
-			reservation.Succeeded,
-			"",
-		},
-		"placed on the room of running pods": {
-			reservation.Pending, reservation.Course{Now: now, Node: "n", Occupied: true}, reservation.Waiting, "",
-		},
-		"a running pod is not the one that uses it": {
-			reservation.Waiting,
-			reservation.Course{Node: "n", Once: true, Used: true, Occupied: true},
-			reservation.Waiting, "",
-		},
-		"the running pods have ended": {
-			reservation.Waiting, reservation.Course{Now: now, Node: "n", Once: true}, reservation.Available, "",
-		},
-		"expires while it waits": {
-			reservation.Waiting,
-			reservation.Course{Now: now, Expires: now, Node: "n", Occupied: true},
-			reservation.Failed, "expired at 2026-01-02T03:04:05Z",
-		},
-		"expires this second": {
-			reservation.Available,
-			reservation.Course{Now: now, Expires: now, Node: "n"},
-			reservation.Failed,
-			"expired at 2026-01-02T03:04:05Z",
-		},
-		"expires in a nanosecond": {
-			reservation.Pending, reservation.Course{Now: now, Expires: now.Add(1)}, reservation.Pending, "",
-		},
-		"used before it expires": {
-			reservation.Available,
-			reservation.Course{Now: now, Expires: now, Node: "n", Once: true, Used: true},
-			reservation.Succeeded, "",
-		},
-		"its node goes": {
-			reservation.Available,
-			reservation.Course{Now: now, Node: "n", NodeGone: true},
-			reservation.Failed,
-			"node n was deleted",
-		},
-		"failed before": {reservation.Failed, reservation.Course{Now: now, Node: "n"}, reservation.Failed, ""},
-		"succeeded before": {
-			reservation.Succeeded, reservation.Course{Now: now, Expires: now}, reservation.Succeeded, "",
-		},
-	} {
-		if got, cause := c.from.Next(c.course); got != c.want || cause != c.cause {
-			t.Errorf("%s: %s %q, want %s %q", name, got, cause, c.want, c.cause)
-		}
-	}
 	if got := reservation.Expires(now, now.Add(1), time.Hour); !got.Equal(now.Add(1)) {
 		t.Errorf("expires is %v, want what the user set", got)
+	}
+	if got := reservation.Expires(now, time.Time{}, time.Hour); !got.Equal(now.Add(time.Hour)) {
+		t.Errorf("expires is %v, want an hour after the creation", got)
 	}
 	if got := reservation.Expires(now, time.Time{}, 0); !got.IsZero() {
 		t.Errorf("a ttl of 0 expires at %v", got)
