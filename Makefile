@@ -22,7 +22,7 @@ UNIT      := ./api/annotation ./api/config/... ./api/device/... ./api/event ./ap
 SYSTEM    := ./cmd/... ./internal/cli ./internal/console ./internal/control/app ./internal/control/certificate ./internal/control/devicecapacity ./internal/control/nodestrategy \
              ./internal/control/gangstatus ./internal/control/quotaprofile ./internal/control/quotarecord ./internal/control/quotarevoke \
              ./internal/control/quotastatus ./internal/control/webhook ./internal/desched/... ./internal/local/... ./internal/sched/... ./internal/sim \
-             ./test/bench/openb ./test/bench/results ./test/e2e/... ./test/rights
+             ./test/bench/openb ./test/bench/results ./test/e2e/... ./test/mutant ./test/rights
 # Tests that start programs or read more than Go's cache of test results knows: never cached.
 UNCACHED  := ./api/version ./deploy ./hack/... ./internal/archtest ./test/manifests
 # Whole clusters, and Helm: targets of their own.
@@ -35,7 +35,7 @@ RACE       = $(sort $(dir $(shell grep -rlE --include='*.go' '^[[:space:]]+go [a
 RACED     := agent control desched kube local/simnode sched
 
 .DEFAULT_GOAL := help
-.PHONY: help build images release push up down test unit race system packages clusters times alerts search kills nightly oracle oracle-short mutants soak verify lint bench generate clean \
+.PHONY: help build images release push up down test unit race system packages clusters times alerts search kills nightly oracle oracle-short mutants oracle-mutants soak verify lint bench generate clean \
         node-tools test-node test-guest test-cluster test-compat test-console bench-agent bench-quota bench-gang bench-device bench-reservation ladder
 
 help: ## List these targets
@@ -159,7 +159,10 @@ oracle: ## Compare the kubelet model with four kubelets (an hour)
 	$(ORACLE) -timeout 1h -oracle.minor 1.34 -oracle.states 10000
 	$(ORACLE) -timeout 1h -oracle.minor 1.33 -oracle.states 10000
 
-mutants: ## 20 seeded faults of the kubelet's model, each of which the oracle must notice (half an hour)
+mutants: ## Put 400 faults into files that decide, each of which a test must notice (hours)
+	$(GO) run ./test/mutant
+
+oracle-mutants: ## 20 seeded faults of the kubelet's model, each of which the oracle must notice (half an hour)
 	cd test/oracle/kubelet && $(GO) build -tags $(TAGS) -o $(abspath $(BIN))/oracle-kubelet .
 	$(GO) test -tags '$(TAGS) oracle' -count 1 -v -timeout 10h -run TestMutantsAreKilled ./test/oracle -oracle.mutants -oracle.program $(abspath $(BIN))/oracle-kubelet
 

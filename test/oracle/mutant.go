@@ -1,7 +1,7 @@
 package oracle
 
 // mutant is a fault of the model: the only occurrence of a text in a file of internal/core replaced by another. A run
-// of the oracle has to notice each (make mutants), or it says nothing about what that text decides.
+// of the oracle has to notice each (make oracle-mutants), or it says nothing about what that text decides.
 type mutant struct{ file, from, to string }
 
 var mutants = []mutant{

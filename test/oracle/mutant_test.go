@@ -45,7 +45,7 @@ func TestMutantsAreFaultsOfTheModel(t *testing.T) {
 // TestMutantsAreKilled runs the oracle over each fault.
 func TestMutantsAreKilled(t *testing.T) {
 	if !*runMutants {
-		t.Skip("NOT RUN: 20 faults of the model, each built and put to the oracle: half an hour (make mutants)")
+		t.Skip("NOT RUN: 20 faults of the model, each built and put to the oracle: half an hour (make oracle-mutants)")
 	}
 	for _, m := range mutants {
 		dir := t.TempDir()

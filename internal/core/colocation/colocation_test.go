@@ -222,6 +222,9 @@ func TestMidCPU(t *testing.T) {
 			},
 			want: 5_000,
 		},
+		"an application of the host takes what it uses": {
+			node: func(n *Node) { n.System, n.HasSystem, n.HostUse = cpu(7_000), true, cpu(58_000) }, want: 5_000,
+		},
 		"nothing without a prediction": {node: func(n *Node) { n.ProdReclaimable = Amounts{} }, want: 0},
 		"no more than a share of the allocatable": {
 			strategy: func(s *Strategy) { s.Rules[CPU].MidPercent = 10 }, want: 9_000,

@@ -63,12 +63,10 @@ func NextQuota(now, allowedMilli, capacityMilli int64) int64 {
 	want := max(allowedMilli*(period/1000), MinQuota)
 	node := max(capacityMilli, 0) * (period / 1000)
 	switch small := percentOf(node, ignoredPercent); {
-	case now <= 0:
+	case now <= 0 || want <= now:
 		return want
-	case want > now && want < now+small:
+	case want < now+small:
 		return now
-	case want > now:
-		return min(want, now+max(percentOf(node, growthPercent), 1))
 	}
-	return want
+	return min(want, now+max(percentOf(node, growthPercent), 1))
 }

@@ -104,7 +104,9 @@ func TestNextQuota(t *testing.T) {
 		"shrinks by less than 1 %":              {500_000, 4999, 10_000, 499_900},
 		"never below 2 ms":                      {500_000, 0, 10_000, suppress.MinQuota},
 		"bad: a negative amount is the minimum": {500_000, -5, 10_000, suppress.MinQuota},
-		"bad: a node without CPUs":              {500_000, 5000, 0, 500_000},
+		"the least quota grows by steps too":    {1, 5000, 10_000, 100_001},
+		"bad: a node without CPUs":              {500_000, 6000, 0, 500_001},
+		"bad: a node with less than no CPUs":    {500_000, 6000, -10_000, 500_001},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,301 @@
+// Command mutant asks whether the tests would notice a fault. It puts one fault at a time into a file that decides:
+// another comparison, constant or operator, a condition that is negated, a statement or a case of a switch that is left
+// out. Then it runs the tests of the file's package, and if these pass, those of up to four packages that import it.
+//
+//	go run ./test/mutant                   400 mutants of a fixed seed (make mutants)
+//	go run ./test/mutant -list -match F    print the mutants whose line contains F, such as a file's path; run no test
+//	go run ./test/mutant -match F -n 0     test all of them
+//
+// The draw and its results are the same every time, since the property tests have fixed seeds. A survivor is a fault
+// that no test notices: it is mended by a test, or explained.yaml says why the program still decides the same. The
+// command fails where a survivor is neither, or where less than 92 of 100 mutants of the core fail in their own package.
+package main
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+const module = "github.com/tenon-project/tenon"
+
+// aim is how many of 100 mutants of the core its own packages' tests must notice.
+const aim = 92
+
+// deciding are the folders and files outside of the core that decide. Their tests take longer: a quarter of the draw.
+var deciding = []string{
+	"internal/control/gangstatus", "internal/control/nodestrategy", "internal/control/quotarevoke",
+	"internal/control/quotastatus", "internal/desched/policy", "internal/desched/migration", "internal/kube/convert",
+	"internal/kube/reservationstatus.go", "internal/sched/deviceshare", "internal/sched/elasticquota",
+	"internal/sched/loadaware", "internal/sched/nodenumaresource", "internal/sched/placement", "internal/sched/reserving",
+}
+
+// explanation says why a mutant changes no decision. It names the mutant by what stays if lines move.
+type explanation struct {
+	File, Function, Was, Becomes, Why string
+}
+
+//go:embed explained.yaml
+var explained []byte
+
+// result is a mutant with the verdict on it.
+type result struct {
+	mutant
+	verdict verdict
+	why     string
+}
+
+func main() {
+	seed := flag.Uint64("seed", 1, "draw other mutants")
+	n := flag.Int("n", 400, "how many mutants; 0 for all")
+	match := flag.String("match", "", "only mutants whose line contains this text")
+	list := flag.Bool("list", false, "print the mutants, run no test")
+	jobs := flag.Int("j", 2, "how many at once")
+	tags := flag.String("tags", "nomsgpack", "build tags")
+	limit := flag.Duration("limit", 10*time.Minute, "time for the tests of a package")
+	most := flag.Int("dependents", 4, "how many packages that import a mutant's are asked about what its own tests pass")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	err := run(ctx, options{*seed, *n, *match, *list, *jobs, *tags, *limit, *most}, os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	seed  uint64
+	n     int
+	match string
+	list  bool
+	jobs  int
+	tags  string
+	limit time.Duration
+	most  int
+}
+
+func run(ctx context.Context, o options, out io.Writer) error {
+	root, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	core, others, err := candidates(root)
+	if err != nil {
+		return err
+	}
+	other := func(m mutant) bool { return !strings.Contains(m.String(), o.match) }
+	core, others = slices.DeleteFunc(core, other), slices.DeleteFunc(others, other)
+	drawn := draw(core, others, o.seed, o.n == 0)
+	if o.list {
+		for _, m := range drawn {
+			fmt.Fprintln(out, m)
+		}
+		return nil
+	}
+	results, err := testAll(ctx, root, o, drawn, out)
+	if err != nil {
+		return err
+	}
+	return report(out, results)
+}
+
+func (m mutant) String() string {
+	shown := func(text string) string {
+		line, _, more := strings.Cut(text, "\n")
+		if more {
+			line += " …"
+		}
+		return line
+	}
+	if m.Becomes == "" {
+		return fmt.Sprintf("%s:%d %s: without `%s`", m.File, m.Line, m.Function, shown(m.Was))
+	}
+	return fmt.Sprintf("%s:%d %s: `%s` becomes `%s`", m.File, m.Line, m.Function, shown(m.Was), shown(m.Becomes))
+}
+
+// candidates returns all mutants of the core and of the other files that decide.
+func candidates(root string) (core, others []mutant, err error) {
+	read := func(place string, to *[]mutant) error {
+		return filepath.WalkDir(filepath.Join(root, place), func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			name, err := filepath.Rel(root, path)
+			if err != nil {
+				return err
+			}
+			base := filepath.Base(name)
+			if !strings.HasSuffix(base, ".go") || strings.HasSuffix(base, "_test.go") ||
+				strings.HasPrefix(base, "zz_generated") {
+				return nil
+			}
+			source, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			found, err := mutants(module+"/"+filepath.Dir(name), name, source)
+			*to = append(*to, found...)
+			return err
+		})
+	}
+	if err := read("internal/core", &core); err != nil {
+		return nil, nil, err
+	}
+	for _, place := range deciding {
+		if err := read(place, &others); err != nil {
+			return nil, nil, err
+		}
+	}
+	return core, others, nil
+}
+
+// draw returns the mutants in the order of a seed: of each four, three are of the core.
+func draw(core, others []mutant, seed uint64, all bool) []mutant {
+	if all {
+		return slices.Concat(core, others)
+	}
+	random := rand.New(rand.NewPCG(seed, seed))
+	mix := func(list []mutant) {
+		random.Shuffle(len(list), func(i, k int) { list[i], list[k] = list[k], list[i] })
+	}
+	mix(core)
+	mix(others)
+	var drawn []mutant
+	for len(core)+len(others) > 0 {
+		k, l := min(3, len(core)), min(1, len(others))
+		drawn = append(drawn, core[:k]...)
+		drawn = append(drawn, others[:l]...)
+		core, others = core[k:], others[l:]
+	}
+	return drawn
+}
+
+// testAll tests the first o.n mutants that are programs, o.jobs at once, and prints each survivor when it is found.
+func testAll(ctx context.Context, root string, o options, drawn []mutant, out io.Writer) ([]result, error) {
+	folder, err := os.MkdirTemp("", "mutant")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder)
+	j := &tester{root: root, tags: o.tags, most: o.most, limit: o.limit, folder: folder}
+	if err := j.importers(ctx); err != nil {
+		return nil, err
+	}
+	var known []explanation
+	if err := yaml.UnmarshalStrict(explained, &known); err != nil {
+		return nil, fmt.Errorf("explained.yaml: %w", err)
+	}
+	var (
+		mu       sync.Mutex
+		next     int
+		results  = make([]result, len(drawn))
+		programs int
+		first    error
+		wait     sync.WaitGroup
+	)
+	for range o.jobs {
+		wait.Go(func() {
+			for {
+				mu.Lock()
+				i := next
+				if i == len(drawn) || first != nil || o.n > 0 && programs >= o.n {
+					mu.Unlock()
+					return
+				}
+				next++
+				mu.Unlock()
+				v, err := j.try(ctx, i, drawn[i])
+				r := result{mutant: drawn[i], verdict: v, why: explain(known, drawn[i])}
+				mu.Lock()
+				results[i], first = r, cmp.Or(first, err)
+				if v != uncompiled {
+					programs++
+				}
+				if v == survived || v == dependents {
+					fmt.Fprintf(out, "%d noticed by %s: %s %s\n", i, v, drawn[i], r.why)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wait.Wait()
+	return slices.DeleteFunc(results, func(r result) bool { return r.verdict == uncompiled }), first
+}
+
+func explain(known []explanation, m mutant) string {
+	for _, e := range known {
+		if e.File == m.File && e.Function == m.Function && strings.HasPrefix(m.Was, e.Was) && e.Becomes == m.Becomes {
+			return e.Why
+		}
+	}
+	return ""
+}
+
+// report prints a row for each package, and what is wrong.
+func report(out io.Writer, results []result) error {
+	type row struct{ all, own, dependents, explained, survived int }
+	rows, sum := map[string]*row{}, map[bool]*row{true: {}, false: {}}
+	var wrong []error
+	for _, r := range results {
+		inCore := strings.HasPrefix(r.File, "internal/core/")
+		name := strings.TrimPrefix(r.Package, module+"/")
+		if rows[name] == nil {
+			rows[name] = &row{}
+		}
+		for _, x := range []*row{rows[name], sum[inCore]} {
+			x.all++
+			switch {
+			case r.verdict == killed:
+				x.own++
+			case r.verdict == dependents:
+				x.dependents++
+			case r.why != "":
+				x.explained++
+			default:
+				x.survived++
+			}
+		}
+		if r.verdict == survived && r.why == "" {
+			wrong = append(wrong, fmt.Errorf("no test notices %s", r.mutant))
+		}
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PACKAGE\tMUTANTS\tOWN TESTS\tDEPENDENTS\tEXPLAINED\tSURVIVED")
+	line := func(name string, x row) {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\n", name, x.all, x.own, x.dependents, x.explained, x.survived)
+	}
+	names := make([]string, 0, len(rows))
+	for name := range rows {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		line(name, *rows[name])
+	}
+	line("the core", *sum[true])
+	line("others", *sum[false])
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if c := sum[true]; c.own*100 < (c.all-c.explained)*aim {
+		wrong = append(wrong, fmt.Errorf("tests of the core's own packages notice %d of %d mutants, less than %d %%",
+			c.own, c.all-c.explained, aim))
+	}
+	return errors.Join(wrong...)
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-project/tenon/internal/testkit"
+)
+
+const source = `package p
+
+import "fmt"
+
+func (s *S[T]) Decide(a, b int) (n int, err error) {
+	if a < b && s.ok {
+		n = max(a, 2)
+		n++
+		return n, fmt.Errorf("more than %d", 3+4)
+	}
+	switch {
+	case a == 0:
+		panic("zero is " + "refused")
+	default:
+		s.add(a - b)
+	}
+	return
+}
+
+func (s *S[T]) String() string { return fmt.Sprint(1 + 2) }
+`
+
+func TestEachFaultOfAFileIsFound(t *testing.T) {
+	t.Parallel()
+	found, err := mutants("p", "p.go", []byte(source))
+	testkit.Check(t, err)
+	var got []string
+	for _, m := range found {
+		got = append(got, strings.TrimPrefix(m.String(), "p.go:"))
+		if s := string(m.apply([]byte(source))); len(s) != len(source)-len(m.Was)+len(m.Becomes) ||
+			!strings.HasPrefix(source, s[:m.start]) || !strings.HasSuffix(source, s[m.start+len(m.Becomes):]) {
+			t.Errorf("%s: another place of the file differs:\n%s", m, s)
+		}
+	}
+	want := []string{
+		"6 S.Decide: `a < b && s.ok` becomes `!(a < b && s.ok)`",
+		"6 S.Decide: `<` becomes `<=`",
+		"6 S.Decide: `&&` becomes `||`",
+		"7 S.Decide: without `n = max(a, 2)`",
+		"7 S.Decide: `max` becomes `min`",
+		"7 S.Decide: `2` becomes `3`",
+		"8 S.Decide: without `n++`",
+		"12 S.Decide: without `case a == 0: …`",
+		"12 S.Decide: `==` becomes `!=`",
+		"12 S.Decide: `0` becomes `1`",
+		"15 S.Decide: without `s.add(a - b)`",
+		"15 S.Decide: `-` becomes `+`",
+		"17 S.Decide: without `return`",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("mutants (-want +got):\n%s", diff)
+	}
+}
+
+func TestADrawIsThatOfItsSeed(t *testing.T) {
+	t.Parallel()
+	list := func(pkg string) (all []mutant) {
+		for line := range 40 {
+			all = append(all, mutant{Package: pkg, Line: line})
+		}
+		return all
+	}
+	first, again, other := draw(list("core"), list("sched"), 1, false), draw(list("core"), list("sched"), 1, false),
+		draw(list("core"), list("sched"), 2, false)
+	if !slices.Equal(first, again) || slices.Equal(first, other) {
+		t.Error("a draw does not follow from its seed")
+	}
+	if n := len(slices.DeleteFunc(slices.Clone(first[:20]), func(m mutant) bool { return m.Package != "core" })); n != 15 {
+		t.Errorf("%d of the first 20 are of the core, want 15", n)
+	}
+	if len(first) != 80 {
+		t.Errorf("%d of 80 are drawn", len(first))
+	}
+}
+
+// TestATestNoticesAFault tests the faults of a module of its own: one that its test notices, one that the test of a
+// dependent does, one that none does, and one that does not compile.
+func TestATestNoticesAFault(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod": "module " + module + "\n\ngo 1.24\n",
+		"internal/core/a/a.go": `package a
+
+func Of(n int) int {
+	if n > 5 {
+		n = 6
+	}
+	return n + 2
+}
+`,
+		"internal/core/a/a_test.go": `package a
+
+import "testing"
+
+func TestOf(t *testing.T) {
+	if Of(1) != 3 {
+		t.Fail()
+	}
+}
+`,
+		"internal/core/b/b_test.go": `package b
+
+import (
+	"testing"
+
+	"` + module + `/internal/core/a"
+)
+
+func TestOf(t *testing.T) {
+	if a.Of(7) != 8 {
+		t.Fail()
+	}
+}
+`,
+	} {
+		path := filepath.Join(root, name)
+		testkit.Check(t, os.MkdirAll(filepath.Dir(path), 0o750))
+		testkit.Check(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	text, err := os.ReadFile(filepath.Join(root, "internal/core/a/a.go"))
+	testkit.Check(t, err)
+	found, err := mutants(module+"/internal/core/a", "internal/core/a/a.go", text)
+	testkit.Check(t, err)
+	j := &tester{root: root, limit: time.Minute, folder: t.TempDir(), most: 4}
+	testkit.Check(t, j.importers(context.Background()))
+	got := map[string]verdict{}
+	for i, m := range found {
+		v, err := j.try(t.Context(), i, m)
+		testkit.Check(t, err)
+		_, name, _ := strings.Cut(m.String(), "Of: ")
+		got[name] = v
+	}
+	want := map[string]verdict{
+		"`n > 5` becomes `!(n > 5)`": killed, "`>` becomes `>=`": survived, "`5` becomes `6`": survived,
+		"without `n = 6`": dependents, "`6` becomes `7`": dependents, "`+` becomes `-`": killed, "`2` becomes `3`": killed,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("verdicts (-want +got):\n%s", diff)
+	}
+}
