@@ -51,9 +51,8 @@ const (
 	QuotaAdmission = "quota.scheduling.koordinator.sh/admission"
 )
 
-// QuotaBound is an annotation of a Pod: the quota that it was bound in, written by the scheduler in the Binding, and by
-// the manager in bound pods that lack it. The pod counts there while neither its label nor its namespace puts it into a
-// quota.
+// QuotaBound is an annotation of a Pod: the quota that it was bound in, written by the scheduler in the Binding, and in
+// bound pods that lack it. The pod counts there while neither its label nor its namespace puts it into a quota.
 const QuotaBound = "tenon.sh/quota"
 
 // Annotations of an ElasticQuota that the leading manager writes: Amounts.

@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -20,7 +19,6 @@ import (
 	"github.com/tenon-project/tenon/internal/control/gangstatus"
 	"github.com/tenon-project/tenon/internal/control/nodestrategy"
 	"github.com/tenon-project/tenon/internal/control/quotaprofile"
-	"github.com/tenon-project/tenon/internal/control/quotarecord"
 	"github.com/tenon-project/tenon/internal/control/quotarevoke"
 	"github.com/tenon-project/tenon/internal/control/quotastatus"
 	"github.com/tenon-project/tenon/internal/core/quota"
@@ -90,16 +88,6 @@ func addControllers(mgr manager.Manager, all *Options, c *cluster, client kubern
 			Writes: m.writes,
 		}).Start,
 		quotaprofile.New(nodes, objects).Start,
-		quotarecord.New(quotarecord.Options{
-			Pods: func() []*corev1.Pod {
-				var all []*corev1.Pod
-				for _, o := range c.pods.GetStore().List() {
-					all = append(all, o.(*corev1.Pod))
-				}
-				return all
-			},
-			Record: c.store.Record, Client: client,
-		}).Start,
 	}
 	if all.PublishDevices {
 		starts = append(starts, devicecapacity.New(devicecapacity.Options{

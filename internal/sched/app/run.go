@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
+	"github.com/tenon-project/tenon/internal/sched/quotarecord"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
 )
 
@@ -73,6 +74,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	go (&reserving.Writer{
 		Reservations: s.reserved, Nodes: s.config.InformerFactory.Core().V1().Nodes(), Leading: s.tracker.Leading.Load,
+		Synced: s.store.Synced(),
+	}).Run(ctx)
+	go quotarecord.New(quotarecord.Options{
+		Pods: s.pods(), Record: s.quotas.Record, Client: s.config.Client, Leading: s.tracker.Leading.Load,
 		Synced: s.store.Synced(),
 	}).Run(ctx)
 	go func() {

@@ -13,10 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/api/annotation"
-	"github.com/tenon-project/tenon/internal/control/quotarecord"
+	"github.com/tenon-project/tenon/internal/sched/quotarecord"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -32,58 +34,78 @@ func TestBoundPodsWithoutRecordGetOne(t *testing.T) {
 			object.Pod("recorded", object.On("n"), quota, object.Annotation(key, "b")),
 			object.Pod("ended", object.On("n"), quota, object.Phase(corev1.PodSucceeded)),
 		}
-		client := fake.NewClientset()
+		// The writer sees what it has written, as by an informer.
+		client, known := fake.NewClientset(), cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 		for _, p := range pods {
-			if err := client.Tracker().Add(p); err != nil {
+			if err := errors.Join(client.Tracker().Add(p), known.Add(p)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		list := func() []*corev1.Pod {
+		refresh := func() {
 			found, err := client.CoreV1().Pods("").List(context.Background(), metav1.ListOptions{})
 			if err != nil {
-				t.Error(err)
+				t.Fatal(err)
 			}
-			var all []*corev1.Pod
 			for i := range found.Items {
-				all = append(all, &found.Items[i])
+				if err := known.Update(&found.Items[i]); err != nil {
+					t.Fatal(err)
+				}
 			}
-			return all
 		}
 		var wrote []string
 		client.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			patch := a.(clienttesting.PatchAction)
-			wrote = append(wrote, patch.GetName()+" "+a.GetSubresource())
-			first := patch.GetName() == "refused" && !slices.Contains(wrote[:len(wrote)-1], wrote[len(wrote)-1])
+			name := a.(clienttesting.PatchAction).GetName()
+			first := name == "refused" && !slices.Contains(wrote, name)
+			wrote = append(wrote, name)
 			if first {
 				return true, nil, errors.New("refused once")
 			}
 			return false, nil, nil
 		})
 		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
+		ended, synced, leads := make(chan struct{}), make(chan struct{}), false
 		go func() {
-			ended <- quotarecord.New(quotarecord.Options{
-				Pods: list, Client: client,
+			defer close(ended)
+			quotarecord.New(quotarecord.Options{
+				Pods: corelisters.NewPodLister(known), Client: client, Synced: synced,
+				Leading: func() bool { return leads },
 				Record: func(p *corev1.Pod) map[string]string {
 					if p.Labels["quota"] == "" {
 						return nil
 					}
 					return map[string]string{key: p.Labels["quota"]}
 				},
-			}).Start(ctx)
+			}).Run(ctx)
 		}()
+		leads = true
 		time.Sleep(time.Minute)
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
+		synctest.Wait()
+		if len(wrote) > 0 {
+			t.Errorf("writes %q before all pods are known", wrote)
 		}
+		leads = false
+		close(synced)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(wrote) > 0 {
+			t.Errorf("writes %q while another scheduler leads", wrote)
+		}
+		time.Sleep(5 * time.Second) // between two scans
+		leads = true
+		for range 6 {
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			refresh()
+		}
+		cancel()
+		<-ended
 		slices.Sort(wrote)
-		if want := []string{"bound status", "refused status", "refused status"}; !slices.Equal(wrote, want) {
+		if want := []string{"bound", "refused", "refused"}; !slices.Equal(wrote, want) {
 			t.Errorf("writes %q, want %q", wrote, want)
 		}
 		got := map[string]string{}
-		for _, p := range list() {
-			got[p.Name] = p.Annotations[key]
+		for _, o := range known.List() {
+			got[o.(*corev1.Pod).Name] = o.(*corev1.Pod).Annotations[key]
 		}
 		want := map[string]string{
 			"bound": "a", "refused": "a", "pending": "", "in-no-quota": "", "recorded": "b", "ended": "",
