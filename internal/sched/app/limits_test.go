@@ -28,6 +28,9 @@ func limited(t *testing.T) *asked {
 		r := &corev1.LimitRange{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
 			{Type: corev1.LimitTypeContainer, Max: object.List("memory", "4Gi")},
 		}}}
+		r.Spec.Limits = append(r.Spec.Limits, corev1.LimitRangeItem{
+			Type: corev1.LimitTypePersistentVolumeClaim, Min: object.List("storage", "1Gi"),
+		})
 		return limits.New([]*corev1.LimitRange{r}, []corev1.ResourceQuota{q}, clock.RealClock{}), nil
 	}
 	return a
@@ -70,6 +73,11 @@ func TestQuestionsEndAtLimitRangesAndResourceQuotas(t *testing.T) {
 		},
 		"a successor is not compared": {[]string{`{"removePod":"default/old"}`}, `"default/old"`, ""},
 		"another namespace":           {[]string{addedPod("a", "other", "16", "1Gi")}, `"other/a"`, ""},
+		"a LimitRange of claims": {
+			[]string{strings.Replace(addedPod("a", "default", "1", "1Gi"), `"spec":{`, `"spec":{"volumes":[{"name":`+
+				`"v","ephemeral":{"volumeClaimTemplate":{"spec":{"resources":{"requests":{"storage":"1Mi"}}}}}}],`, 1)},
+			`"default/a"`, "minimum storage usage per PersistentVolumeClaim is 1Gi, but request is 1Mi",
+		},
 		"a LimitRange": {
 			[]string{addedPod("a", "default", "1", "5Gi")},
 			`"default/a"`,

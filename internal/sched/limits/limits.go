@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"fmt"
 	"slices"
 	"sort"
 	"strings"
@@ -77,6 +78,27 @@ func (l *Limits) AdmitClaim(c *corev1.PersistentVolumeClaim) error {
 		l.quotas = after
 	}
 	return err
+}
+
+// AdmitWithClaims is Admit for a pod and the claims that will be created for its ephemeral volumes, all or none.
+func (l *Limits) AdmitWithClaims(p *corev1.Pod) error {
+	before := l.quotas
+	if err := l.Admit(p); err != nil {
+		return err
+	}
+	for i := range p.Spec.Volumes {
+		v := &p.Spec.Volumes[i]
+		if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil {
+			continue
+		}
+		claim := &corev1.PersistentVolumeClaim{Spec: v.Ephemeral.VolumeClaimTemplate.Spec}
+		claim.Namespace, claim.Name = p.Namespace, p.Name+"-"+v.Name
+		if err := l.AdmitClaim(claim); err != nil {
+			l.quotas = before
+			return fmt.Errorf("PersistentVolumeClaim %s: %w", claim.Name, err)
+		}
+	}
+	return nil
 }
 
 // Most returns how many pods equal to one, at most limit, are admitted one after the other, and why one more is not;

@@ -112,3 +112,35 @@ func TestALimitRangeRefuses(t *testing.T) {
 		}
 	}
 }
+
+func TestAPodIsAdmittedWithItsClaims(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		storage []string // of each ephemeral volume
+		want    string   // of the error; "" for none
+	}{
+		"no claim":    {nil, ""},
+		"a claim":     {[]string{"1Gi"}, ""},
+		"a large one": {[]string{"3Gi"}, "PersistentVolumeClaim p-v0: maximum storage usage per"},
+		"too many":    {[]string{"2Gi", "2Gi"}, "PersistentVolumeClaim p-v1: "},
+	} {
+		p := object.Pod("p", object.Both("cpu", "1", "memory", "1Gi"))
+		for i, size := range c.storage {
+			template := &corev1.PersistentVolumeClaimTemplate{}
+			template.Spec.Resources.Requests = object.List("storage", size)
+			v := corev1.Volume{Name: fmt.Sprint("v", i)}
+			v.Ephemeral = &corev1.EphemeralVolumeSource{VolumeClaimTemplate: template}
+			p.Spec.Volumes = append(p.Spec.Volumes, v)
+		}
+		l := New([]*corev1.LimitRange{limit(corev1.LimitTypePersistentVolumeClaim, object.List("storage", "2Gi"))},
+			[]corev1.ResourceQuota{quota("r", "pods", "1", "0", "requests.storage", "3Gi", "0")}, clock.RealClock{})
+		err := l.AdmitWithClaims(p)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+		// A pod that is refused for its claim takes nothing.
+		if err := l.Admit(object.Pod("next")); (err == nil) != (c.want != "") {
+			t.Errorf("%s: the next pod: %v", name, err)
+		}
+	}
+}

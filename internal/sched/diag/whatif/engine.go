@@ -64,8 +64,9 @@ type Quotas interface {
 
 // Limits are the LimitRanges and ResourceQuotas of a namespace, with what is used.
 type Limits interface {
-	// Admit returns why the API server refuses to create a pod. One that it admits counts from then on.
-	Admit(pod *corev1.Pod) error
+	// AdmitWithClaims returns why the API server refuses to create a pod, or a claim of its ephemeral volumes. A pod
+	// that it admits counts from then on.
+	AdmitWithClaims(pod *corev1.Pod) error
 	// Release takes a pod out of what is used.
 	Release(pod *corev1.Pod)
 	// Most returns how many pods equal to one, at most limit, are admitted one after the other, and why one more is

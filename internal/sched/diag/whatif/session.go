@@ -210,7 +210,7 @@ func (s *session) admit(pod *corev1.Pod) (refused, err error) {
 	}
 	l, err := s.limitsOf(pod.Namespace)
 	if err == nil {
-		refused = l.Admit(pod)
+		refused = l.AdmitWithClaims(pod)
 	}
 	return refused, err
 }
