@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/dynamic"
@@ -25,14 +24,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
-	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
-	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/occupancy"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/accounts"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/view"
@@ -67,6 +64,7 @@ func connect(flags *genericclioptions.ConfigFlags) (cluster, error) {
 
 // account is what the API says of nodes and their pods, as the scheduler would account it.
 type account struct {
+	table accounts.Table // of store and reserved
 	store *kube.Store
 	nodes []*corev1.Node // by name
 	all   []*corev1.Pod
@@ -78,7 +76,7 @@ type account struct {
 	// unreserved is the error then, else nil.
 	reserved   *kube.Reservations
 	unreserved error
-	// quotas has the ElasticQuotas; nil unless readQuotas has found some.
+	// quotas has the ElasticQuotas; nil where there are none.
 	quotas *kube.Quotas
 }
 
@@ -87,20 +85,18 @@ func newAccount(nodes []corev1.Node, pods []corev1.Pod, topologies []v1alpha2.No
 		store: kube.NewStore(), pods: map[string]map[string]qos.Pod{}, used: map[string]occupancy.Room{},
 		reserved: kube.NewReservations(nil, time.Now),
 	}
-	a.reserved.Deliver(kube.Handler(a.store.PutPod, a.store.RemovePod))
+	a.table = accounts.Accounts{Nodes: a.store, Reservations: a.reserved}.Table()
 	for i := range nodes {
 		a.nodes = append(a.nodes, &nodes[i])
-		a.store.PutNode(&nodes[i])
-		a.reserved.PutNode(&nodes[i])
+		a.table.Put(&nodes[i])
 	}
 	for i := range topologies {
-		a.store.PutTopology(&topologies[i])
+		a.table.Put(&topologies[i])
 	}
 	for i := range pods {
 		p := &pods[i]
 		a.all = append(a.all, p)
-		a.store.PutPod(p)
-		a.reserved.PutPod(p)
+		a.table.Put(p)
 		if node := p.Spec.NodeName; node != "" && !convert.Ended(p) {
 			if a.pods[node] == nil {
 				a.pods[node] = map[string]qos.Pod{}
@@ -175,27 +171,18 @@ func (c cluster) load(ctx context.Context, node, selector string) (*account, err
 	if err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
-	topologies, err := c.topologies(ctx, node)
-	if err != nil {
-		return nil, err
+	a := newAccount(nodes.Items, pods.Items, nil)
+	for _, kind := range []string{"NodeResourceTopology", "Numatopology", "Device"} {
+		if _, err := c.read(ctx, a.table.Of(kind), node, a.table.Put); err != nil {
+			return nil, err
+		}
 	}
-	numatopologies, err := c.objects(ctx, nodeinfo.Resource(), node)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("list numatopologies: %w", err)
-	}
-	a := newAccount(nodes.Items, pods.Items, topologies)
-	if _, err := each(ctx, c, devicev1alpha1.Resource(), node, kube.ReadDevice, a.store.PutDevice); err != nil {
-		return nil, err
-	}
-	_, a.unreserved = each(ctx, c, reservation.Resource(), "", kube.ReadReservation, a.reserved.Put)
+	_, a.unreserved = c.read(ctx, a.table.Of("Reservation"), "", a.table.Put)
 	if a.unreserved != nil && !apierrors.IsForbidden(a.unreserved) {
 		return nil, a.unreserved
 	}
 	for _, p := range a.reserved.ReservePods() {
 		a.addRequests(p)
-	}
-	for i := range numatopologies {
-		a.store.PutNumatopology(kube.ReadNumatopology(&numatopologies[i]))
 	}
 	return a, nil
 }
@@ -214,33 +201,16 @@ func only(nodes []corev1.Node, name string) ([]corev1.Node, error) {
 }
 
 // topology reads the NodeResourceTopology of a node; nil where there is none.
-func (c cluster) topology(ctx context.Context, node string) (*v1alpha2.NodeResourceTopology, error) {
-	topologies, err := c.topologies(ctx, node)
-	i := slices.IndexFunc(topologies, func(t v1alpha2.NodeResourceTopology) bool { return t.Name == node })
-	if err != nil || i < 0 {
-		return nil, err
-	}
-	return &topologies[i], nil
-}
-
-// topologies reads the NodeResourceTopologies in the version that the server has.
-func (c cluster) topologies(ctx context.Context, node string) ([]v1alpha2.NodeResourceTopology, error) {
-	resource := v1alpha2.Resource()
-	items, err := c.objects(ctx, resource, node)
-	if apierrors.IsNotFound(err) {
-		resource.Version = "v1alpha1"
-		items, err = c.objects(ctx, resource, node)
-	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("list node resource topologies: %w", err)
-	}
-	out := make([]v1alpha2.NodeResourceTopology, len(items))
-	for i, u := range items {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &out[i]); err != nil {
-			return nil, fmt.Errorf("read node resource topology %s: %w", u.GetName(), err)
+func (c cluster) topology(ctx context.Context, node string) (found *v1alpha2.NodeResourceTopology, err error) {
+	kind := accounts.Accounts{}.Table().Of("NodeResourceTopology")
+	_, err = c.read(ctx, kind, node, func(o any) bool {
+		t, ok := o.(*v1alpha2.NodeResourceTopology)
+		if ok && t.Name == node {
+			found = t
 		}
-	}
-	return out, nil
+		return ok
+	})
+	return found, err
 }
 
 func (c cluster) objects(ctx context.Context, kind schema.GroupVersionResource, node string,
@@ -254,6 +224,20 @@ func (c cluster) objects(ctx context.Context, kind schema.GroupVersionResource, 
 		return nil, err
 	}
 	return found.Items, nil
+}
+
+// read reads the objects of a kind, or the one of a name, and reports whether the cluster serves the kind.
+func (c cluster) read(ctx context.Context, kind accounts.Kind, name string, put func(any) bool) (served bool, err error) {
+	for _, s := range kind.Sources {
+		found := false
+		for i := 0; i < len(s.At) && !found; i++ {
+			if found, err = each(ctx, c, s.At[i], name, s.Read, func(o any) { put(o) }); err != nil {
+				return false, err
+			}
+		}
+		served = served || found
+	}
+	return served, nil
 }
 
 // each reads the objects of a resource, or the one of a name, and reports whether the cluster serves it.

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -17,11 +16,11 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/accounts"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -210,25 +209,12 @@ func gangsOfObjects(ctx context.Context, flags *genericclioptions.ConfigFlags, n
 	}
 	within := c
 	within.namespace = namespace
-	s := kube.NewGangs()
-	for _, gangKind := range v1alpha1.GangKinds() {
-		for _, r := range gangKind.At {
-			served, err := each(ctx, within, r, "", func(text []byte) (*v1alpha1.PodGroup, error) {
-				return kube.ReadPodGroup(r.GroupVersion().WithKind(gangKind.Kind), text)
-			}, s.PutGroup)
-			if err != nil {
-				return nil, err
-			}
-			if served {
-				break
-			}
-		}
+	s := kube.NewGangs().UseDefaults()
+	table := accounts.Accounts{Gangs: s}.Table()
+	if _, err := within.read(ctx, table.Of("PodGroup"), "", table.Put); err != nil {
+		return nil, err
 	}
-	_, err = each(ctx, c, devicev1alpha1.NetworkResource(), "",
-		func(text []byte) (n *devicev1alpha1.ClusterNetworkTopology, err error) {
-			return n, json.Unmarshal(text, &n)
-		},
-		s.PutNetwork)
+	_, err = c.read(ctx, table.Of("ClusterNetworkTopology"), "", table.Put)
 	if err != nil && (namespace == "" || !apierrors.IsForbidden(err)) { // it is of the whole cluster
 		return nil, err
 	}
@@ -237,7 +223,7 @@ func gangsOfObjects(ctx context.Context, flags *genericclioptions.ConfigFlags, n
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
 	for i := range pods.Items {
-		s.PutPod(&pods.Items[i])
+		table.Put(&pods.Items[i])
 	}
 	return gangsOf(s), nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/accounts"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -200,7 +201,9 @@ func quotasOfObjects(ctx context.Context, flags *genericclioptions.ConfigFlags, 
 	if err != nil {
 		return nil, err
 	}
-	s, served, err := c.readQuotas(ctx)
+	s := kube.NewQuotas(time.Now).UseDefaults()
+	table := accounts.Accounts{Quotas: s}.Table()
+	served, err := c.read(ctx, table.Of("ElasticQuota"), "", table.Put)
 	if err != nil {
 		return nil, err
 	}
@@ -213,29 +216,16 @@ func quotasOfObjects(ctx context.Context, flags *genericclioptions.ConfigFlags, 
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	for i := range nodes.Items {
-		s.PutNode(&nodes.Items[i])
+		table.Put(&nodes.Items[i])
 	}
 	pods, err := c.core.CoreV1().Pods(corev1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
 	for i := range pods.Items {
-		s.PutPod(&pods.Items[i])
+		table.Put(&pods.Items[i])
 	}
 	return quotasOf(s, rounds), nil
-}
-
-// readQuotas reads the ElasticQuotas, and reports whether the cluster serves them.
-func (c cluster) readQuotas(ctx context.Context) (s *kube.Quotas, served bool, err error) {
-	s = kube.NewQuotas(time.Now)
-	for _, group := range v1alpha1.Groups() {
-		found, err := each(ctx, c, v1alpha1.Resource(group), "", kube.ReadQuota, s.PutQuota)
-		if err != nil {
-			return nil, false, err
-		}
-		served = served || found
-	}
-	return s, served, nil
 }
 
 func quotasOf(s *kube.Quotas, rounds bool) (out []view.Quota) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/help"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/accounts"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/view"
@@ -76,14 +79,14 @@ func (f *listFlags) showTop(ctx context.Context, flags *genericclioptions.Config
 	}
 	return f.show(ctx, flags, out, "", func(w io.Writer, a *account) error {
 		if what == "cpu" {
-			quotas, _, err := cl.readQuotas(ctx)
+			quotas := kube.NewQuotas(time.Now).UseDefaults()
+			table := accounts.Accounts{Quotas: quotas}.Table()
+			_, err := cl.read(ctx, table.Of("ElasticQuota"), "", table.Put)
 			if err != nil && !apierrors.IsForbidden(err) {
 				return err
 			}
-			if quotas != nil {
-				if objects, _ := quotas.Objects(); len(objects) > 0 {
-					a.quotas = quotas
-				}
+			if objects, _ := quotas.Objects(); err == nil && len(objects) > 0 {
+				a.quotas = quotas
 			}
 		}
 		return printTop(w, a, what, f.format, f.width(out))

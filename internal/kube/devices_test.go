@@ -390,18 +390,17 @@ func TestDeviceCacheKeepsTheSpecAndWhatCouldNotBeRead(t *testing.T) {
 		t.Errorf("one odd device: %+v", odd)
 	}
 	s := kube.NewStore()
-	h := s.DeviceHandler()
-	h.OnAdd(odd, true)
+	s.PutDevice(odd)
 	if n, _ := s.Node("odd"); n.Devices != odd || len(n.Problems) != 1 || n.Problems[0].Object != "Device/odd" {
 		t.Errorf("the node: %+v", n)
 	}
 	before := s.View("odd")
 	reported := odd.DeepCopy()
 	reported.ResourceVersion = "2"
-	if h.OnUpdate(odd, reported); s.View("odd") != before {
+	if s.PutDevice(reported); s.View("odd") != before {
 		t.Error("a new version that says the same is a change")
 	}
-	if h.OnDelete(odd); s.Known("odd") != nil {
+	if s.RemoveDevice("odd"); s.Known("odd") != nil {
 		t.Error("a node that nothing names is forgotten")
 	}
 }

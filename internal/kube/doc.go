@@ -9,8 +9,7 @@
 //
 // Quotas is the account of all pods in their ElasticQuotas, fed in the same way.
 //
-// The Store is fed by the owner of informer events (Put…, Remove…), in any order, with
-// duplicates and replays: its state depends on the last object of each kind alone. A pod may come before its node or
-// the node's topology; it is accounted from the first moment and its CPUs count as soon as the topology says which they
-// are.
+// The Store is fed by the table of the package accounts (Put…, Remove…), in any order, with duplicates and replays: its
+// state depends on the last object of each kind alone. A pod may come before its node or the node's topology; it is
+// accounted from the first moment and its CPUs count as soon as the topology says which they are.
 package kube

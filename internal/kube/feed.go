@@ -8,26 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
-
-	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
-	"github.com/tenon-project/tenon/api/node/v1alpha2"
-	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
 )
-
-// TopologyHandler puts NodeResourceTopologies.
-func (s *Store) TopologyHandler() cache.ResourceEventHandler {
-	return Handler(s.PutTopology, func(t *v1alpha2.NodeResourceTopology) { s.RemoveTopology(t.Name) })
-}
-
-// NumatopologyHandler puts Numatopologies.
-func (s *Store) NumatopologyHandler() cache.ResourceEventHandler {
-	return Handler(s.PutNumatopology, func(n *nodeinfo.Numatopology) { s.RemoveNumatopology(n.Name) })
-}
-
-// DeviceHandler puts Devices.
-func (s *Store) DeviceHandler() cache.ResourceEventHandler {
-	return Handler(s.PutDevice, func(d *devicev1alpha1.Device) { s.RemoveDevice(d.Name) })
-}
 
 // Handler calls put with each new state of an object, and remove with the last state of a deleted one, which it takes
 // out of the tombstone of a missed deletion.
@@ -159,7 +140,12 @@ type wrapped struct {
 }
 
 func (t *wrapped) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	return t.SharedIndexInformer.AddEventHandler(t.wrap(h))
+	return t.AddEventHandlerWithOptions(h, cache.HandlerOptions{})
+}
+
+func (t *wrapped) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions,
+) (cache.ResourceEventHandlerRegistration, error) {
+	return t.SharedIndexInformer.AddEventHandlerWithOptions(t.wrap(h), o)
 }
 
 // Get returns an object of an informer's cache; nil where there is none. A cache does not fail.

@@ -15,7 +15,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/accounts"
 )
+
+// follow adds accounts to an informer of a kind.
+func follow(a accounts.Accounts, kind string, i cache.SharedIndexInformer,
+) (cache.ResourceEventHandlerRegistration, error) {
+	return a.Table().Of(kind).Follow(i)
+}
 
 // plain lists and watches as an API server without streamed lists does.
 type plain struct{ *cache.ListWatch }

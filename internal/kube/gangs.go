@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
@@ -66,6 +65,15 @@ func (s *Gangs) Configure(defaults gang.Settings, rules convert.GangRules) error
 	s.configured.Store(true)
 	return nil
 }
+
+// UseDefaults is Configure with the default arguments, for a program without profiles.
+func (s *Gangs) UseDefaults() *Gangs {
+	s.configured.Store(true)
+	return s
+}
+
+// IsConfigured reports whether Configure was called: a scheduler none of whose profiles has the plugin keeps no gangs.
+func (s *Gangs) IsConfigured() bool { return s.configured.Load() }
 
 // Rules returns what holds for all gangs.
 func (s *Gangs) Rules() convert.GangRules {
@@ -377,20 +385,4 @@ func (s *Gangs) Pods(f func(p *corev1.Pod, state *gang.State) bool) (pods []*cor
 		}
 	}
 	return pods
-}
-
-// PodHandler puts pods. Like GroupHandler it does nothing before Configure: a scheduler none of whose profiles has the
-// plugin keeps no gangs.
-func (s *Gangs) PodHandler() cache.ResourceEventHandler {
-	return whenTrue(&s.configured, Handler(s.PutPod, s.RemovePod))
-}
-
-// GroupHandler puts PodGroups.
-func (s *Gangs) GroupHandler() cache.ResourceEventHandler {
-	return whenTrue(&s.configured, Handler(s.PutGroup, s.RemoveGroup))
-}
-
-// whenTrue leaves a handler's events out until a condition holds.
-func whenTrue(enabled *atomic.Bool, h cache.ResourceEventHandler) cache.ResourceEventHandler {
-	return cache.FilteringResourceEventHandler{FilterFunc: func(any) bool { return enabled.Load() }, Handler: h}
 }

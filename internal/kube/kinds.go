@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"k8s.io/client-go/tools/cache"
-
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -17,8 +15,9 @@ import (
 // Kinds are the kinds of devices that Device objects list, beside those that are known without. The zero value is
 // ready. Its methods are safe for concurrent use.
 type Kinds struct {
-	mu      sync.Mutex          // guards counted
-	counted map[device.Kind]int // nodes that have devices of the kind
+	mu      sync.Mutex              // guards counted and nodes
+	counted map[device.Kind]int     // nodes that have devices of the kind
+	nodes   map[string]device.Kinds // by name: what PutDevice has counted
 	listed  atomic.Pointer[device.Kinds]
 }
 
@@ -33,31 +32,39 @@ func (k *Kinds) List() device.Kinds {
 	return nil
 }
 
-// Handler makes the kinds follow an informer of Device objects, which must see each object once.
-func (k *Kinds) Handler() cache.ResourceEventHandler {
-	kindsOf := func(object any) device.Kinds {
-		if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-			object = gone.Obj
-		}
-		if d, ok := object.(*devicev1alpha1.Device); ok {
-			return convert.DeviceKinds(d)
-		}
-		return nil
+// PutDevice counts the kinds of a Device.
+func (k *Kinds) PutDevice(d *devicev1alpha1.Device) { k.put(d.Name, convert.DeviceKinds(d)) }
+
+// RemoveDevice forgets a Device.
+func (k *Kinds) RemoveDevice(d *devicev1alpha1.Device) { k.put(d.Name, nil) }
+
+func (k *Kinds) put(node string, next device.Kinds) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.nodes == nil {
+		k.nodes = map[string]device.Kinds{}
 	}
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { k.change(nil, kindsOf(object)) },
-		UpdateFunc: func(last, next any) { k.change(kindsOf(last), kindsOf(next)) },
-		DeleteFunc: func(object any) { k.change(kindsOf(object), nil) },
+	last := k.nodes[node]
+	if slices.Equal(last, next) {
+		return
 	}
+	if k.nodes[node] = next; next == nil {
+		delete(k.nodes, node)
+	}
+	k.replace(last, next)
 }
 
 // change counts the kinds of a node in place of those that it had before.
 func (k *Kinds) change(before, after device.Kinds) {
-	if slices.Equal(before, after) {
-		return
+	if !slices.Equal(before, after) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.replace(before, after)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+}
+
+// replace is change with the lock held.
+func (k *Kinds) replace(before, after device.Kinds) {
 	if k.counted == nil {
 		k.counted = map[device.Kind]int{}
 	}

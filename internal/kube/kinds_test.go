@@ -22,7 +22,7 @@ func TestKindsOfAnInformer(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var k kube.Kinds
-		h := k.Handler()
+		h := kube.Handler(k.PutDevice, k.RemoveDevice)
 		there := map[string]*devicev1alpha1.Device{}
 		for range rapid.IntRange(1, 12).Draw(t, "events") {
 			name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "node")

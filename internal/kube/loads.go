@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -65,15 +64,8 @@ func (l *Loads) Enable(s convert.LoadSettings, expiry time.Duration) {
 // OnChange sets what is called with each node whose account has changed, and with each whose report has become too old.
 func (l *Loads) OnChange(changed, expired func(node string)) { l.changed, l.expired = changed, expired }
 
-// PodHandler assigns and removes pods.
-func (l *Loads) PodHandler() cache.ResourceEventHandler {
-	return whenTrue(&l.enabled, Handler(l.PutPod, func(p *corev1.Pod) { l.RemovePod(p.UID) }))
-}
-
-// MetricHandler puts NodeMetrics.
-func (l *Loads) MetricHandler() cache.ResourceEventHandler {
-	return Handler(l.PutMetric, func(m *NodeMetric) { l.setReport(m.Name, nil) })
-}
+// IsConfigured reports whether Enable was called.
+func (l *Loads) IsConfigured() bool { return l.enabled.Load() }
 
 // PutPod records a state of a pod.
 func (l *Loads) PutPod(pod *corev1.Pod) {
@@ -176,6 +168,9 @@ func (l *Loads) RemovePod(uid types.UID) {
 
 // PutMetric records a NodeMetric.
 func (l *Loads) PutMetric(m *NodeMetric) { l.setReport(m.Name, m.Report) }
+
+// RemoveMetric forgets a NodeMetric.
+func (l *Loads) RemoveMetric(m *NodeMetric) { l.setReport(m.Name, nil) }
 
 func (l *Loads) setReport(node string, r *load.Report) {
 	l.change(func() []string {

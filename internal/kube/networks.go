@@ -55,8 +55,3 @@ func (s *Gangs) putLayers(name string, layers []domain.Layer) {
 		s.Update(func(state *gang.State) gang.Effects { return state.PutLayers(domain.NewLayers(layers)) })
 	}
 }
-
-// NetworkHandler puts ClusterNetworkTopologies, as GroupHandler does PodGroups.
-func (s *Gangs) NetworkHandler() cache.ResourceEventHandler {
-	return whenTrue(&s.configured, Handler(s.PutNetwork, s.RemoveNetwork))
-}

@@ -56,15 +56,14 @@ func TestAGangIsTriedWhenItsLayerComes(t *testing.T) {
 	activated()
 	network := &devicev1alpha1.ClusterNetworkTopology{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
 	network.Spec.NetworkTopologySpec = []devicev1alpha1.NetworkLayer{{TopologyLayer: "Block", LabelKey: []string{"l"}}}
-	h := s.NetworkHandler()
-	h.OnAdd(network, true)
+	s.PutNetwork(network)
 	gathers := kube.Ask(s, func(s *gang.State) bool { return s.HasDomainRules(string(p.UID)) })
 	if got := gate(s, p).Code; got != why.GangLayerNotFound || len(activated()) > 0 || !gathers {
 		t.Fatalf("another object counts: %v", got)
 	}
 	network = network.DeepCopy()
 	network.Name = "default"
-	h.OnAdd(network, true)
+	s.PutNetwork(network)
 	if got := activated(); len(got) != 1 || gate(s, p).Code != why.None {
 		t.Errorf("activated %v, the gate says %v", got, gate(s, p))
 	}
@@ -76,7 +75,7 @@ func TestAGangIsTriedWhenItsLayerComes(t *testing.T) {
 	if got == nil || len(got.Rules) != 1 {
 		t.Errorf("got %+v", got)
 	}
-	h.OnDelete(network)
+	s.RemoveNetwork(network)
 	if got := gate(s, p).Code; got != why.GangLayerNotFound {
 		t.Errorf("the gate says %v without the object", got)
 	}

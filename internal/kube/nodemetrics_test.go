@@ -130,7 +130,7 @@ func TestTheInformerOfNodeMetrics(t *testing.T) {
 	c, _ := client(t, o)
 	loads := kube.NewLoads()
 	loads.Enable(convert.LoadSettings{}, time.Minute)
-	i := kube.First(loads.MetricHandler(), kube.NewUsageInformer(c))
+	i := kube.First(kube.Handler(loads.PutMetric, loads.RemoveMetric), kube.NewUsageInformer(c))
 	seen := make(chan any, 1)
 	handler := cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { seen <- obj }}
 	if _, err := i.AddEventHandler(handler); err != nil {
@@ -178,7 +178,7 @@ func TestLoadsFollowPods(t *testing.T) {
 	loads.Enable(convert.LoadSettings{Factors: load.Percents{100, 100}}, time.Minute)
 	var changed []string
 	loads.OnChange(func(node string) { changed = append(changed, node) }, func(string) {})
-	h := loads.PodHandler()
+	h := kube.Handler(loads.PutPod, func(p *corev1.Pod) { loads.RemovePod(p.UID) })
 	cpu := func(node string) int64 { return loads.View(node).Use(load.Measure{})[load.CPU] }
 	check := func(what string, onN, onM int64, nodes ...string) {
 		t.Helper()
@@ -301,7 +301,7 @@ func TestReportsExpireOnce(t *testing.T) {
 		t.Errorf("after a new report expire %v, want [a]", expired)
 	}
 	put("a", 600)
-	loads.MetricHandler().OnDelete(&kube.NodeMetric{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	loads.RemoveMetric(&kube.NodeMetric{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
 	expired = nil
 	if loads.Expire(at(5000)); len(expired) != 0 {
 		t.Errorf("a report that is gone expires: %v", expired)

@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/accounts"
 )
 
 // exported is a node of 8 CPUs on two NUMA nodes as an exporter writes it.
@@ -57,8 +58,8 @@ func TestNumatopologiesThatAreNotInstalledYet(t *testing.T) {
 		var installed atomic.Bool
 		server.hidden = func() bool { return !installed.Load() }
 		s := kube.NewStore()
-		i := kube.First(s.NumatopologyHandler(), kube.NewNumatopologyInformer(c))
-		if _, err := i.AddEventHandler(s.NumatopologyHandler()); err != nil {
+		i := kube.NewNumatopologyInformer(c)
+		if _, err := follow(accounts.Accounts{Nodes: s}, "Numatopology", i); err != nil {
 			t.Fatal(err)
 		}
 		start(t, i)

@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
@@ -104,6 +103,16 @@ func (s *Quotas) Configure(c quota.Config, r quota.Rules) error {
 	s.sealed = true
 	return nil
 }
+
+// UseDefaults is Configure with the default arguments, for a program without profiles.
+func (s *Quotas) UseDefaults() *Quotas {
+	s.configured.Store(true)
+	return s
+}
+
+// IsConfigured reports whether Configure was called: a scheduler none of whose profiles has the plugin keeps no
+// account.
+func (s *Quotas) IsConfigured() bool { return s.configured.Load() }
 
 // Trust ignores the labels and annotations of pods of other schedulers than these: such a pod counts in the quota of
 // its namespace, whichever it names. It is called before the first object.
@@ -378,7 +387,7 @@ func (s *Quotas) frees(uid string, f func(known quota.Member)) bool {
 		before.Nominated && !after.Nominated && after.State == quota.Pending
 }
 
-// PutNode records a node.
+// PutNode records a node, as the API server has it.
 func (s *Quotas) PutNode(n *corev1.Node) {
 	next := &countedNode{}
 	next.has, next.until, next.counted = Counted(n, s.now())
@@ -513,20 +522,4 @@ func (s *Quotas) publishClaims() {
 		c.namespaces[namespace] = struct{}{}
 	}
 	s.claimed.Store(c)
-}
-
-// PodHandler puts pods. Like the other handlers it does nothing before Configure: a scheduler none of whose profiles
-// has the plugin keeps no account.
-func (s *Quotas) PodHandler() cache.ResourceEventHandler {
-	return whenTrue(&s.configured, Handler(s.PutPod, s.RemovePod))
-}
-
-// NodeHandler puts nodes, as the API server has them.
-func (s *Quotas) NodeHandler() cache.ResourceEventHandler {
-	return whenTrue(&s.configured, Handler(s.PutNode, s.RemoveNode))
-}
-
-// QuotaHandler puts ElasticQuotas.
-func (s *Quotas) QuotaHandler() cache.ResourceEventHandler {
-	return whenTrue(&s.configured, Handler(s.PutQuota, s.RemoveQuota))
 }

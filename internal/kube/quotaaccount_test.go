@@ -25,6 +25,7 @@ import (
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/accounts"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/testkit"
 	testobject "github.com/tenon-project/tenon/internal/testkit/object"
@@ -362,7 +363,7 @@ func TestStatusDoesNotChangeAQuota(t *testing.T) {
 	}}, &v1alpha1.ElasticQuota{}, 0, cache.Indexers{})
 	_, s := clockAt()
 	testkit.Check(t, s.Configure(quota.Config{}, quota.Rules{}))
-	i := kube.First(s.QuotaHandler(), kube.Distinct(kube.SameQuota, w))
+	i := kube.First(kube.Handler(s.PutQuota, s.RemoveQuota), kube.Distinct(kube.SameQuota, w))
 	changed := make(chan int64, 3)
 	if _, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, updated any) {
 		delivered++
@@ -446,9 +447,10 @@ func TestNoAccountIsKeptForProfilesWithoutThePlugin(t *testing.T) {
 	t.Parallel()
 	_, s := clockAt()
 	put := func() {
-		s.NodeHandler().OnAdd(sized("n", 8), false)
-		s.QuotaHandler().OnAdd(elastic("x", "team", 1, 4), false)
-		s.PodHandler().OnAdd(asking("p", "team", "n", 2), false)
+		table := accounts.Accounts{Quotas: s}.Table()
+		table.Put(sized("n", 8))
+		table.Put(elastic("x", "team", 1, 4))
+		table.Put(asking("p", "team", "n", 2))
 	}
 	put()
 	if _, known := s.Report("team"); known || report(t, s, quota.Default).Used["cpu"] != 0 {

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/reservation"
@@ -44,11 +43,6 @@ func (s *Reservations) room(node string) *nodeRoom {
 		s.nodes[node] = n
 	}
 	return n
-}
-
-// NodeHandler puts nodes.
-func (s *Reservations) NodeHandler() cache.ResourceEventHandler {
-	return Handler(s.PutNode, s.RemoveNode)
 }
 
 // PutNode records what a node can allocate.

@@ -384,12 +384,6 @@ func (s *Reservations) reservePod(a *reservation.Account, uid types.UID) *corev1
 	return convert.HoldingReservePod(r, r.Status.NodeName, s.Profile, left)
 }
 
-// Handler puts Reservations.
-func (s *Reservations) Handler() cache.ResourceEventHandler { return Handler(s.Put, s.Remove) }
-
-// PodHandler puts pods.
-func (s *Reservations) PodHandler() cache.ResourceEventHandler { return Handler(s.PutPod, s.RemovePod) }
-
 // WithReservePods returns an informer of pods whose handlers get reserve pods too, and whose store finds them by key.
 func (s *Reservations) WithReservePods(pods cache.SharedIndexInformer) cache.SharedIndexInformer {
 	return &reservedInformer{pods, s}

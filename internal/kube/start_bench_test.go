@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/accounts"
 	local "github.com/tenon-project/tenon/internal/local/machine"
 )
 
@@ -76,7 +77,7 @@ func BenchmarkStart(b *testing.B) {
 				began := cpuTime(b)
 				store := kube.NewStore()
 				i := kube.NewTopologyInformer(all.client(b))
-				fed, err := i.AddEventHandler(store.TopologyHandler())
+				fed, err := follow(accounts.Accounts{Nodes: store}, "NodeResourceTopology", i)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -122,7 +123,7 @@ func BenchmarkStartDevices(b *testing.B) {
 		began := cpuTime(b)
 		store := kube.NewStore()
 		i := kube.NewDeviceInformer(all.client(b))
-		fed, err := i.AddEventHandler(store.DeviceHandler())
+		fed, err := follow(accounts.Accounts{Nodes: store}, "Device", i)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/cache"
 
@@ -145,20 +144,5 @@ func TestOneOddObjectDoesNotHideTheOthers(t *testing.T) {
 	slices.Sort(got)
 	if !slices.Equal(got, []string{"fine", "odd", "slow"}) {
 		t.Errorf("got %v, want all", got)
-	}
-}
-
-func TestFirstHasEachEventBeforeTheQueue(t *testing.T) {
-	s := kube.NewStore()
-	c, _ := client(t, object(t, "v1alpha2", "a", convert.Topology(machine(t, 1, 2)).String()))
-	i := kube.First(s.TopologyHandler(), kube.NewTopologyInformer(c))
-	seen := make(chan bool, 1)
-	_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
-		seen <- s.View(obj.(metav1.Object).GetName()).Machine() != nil
-	}})
-	testkit.Check(t, err)
-	start(t, i)
-	if !<-seen {
-		t.Error("the handler ran before the store had the object")
 	}
 }

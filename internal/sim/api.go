@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/accounts"
 )
 
 // apiServer is the part of an API server that a scheduler needs, in memory: it binds, patches and deletes pods. It
@@ -34,7 +35,8 @@ import (
 type apiServer struct {
 	pods, nodes, claims *informer
 	reservations        cache.Store
-	reserved            *kube.Reservations // has each of reservations first
+	table               accounts.Table // follows pods, nodes and reservations
+	reserved            *kube.Reservations
 	clock               *stepClock
 	version             int
 	// deleted is called with each pod that was deleted.

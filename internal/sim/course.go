@@ -247,7 +247,7 @@ func (c *course) putReservation(r *reservation.Reservation, record *journal.Reco
 	switch {
 	case record.Event.Op == journal.Delete && known:
 		_ = api.reservations.Delete(r) // in memory
-		api.reserved.Handler().OnDelete(r)
+		api.table.Remove(r)
 	case record.Event.Op == journal.Put:
 		now := r.DeepCopy()
 		if known && old.(*reservation.Reservation).UID == r.UID {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -29,6 +30,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/accounts"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/app"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
@@ -59,6 +61,7 @@ type engine struct {
 	quotas *kube.Quotas
 	gangs  *kube.Gangs
 	loads  *kube.Loads
+	table  accounts.Table // of these and of the API server's Reservations
 
 	factory informers.SharedInformerFactory
 	rounds  *coscheduling.Rounds
@@ -124,26 +127,22 @@ func newEngineFor(ctx context.Context, w *world, r *replay) (*engine, error) {
 	}
 	e.api.reserved = kube.NewReservations(statuses, now)
 	e.api.reserved.Profile = names[0]
-	e.api.pods = newPods(e.client, 0).(*informer)
-	pods := e.api.reserved.WithReservePods(e.api.pods)
-	factory.InformerFor(&corev1.Pod{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
-		return pods
-	})
-	e.api.nodes = factory.InformerFor(&corev1.Node{}, newNodes).(*informer)
 	e.api.claims = factory.InformerFor(&resourcev1.ResourceClaim{}, newResourceClaims).(*informer)
 	for o, construct := range volumeInformers {
 		factory.InformerFor(o, construct)
 	}
-	e.quotas = kube.NewQuotas(now)
+	e.quotas, e.gangs = kube.NewQuotas(now), kube.NewGangs()
 	e.quotas.Trust(schedulers)
-	// Before all handlers of the scheduler, as in a cluster.
-	e.gangs = kube.NewGangs()
-	e.api.pods.handlers = append(e.api.pods.handlers, e.api.reserved.PodHandler())
-	for _, h := range []cache.ResourceEventHandler{
-		e.quotas.PodHandler(), e.gangs.PodHandler(), e.loads.PodHandler(),
+	e.table = accounts.Accounts{
+		Nodes: e.store, Quotas: e.quotas, Gangs: e.gangs, Reservations: e.api.reserved, Loads: e.loads,
+	}.Table()
+	e.api.table = e.table
+	e.api.pods, e.api.nodes = newPods(e.client, 0).(*informer), newNodes(e.client, 0).(*informer)
+	for object, i := range map[runtime.Object]cache.SharedIndexInformer{
+		&corev1.Pod{}:  e.table.Of("Pod").First(e.api.pods),
+		&corev1.Node{}: e.table.Of("Node").First(e.api.nodes),
 	} {
-		e.api.reserved.Deliver(h)
-		e.api.pods.handlers = append(e.api.pods.handlers, h)
+		factory.InformerFor(object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return i })
 	}
 	cfg, err := app.DefaultConfig(names)
 	if r != nil {
@@ -269,31 +268,19 @@ func (e *engine) load(factory informers.SharedInformerFactory, w *world) {
 		}
 	}
 	for _, q := range w.quotas {
-		e.quotas.PutQuota(q.ElasticQuota)
-	}
-	for _, n := range w.networks {
-		e.gangs.PutNetwork(n)
-	}
-	for _, g := range w.podGroups {
-		e.gangs.PutGroup(g)
-	}
-	for i, n := range w.nodes {
-		e.rank[n.Name] = len(w.nodes) - i
-		e.quotas.PutNode(n)
-		e.api.reserved.PutNode(n)
-		e.api.create(e.api.nodes, convert.Schedulable(n))
-	}
-	for _, t := range w.topologies {
-		e.store.PutTopology(t)
-	}
-	for _, n := range w.numatopologies {
-		e.store.PutNumatopology(n)
-	}
-	for _, d := range w.devices {
-		e.store.PutDevice(d)
+		e.table.Put(q.ElasticQuota)
 	}
 	for _, m := range w.metrics {
-		e.loads.PutMetric(m.NodeMetric)
+		e.table.Put(m.NodeMetric)
+	}
+	putAll(e.table, w.networks)
+	putAll(e.table, w.podGroups)
+	putAll(e.table, w.topologies)
+	putAll(e.table, w.numatopologies)
+	putAll(e.table, w.devices)
+	for i, n := range w.nodes {
+		e.rank[n.Name] = len(w.nodes) - i
+		e.api.create(e.api.nodes, n)
 	}
 	for _, p := range w.existing {
 		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
@@ -304,6 +291,12 @@ func (e *engine) load(factory informers.SharedInformerFactory, w *world) {
 	}
 	e.loadReservations(w)
 	e.store.MarkSynced()
+}
+
+func putAll[T any](table accounts.Table, objects []T) {
+	for _, o := range objects {
+		table.Put(o)
+	}
 }
 
 // run schedules until the queues are empty and no gangs prevent each other from starting.

@@ -241,7 +241,7 @@ func TestTwoLeadersForAMoment(t *testing.T) {
 		atRest(t, successor)
 		again, err := newEngine(ctx, worldOf(t, in, podsOf(successor)))
 		testkit.Check(t, err)
-		if what := accountsOf(again).differ(accountsOf(successor)); len(what) > 0 {
+		if what := accountOf(again).differ(accountOf(successor)); len(what) > 0 {
 			t.Errorf("%s %d: the successor has other accounts than one that starts now: %v", steps[i], i+1, what)
 		}
 		cancel()

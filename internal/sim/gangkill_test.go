@@ -196,15 +196,15 @@ func podsOf(e *engine) map[string]*corev1.Pod {
 	return pods
 }
 
-// accounts is what an engine knows to be taken: CPUs, NUMA nodes and devices of each node, and quotas.
-type accounts struct {
+// account is what an engine knows to be taken: CPUs, NUMA nodes and devices of each node, and quotas.
+type account struct {
 	views  map[string]*ledger.View
 	quotas uint64
 	cached string // by the scheduler's own cache
 }
 
-func accountsOf(e *engine) accounts {
-	a := accounts{views: map[string]*ledger.View{}}
+func accountOf(e *engine) account {
+	a := account{views: map[string]*ledger.View{}}
 	for _, name := range e.store.Nodes() {
 		a.views[name] = e.store.View(name)
 	}
@@ -225,7 +225,7 @@ func accountsOf(e *engine) accounts {
 }
 
 // differ says what two accounts disagree about.
-func (a accounts) differ(o accounts) (what []string) {
+func (a account) differ(o account) (what []string) {
 	for name, v := range a.views {
 		if !v.Equal(o.views[name]) {
 			what = append(what, "node "+name)
@@ -396,7 +396,7 @@ func recovers(t *testing.T, in string, api map[string]*corev1.Pod) {
 	if bound == 0 {
 		clean, err := newEngine(ctx, worldOf(t, in, nil))
 		testkit.Check(t, err)
-		if what := accountsOf(clean).differ(accountsOf(e)); len(what) > 0 {
+		if what := accountOf(clean).differ(accountOf(e)); len(what) > 0 {
 			t.Errorf("other accounts than before the transaction: %v", what)
 		}
 	}
@@ -457,14 +457,14 @@ func TestATransactionThatFailsLeavesTheAccountsAsTheyWere(t *testing.T) {
 				}
 				return nil
 			})
-			var before *accounts
+			var before *account
 			rounds, next := 0, e.core.NextPod
 			e.core.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
 				if _, left := e.rounds.Pulled(); left == 0 {
 					rounds++
-					if accounts := accountsOf(e); before == nil {
-						before = &accounts
-					} else if what := before.differ(accounts); len(what) > 0 {
+					if now := accountOf(e); before == nil {
+						before = &now
+					} else if what := before.differ(now); len(what) > 0 {
 						t.Errorf("round %d has left something: %v", rounds-1, what)
 					}
 				}
@@ -475,7 +475,7 @@ func TestATransactionThatFailsLeavesTheAccountsAsTheyWere(t *testing.T) {
 			if before == nil {
 				t.Fatal("no round")
 			}
-			if what := before.differ(accountsOf(e)); len(what) > 0 {
+			if what := before.differ(accountOf(e)); len(what) > 0 {
 				t.Errorf("%d rounds have left something: %v", rounds, what)
 			}
 			for _, p := range r.Pods {

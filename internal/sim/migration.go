@@ -124,7 +124,7 @@ func newJobs(e *engine, w *world) *jobs {
 		j.known.PutNamespace(n)
 	}
 	for _, g := range w.podGroups {
-		j.known.Gangs.PutGroup(g)
+		j.known.PutGroup(g)
 	}
 	for _, o := range w.owners {
 		j.known.PutOwner(o)
@@ -326,7 +326,7 @@ func (o objects) Delete(_ context.Context, object client.Object, _ ...client.Del
 		o.known.RemoveJob(t)
 		return o.all.Delete(t)
 	case *reservation.Reservation:
-		o.api.reserved.Remove(t)
+		o.api.table.Remove(t)
 		return o.api.reservations.Delete(t)
 	}
 	return nil

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -66,56 +65,26 @@ func (e *engine) put(recorded *journal.Event, o journal.Object) error {
 		e.putNode(n, recorded.Op)
 		return nil
 	}
-	if h := e.handler(recorded.Kind); h != nil && recorded.Op == journal.Delete {
-		h.OnDelete(o)
-		return nil
-	} else if h != nil {
-		h.OnAdd(o, false)
+	gone := recorded.Op == journal.Delete
+	if gone && e.table.Remove(o) || !gone && e.table.Put(o) {
 		return nil
 	}
-	store := informerOf(o, e.factory).GetStore()
-	if recorded.Op == journal.Delete {
+	store := informerOf(o, e.factory).GetStore() // of a kind that plugins list
+	if gone {
 		return store.Delete(o)
 	}
 	return store.Add(o)
 }
 
-// handler returns the account that follows a kind; nil for one that plugins list.
-func (e *engine) handler(kind string) cache.ResourceEventHandler {
-	switch kind {
-	case "NodeResourceTopology":
-		return e.store.TopologyHandler()
-	case "Numatopology":
-		return e.store.NumatopologyHandler()
-	case "Device":
-		return e.store.DeviceHandler()
-	case "ElasticQuota":
-		return e.quotas.QuotaHandler()
-	case "PodGroup":
-		return e.gangs.GroupHandler()
-	case "ClusterNetworkTopology":
-		return e.gangs.NetworkHandler()
-	case "NodeMetric":
-		return e.loads.MetricHandler()
-	case "Reservation":
-		return e.api.reserved.Handler()
-	}
-	return nil
-}
-
 func (e *engine) putNode(n *corev1.Node, op string) {
 	old, known, _ := e.api.nodes.GetStore().Get(n)
-	shown := convert.Schedulable(n)
 	switch {
 	case op == journal.Delete && known:
-		e.quotas.RemoveNode(n)
 		e.api.drop(e.api.nodes, old.(*corev1.Node))
 	case op == journal.Put && known:
-		e.quotas.PutNode(n)
-		e.api.replace(e.api.nodes, old.(*corev1.Node), shown)
+		e.api.replace(e.api.nodes, old.(*corev1.Node), n)
 	case op == journal.Put:
-		e.quotas.PutNode(n)
-		e.api.create(e.api.nodes, shown)
+		e.api.create(e.api.nodes, n)
 	}
 }
 

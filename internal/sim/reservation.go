@@ -72,7 +72,7 @@ func (s *apiServer) putReservation(r *v1alpha1.Reservation) {
 	s.stamp(r)
 	r.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind("Reservation"))
 	utilruntime.Must(s.reservations.Add(r))
-	s.reserved.Put(r)
+	s.table.Put(r)
 }
 
 // merge is a JSON merge patch (RFC 7396).

@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/accounts"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
 	"github.com/tenon-project/tenon/internal/view"
@@ -85,9 +86,10 @@ func Check(_ context.Context, paths []string, in io.Reader, warn io.Writer) (ref
 		return nil, err
 	}
 	hooks := readWebhooks(w.rules)
-	var kinds kube.Kinds
+	kinds := &kube.Kinds{}
+	table := accounts.Accounts{Kinds: kinds}.Table()
 	for _, d := range w.devices {
-		kinds.Handler().OnAdd(d, true)
+		table.Put(d)
 	}
 	for _, p := range w.pending {
 		for _, reason := range hooks.admit(&p, w.namespace(p.Namespace), kinds.List(), warn) {

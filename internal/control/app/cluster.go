@@ -26,8 +26,8 @@ import (
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/control/gangstatus"
-	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/accounts"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -61,18 +61,21 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 	}
 	byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 	c := &cluster{
-		store: store, schedulers: schedulers, gangs: kube.NewGangs(), reserved: kube.NewReservations(reader, time.Now),
-		quotas:  map[string]cache.SharedIndexInformer{},
-		pods:    coreinformers.NewPodInformer(client, metav1.NamespaceAll, 0, byNamespace),
-		nodes:   coreinformers.NewNodeInformer(client, 0, cache.Indexers{}),
-		devices: kube.NewDeviceInformer(reader), topologies: kube.NewTopologyInformer(reader),
+		store: store, schedulers: schedulers, gangs: kube.NewGangs().UseDefaults(),
+		reserved: kube.NewReservations(reader, time.Now),
+		quotas:   map[string]cache.SharedIndexInformer{},
+		pods:     coreinformers.NewPodInformer(client, metav1.NamespaceAll, 0, byNamespace),
+		nodes:    coreinformers.NewNodeInformer(client, 0, cache.Indexers{}),
+		devices:  kube.NewDeviceInformer(reader), topologies: kube.NewTopologyInformer(reader),
 		reservations: kube.NewReservationInformer(reader), profiles: kube.NewColocationProfileInformer(reader),
 		namespaces: coreinformers.NewNamespaceInformer(client, 0, cache.Indexers{}),
 		budgets:    policyinformers.NewPodDisruptionBudgetInformer(client, metav1.NamespaceAll, 0, byNamespace),
 	}
 	c.gangs.Inform(store.SetGang)
+	counted := accounts.Accounts{Quotas: store, Reservations: c.reserved}.Table() // by webhooks too
+	others := accounts.Accounts{Gangs: c.gangs, Kinds: &c.kinds}.Table()          // no reserve pod is of a PodGroup
 	failed := []error{
-		c.gangs.Configure(gang.Settings{}, convert.DefaultGangRules()), c.pods.AddIndexers(gangstatus.IndexPods()),
+		c.pods.AddIndexers(gangstatus.IndexPods()),
 		c.pods.AddIndexers(cache.Indexers{byNode: indexByNode}),
 	}
 	failed = append(failed, c.budgets.SetTransform(kube.WithoutManagedFields),
@@ -89,30 +92,31 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 		}
 		return kube.WithoutManagedFields(object)
 	}))
-	follow := func(i cache.SharedIndexInformer, h cache.ResourceEventHandler) {
-		registration, err := i.AddEventHandler(h)
+	follow := func(k accounts.Kind, i cache.SharedIndexInformer) {
+		registration, err := k.Follow(i)
 		if failed = append(failed, err); err == nil {
 			c.synced = append(c.synced, registration.HasSynced)
 		}
 	}
-	follow(kube.ByUID(c.pods), store.PodHandler())
-	follow(c.nodes, store.NodeHandler())
-	c.reserved.Deliver(store.PodHandler()) // what a Reservation holds counts in its quota
-	follow(kube.ByUID(c.pods), c.reserved.PodHandler())
-	follow(c.reservations, c.reserved.Handler())
-	for _, group := range v1alpha1.Groups() {
-		c.quotas[group] = kube.NewQuotaInformer(reader, group)
-		follow(kube.Distinct(kube.SameQuota, c.quotas[group]), store.QuotaHandler())
+	follow(counted.Of("Pod"), c.pods)
+	follow(counted.Of("Node"), c.nodes)
+	follow(counted.Of("Reservation"), c.reservations)
+	quotas := counted.Of("ElasticQuota")
+	for _, s := range quotas.Sources {
+		i := s.Informer(reader)
+		c.quotas[s.At[0].Group] = i
+		follow(quotas, i)
 	}
 	c.synced = append(c.synced, c.budgets.HasSynced)
 	webhooks := len(c.synced)
-	follow(kube.ByUID(c.pods), c.gangs.PodHandler())
-	for _, kind := range v1alpha1.GangKinds() {
-		i := kube.NewPodGroupInformer(reader, kind)
+	follow(others.Of("Pod"), c.pods)
+	groups := others.Of("PodGroup")
+	for _, s := range groups.Sources {
+		i := s.Informer(reader)
 		c.groups = append(c.groups, i)
-		follow(i, c.gangs.GroupHandler())
+		follow(groups, i)
 	}
-	follow(c.devices, c.kinds.Handler())
+	follow(others.Of("Device"), c.devices)
 	c.gathered = slices.Concat(c.synced, []cache.InformerSynced{c.devices.HasSynced})
 	if sloNamespace != "" {
 		c.metrics, c.slos = kube.NewNodeMetricInformer(reader), kube.NewNodeSLOInformer(reader)
@@ -233,12 +237,13 @@ func (c *cluster) room(pod *corev1.Pod) (room admission.Room) {
 	name := pod.Spec.NodeName
 	store := kube.NewStore()
 	store.Trust(c.schedulers)
+	table := accounts.Accounts{Nodes: store}.Table()
 	if n := kube.Get[corev1.Node](c.nodes, name); n != nil {
 		room.Has, room.Others = n.Status.Allocatable, corev1.ResourceList{}
-		store.PutNode(n)
+		table.Put(n)
 	}
 	if t := kube.Get[v1alpha2.NodeResourceTopology](c.topologies, name); t != nil {
-		store.PutTopology(t)
+		table.Put(t)
 	}
 	onNode, _ := c.pods.GetIndexer().ByIndex(byNode, name) // fails only without the index
 	kept := map[string]int64{}
@@ -247,7 +252,7 @@ func (c *cluster) room(pod *corev1.Pod) (room admission.Room) {
 		if reserve == nil || !convert.IsReservePod(reserve) {
 			continue
 		}
-		store.PutPod(reserve)
+		table.Put(reserve)
 		if amounts := convert.PodAmounts(reserve); string(r.UID) == convert.UsedReservation(pod) {
 			room.Own = convert.ResourceList(amounts)
 		} else {
@@ -266,10 +271,10 @@ func (c *cluster) room(pod *corev1.Pod) (room admission.Room) {
 					room.Others[resource] = sum
 				}
 			}
-			store.PutPod(p)
+			table.Put(p)
 		}
 	}
-	store.PutPod(pod)
+	table.Put(pod)
 	room.Account = store.View(name)
 	return room
 }

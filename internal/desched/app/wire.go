@@ -28,6 +28,7 @@ import (
 	"github.com/tenon-project/tenon/internal/desched/scheduler"
 	"github.com/tenon-project/tenon/internal/desched/watched"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/accounts"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -148,11 +149,13 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 func (p *parts) readMetrics(client rest.Interface) (func(node string) load.View, error) {
 	loads := kube.NewLoads()
 	loads.Enable(convert.LoadSettings{Factors: load.Percents{load.CPU: 85, load.Memory: 70}}, 0)
-	p.metrics = kube.NewUsageInformer(client)
-	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{
-		kube.ByUID(p.known.Pods): loads.PodHandler(), p.metrics: loads.MetricHandler(),
+	table := accounts.Accounts{Loads: loads}.Table()
+	reports := table.Of("NodeMetric")
+	p.metrics = reports.Sources[0].Informer(client)
+	for informer, kind := range map[cache.SharedIndexInformer]accounts.Kind{
+		p.known.Pods: table.Of("Pod"), p.metrics: reports,
 	} {
-		registered, err := informer.AddEventHandler(handler)
+		registered, err := kind.Follow(informer)
 		if err != nil {
 			return nil, fmt.Errorf("follow the use of nodes: %w", err)
 		}

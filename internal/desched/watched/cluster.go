@@ -28,14 +28,16 @@ import (
 	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/accounts"
 )
 
 // Cluster is what a descheduler knows of its cluster. Its methods may be called from any goroutine.
 type Cluster struct {
 	// Pods, Nodes and Jobs are the informers of these kinds, for handlers and listers of others. They run in Start.
 	Pods, Nodes, Jobs cache.SharedIndexInformer
-	// Gangs are those of all pods.
-	Gangs *kube.Gangs
+	// Gangs are those of all pods. accounts has them.
+	Gangs    *kube.Gangs
+	accounts accounts.Table
 
 	others []cache.SharedIndexInformer
 	lookup lookup
@@ -69,11 +71,14 @@ func New(config *rest.Config, client kubernetes.Interface) (*Cluster, error) {
 	scalers := autoscalinginformers.NewHorizontalPodAutoscalerInformer(client, metav1.NamespaceAll, 0, none)
 	c.others = []cache.SharedIndexInformer{namespaces, budgets, scalers}
 	var failed []error
-	follow := func(source string, i cache.SharedIndexInformer, h cache.ResourceEventHandler) {
-		registration, err := i.AddEventHandler(h)
+	synced := func(source string, registration cache.ResourceEventHandlerRegistration, err error) {
 		if failed = append(failed, err); err == nil {
 			c.synced[source] = append(c.synced[source], registration.HasSynced)
 		}
+	}
+	follow := func(source string, i cache.SharedIndexInformer, h cache.ResourceEventHandler) {
+		registration, err := i.AddEventHandler(h)
+		synced(source, registration, err)
 	}
 	for _, i := range []cache.SharedIndexInformer{c.Pods, c.Nodes, namespaces, budgets, scalers} {
 		failed = append(failed, i.SetTransform(kube.WithoutManagedFields))
@@ -84,10 +89,12 @@ func New(config *rest.Config, client kubernetes.Interface) (*Cluster, error) {
 	follow("PodDisruptionBudgets", budgets, kube.Handler(c.PutBudget, c.RemoveBudget))
 	follow("HorizontalPodAutoscalers", scalers, kube.Handler(c.PutScaler, c.RemoveScaler))
 	follow("PodMigrationJobs", kube.ByUID(c.Jobs), kube.Handler(c.PutJob, c.RemoveJob))
-	for _, kind := range v1alpha1.GangKinds() {
-		i := kube.NewPodGroupInformer(reader, kind)
+	groups := c.accounts.Of("PodGroup")
+	for _, s := range groups.Sources {
+		i := s.Informer(reader)
 		c.others = append(c.others, i)
-		follow("PodGroups", i, kube.Handler(c.Gangs.PutGroup, c.Gangs.RemoveGroup))
+		registration, err := groups.Follow(i)
+		synced("PodGroups", registration, err)
 	}
 	for _, k := range kinds {
 		i := kube.NewObjectInformer(reader, k.resource(), k.kind, keepOwner)
@@ -111,7 +118,7 @@ func NewUnconnected() *Cluster {
 // empty returns a Cluster without objects and informers.
 func empty() *Cluster {
 	c := &Cluster{
-		Gangs: kube.NewGangs(), state: evict.NewState(), synced: map[string][]cache.InformerSynced{},
+		Gangs: kube.NewGangs().UseDefaults(), state: evict.NewState(), synced: map[string][]cache.InformerSynced{},
 		pods:    map[string]map[types.UID]*corev1.Pod{},
 		budgets: map[string]map[string]*policyv1.PodDisruptionBudget{}, counted: map[string]*kube.Budgets{},
 		owners: map[ownerKey]owner{}, jobs: map[types.UID]*migration.PodMigrationJob{}, changed: map[string]bool{},
@@ -119,6 +126,7 @@ func empty() *Cluster {
 		lookup: lookup{known: map[schema.GroupVersionKind]*found{}, wake: make(chan struct{}, 1)},
 	}
 	c.Gangs.Inform(func(id string, b gang.Bond) { c.lock(func() { c.state.SetGang(id, b) }) })
+	c.accounts = accounts.Accounts{Gangs: c.Gangs}.Table()
 	return c
 }
 
@@ -217,9 +225,12 @@ func put[K, L comparable, V any](all map[K]map[L]V, key K, name L, value *V) {
 	all[key][name] = *value
 }
 
-// PutPod records a pod.
+// PutGroup records a PodGroup.
+func (c *Cluster) PutGroup(g *v1alpha1.PodGroup) { c.accounts.Put(g) }
+
+// PutPod records a pod, in its gang first.
 func (c *Cluster) PutPod(p *corev1.Pod) {
-	c.Gangs.PutPod(p)
+	c.accounts.Put(p)
 	c.lock(func() {
 		put(c.pods, p.Namespace, p.UID, &p)
 		c.stale[p.UID] = p
@@ -228,7 +239,7 @@ func (c *Cluster) PutPod(p *corev1.Pod) {
 
 // RemovePod forgets a pod.
 func (c *Cluster) RemovePod(p *corev1.Pod) {
-	c.Gangs.RemovePod(p)
+	c.accounts.Remove(p)
 	c.lock(func() {
 		put(c.pods, p.Namespace, p.UID, nil)
 		delete(c.stale, p.UID)

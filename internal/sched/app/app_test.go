@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
@@ -29,6 +28,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/accounts"
 	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 	"github.com/tenon-project/tenon/internal/testkit"
@@ -103,8 +103,7 @@ func TestTheSchedulerSeesNodesWithoutWhatIsReserved(t *testing.T) {
 	}}
 	node.Status.Allocatable = object.List("cpu", "128")
 	client := fake.NewClientset(node)
-	factory := hooks.Informers(client, scheduler.NewInformerFactory(client, 0), kube.NewQuotas(time.Now),
-		kube.NewGangs(), kube.NewReservations(nil, time.Now), kube.NewLoads(),
+	factory := hooks.Informers(client, scheduler.NewInformerFactory(client, 0), accounts.Accounts{}.Table(),
 		func(i cache.SharedIndexInformer) cache.SharedIndexInformer { return i })
 	seen := make(chan string, 1)
 	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{

@@ -30,6 +30,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/config/strict"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/accounts"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/deviceshare"
@@ -286,9 +287,11 @@ func assemble(ctx context.Context, o *Options, c *config.Config) (*Scheduler, er
 	loads := kube.NewLoads()
 	// The core gets its informers from these factories, in which the accounts are in front: they have each event before
 	// the queue can wake a pod for it.
-	c.InformerFactory = hooks.Informers(c.Client, c.InformerFactory, quotas, gangs, reserved, loads, watch)
-	c.DynInformerFactory = hooks.Resources(c.DynInformerFactory, store, quotas, gangs, reserved, loads, client,
-		watch)
+	table := accounts.Accounts{
+		Nodes: store, Quotas: quotas, Gangs: gangs, Reservations: reserved, Loads: loads,
+	}.Table()
+	c.InformerFactory = hooks.Informers(c.Client, c.InformerFactory, table, watch)
+	c.DynInformerFactory = hooks.Resources(c.DynInformerFactory, table, client, watch)
 	cc := c.Complete()
 	s := &Scheduler{
 		options: o, config: &cc, client: client, store: store, quotas: quotas, gangs: gangs, reserved: reserved,

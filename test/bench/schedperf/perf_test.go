@@ -33,6 +33,7 @@ import (
 
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/accounts"
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
@@ -121,18 +122,13 @@ func feed(ctx context.Context, store *kube.Store, h fwk.Handle) error {
 	if err != nil {
 		return err
 	}
+	core, table := h.SharedInformerFactory().Core().V1(), accounts.Accounts{Nodes: store}.Table()
 	topologies := kube.NewTopologyInformer(client)
-	core := h.SharedInformerFactory().Core().V1()
 	var fed []cache.InformerSynced
-	for _, feed := range []struct {
-		informer cache.SharedIndexInformer
-		handler  cache.ResourceEventHandler
-	}{
-		{core.Nodes().Informer(), kube.Handler(store.PutNode, func(n *corev1.Node) { store.RemoveNode(n.Name) })},
-		{topologies, store.TopologyHandler()},
-		{core.Pods().Informer(), kube.Handler(store.PutPod, store.RemovePod)},
+	for kind, informer := range map[string]cache.SharedIndexInformer{
+		"Node": core.Nodes().Informer(), "NodeResourceTopology": topologies, "Pod": core.Pods().Informer(),
 	} {
-		r, err := kube.ByUID(feed.informer).AddEventHandler(feed.handler)
+		r, err := table.Of(kind).Follow(informer)
 		if err != nil {
 			return err
 		}

@@ -88,12 +88,10 @@ func (c *Changes) Since(from uint64) (names []string, all bool) {
 	return names, true
 }
 
-// watched is the scheduler's cache with the accounts in front and a log of what changed in it. Each event reaches the
-// accounts first, then the cache and the log, and only then wakes pods.
+// watched is the scheduler's cache with a log of what changed in it. Each event reaches the accounts first, then the
+// cache and the log, and only then wakes pods.
 type watched struct {
 	schedulercache.Cache
-	// store has the accounts, which get each event first. changes is the log.
-	store   *kube.Store
 	changes *Changes
 
 	mu sync.Mutex // guards the fields below
@@ -105,10 +103,10 @@ type watched struct {
 	counted map[string]uint64
 }
 
-// Watch returns the cache that feeds the accounts of store and logs the nodes which change in either.
+// Watch returns the cache that logs the nodes which change in it, or in the accounts of store.
 func (c *Changes) Watch(inner schedulercache.Cache, store *kube.Store) schedulercache.Cache {
 	store.OnChange(c.Node)
-	return &watched{Cache: inner, store: store, changes: c, touched: map[string]bool{}, counted: map[string]uint64{}}
+	return &watched{Cache: inner, changes: c, touched: map[string]bool{}, counted: map[string]uint64{}}
 }
 
 // change takes a node that the cache has changed, and logs it unless it weighs as before.
@@ -151,7 +149,6 @@ func (w *watched) ForgetPod(logger klog.Logger, pod *corev1.Pod) error {
 
 // AddPod logs nothing when it confirms an assumed pod: the node was logged then.
 func (w *watched) AddPod(logger klog.Logger, pod *corev1.Pod) error {
-	w.store.PutPod(pod)
 	was, notFound := w.GetPod(pod)
 	err := w.Cache.AddPod(logger, pod)
 	w.change(pod.Spec.NodeName, notFound == nil && weighsAlike(was, pod))
@@ -163,30 +160,26 @@ func (w *watched) AddPod(logger klog.Logger, pod *corev1.Pod) error {
 
 // UpdatePod logs the node, unless the pod weighs as before.
 func (w *watched) UpdatePod(logger klog.Logger, old, pod *corev1.Pod) error {
-	w.store.PutPod(pod)
 	err := w.Cache.UpdatePod(logger, old, pod)
 	w.change(pod.Spec.NodeName, weighsAlike(old, pod))
 	return err
 }
 
-// RemovePod logs the node after accounts and cache have forgotten the pod.
+// RemovePod logs the node after the cache has forgotten the pod.
 func (w *watched) RemovePod(logger klog.Logger, pod *corev1.Pod) error {
-	w.store.RemovePod(pod)
 	defer w.change(pod.Spec.NodeName, false)
 	return w.Cache.RemovePod(logger, pod)
 }
 
 // AddNode logs that the set of nodes is another one.
 func (w *watched) AddNode(logger klog.Logger, node *corev1.Node) *framework.NodeInfo {
-	w.store.PutNode(node)
 	w.changeNode(nil, node)
 	defer w.changes.nodeSet(node.Name)
 	return w.Cache.AddNode(logger, node)
 }
 
-// UpdateNode logs the node after accounts and cache have its new state.
+// UpdateNode logs the node after the cache has its new state.
 func (w *watched) UpdateNode(logger klog.Logger, old, node *corev1.Node) *framework.NodeInfo {
-	w.store.PutNode(node)
 	w.changeNode(old, node)
 	defer w.change(node.Name, false)
 	return w.Cache.UpdateNode(logger, old, node)
@@ -194,7 +187,6 @@ func (w *watched) UpdateNode(logger klog.Logger, old, node *corev1.Node) *framew
 
 // RemoveNode logs that the set of nodes is another one.
 func (w *watched) RemoveNode(logger klog.Logger, node *corev1.Node) error {
-	w.store.RemoveNode(node.Name)
 	w.changeNode(node, nil)
 	defer w.changes.nodeSet(node.Name)
 	return w.Cache.RemoveNode(logger, node)

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/accounts"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
@@ -40,8 +40,7 @@ func TestAccountsHaveDevicesBeforeTheQueue(t *testing.T) {
 	store := kube.NewStore()
 	none := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
 	others := dynamicinformer.NewDynamicSharedInformerFactory(none, 0)
-	factory := Resources(others, store, kube.NewQuotas(time.Now), kube.NewGangs(),
-		kube.NewReservations(nil, time.Now), kube.NewLoads(), client,
+	factory := Resources(others, accounts.Accounts{Nodes: store}.Table(), client,
 		func(i cache.SharedIndexInformer) cache.SharedIndexInformer { return i })
 	name, _ := schema.ParseResourceArg("devices.v1alpha1.scheduling.koordinator.sh")
 	known := make(chan bool, 1)

@@ -17,37 +17,28 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
-	"github.com/tenon-project/tenon/api/node/v1alpha2"
-	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
-	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
-	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
-	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube"
-	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/kube/accounts"
 )
 
 // Watch returns an informer around another.
 type Watch = func(cache.SharedIndexInformer) cache.SharedIndexInformer
 
-// Informers returns a factory with upstream's informers of pods and nodes, whose events the accounts get first. The
-// pods include the reserve pods of Reservations. Namesakes are kept apart: upstream ends the process over an update
-// from a bound pod to its pending namesake. Nodes come without what is reserved on them. watch has each informer that
-// the accounts follow, and returns the one in its place.
-func Informers(client kubernetes.Interface, upstream informers.SharedInformerFactory, quotas *kube.Quotas,
-	gangs *kube.Gangs, reservations *kube.Reservations, loads *kube.Loads, watch Watch,
+// Informers returns a factory with upstream's informers of pods and nodes, whose events the accounts of a table get
+// first. The pods include the reserve pods of Reservations. Namesakes are kept apart: upstream ends the process over an
+// update from a bound pod to its pending namesake. Nodes come without what is reserved on them. watch has each informer
+// that the accounts follow, and returns the one in its place.
+func Informers(client kubernetes.Interface, upstream informers.SharedInformerFactory, table accounts.Table,
+	watch Watch,
 ) informers.SharedInformerFactory {
 	core := upstream.Core().V1()
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
 	serve := func(object runtime.Object, i cache.SharedIndexInformer) {
 		factory.InformerFor(object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return i })
 	}
-	pods := kube.First(gangs.PodHandler(), kube.ByUID(reservations.WithReservePods(watch(core.Pods().Informer()))))
-	pods = kube.First(loads.PodHandler(), kube.First(reservations.PodHandler(), pods))
-	serve(&corev1.Pod{}, kube.First(quotas.PodHandler(), pods))
+	serve(&corev1.Pod{}, table.Of("Pod").First(watch(core.Pods().Informer())))
+	serve(&corev1.Node{}, table.Of("Node").First(watch(core.Nodes().Informer())))
 	serveDevices(client, serve)
-	nodes := kube.First(quotas.NodeHandler(), kube.First(reservations.NodeHandler(), watch(core.Nodes().Informer())))
-	serve(&corev1.Node{}, kube.Mapped(nodes, convert.Schedulable))
 	return factory
 }
 
@@ -80,8 +71,7 @@ func serveDevices(client kubernetes.Interface, serve func(runtime.Object, cache.
 		classes))
 }
 
-// resources serves the objects that describe nodes, quotas and gangs from trimmed caches, which the accounts read
-// first.
+// resources serves the objects of our kinds from trimmed caches, which the accounts read first.
 type resources struct {
 	dynamicinformer.DynamicSharedInformerFactory
 	// ours are the informers that the accounts follow.
@@ -92,33 +82,20 @@ type resources struct {
 	running sync.WaitGroup
 }
 
-// Resources returns a factory with the objects that describe nodes, which client reads and store has first, those of
-// quotas, which quotas has first, and those of gangs, which gangs has first. loads has NodeMetrics first. watch
-// is as for Informers.
-func Resources(upstream dynamicinformer.DynamicSharedInformerFactory, store *kube.Store, quotas *kube.Quotas,
-	gangs *kube.Gangs, reservations *kube.Reservations, loads *kube.Loads, client rest.Interface, watch Watch,
+// Resources returns a factory with the objects of our kinds, which client reads and the accounts of a table get first.
+// watch is as for Informers.
+func Resources(upstream dynamicinformer.DynamicSharedInformerFactory, table accounts.Table, client rest.Interface,
+	watch Watch,
 ) dynamicinformer.DynamicSharedInformerFactory {
 	r := &resources{
 		DynamicSharedInformerFactory: upstream,
-		ours: map[schema.GroupVersionResource]cache.SharedIndexInformer{
-			v1alpha2.Resource():       kube.First(store.TopologyHandler(), watch(kube.NewTopologyInformer(client))),
-			devicev1alpha1.Resource(): kube.First(store.DeviceHandler(), watch(kube.NewDeviceInformer(client))),
-		},
-		asked: map[schema.GroupVersionResource]cache.SharedIndexInformer{},
+		ours:                         map[schema.GroupVersionResource]cache.SharedIndexInformer{},
+		asked:                        map[schema.GroupVersionResource]cache.SharedIndexInformer{},
 	}
-	numatopologies := watch(kube.NewNumatopologyInformer(client))
-	r.ours[nodeinfo.Resource()] = kube.First(store.NumatopologyHandler(), numatopologies)
-	r.ours[reservation.Resource()] = kube.First(reservations.Handler(), watch(kube.NewReservationInformer(client)))
-	r.ours[slo.NodeMetrics()] = kube.First(loads.MetricHandler(), watch(kube.NewUsageInformer(client)))
-	networks := kube.Distinct(kube.SameNetwork, watch(kube.NewNetworkInformer(client)))
-	r.ours[devicev1alpha1.NetworkResource()] = kube.First(gangs.NetworkHandler(), networks)
-	for _, group := range v1alpha1.Groups() {
-		objects := kube.Distinct(kube.SameQuota, watch(kube.NewQuotaInformer(client, group)))
-		r.ours[v1alpha1.Resource(group)] = kube.First(quotas.QuotaHandler(), objects)
-	}
-	for _, kind := range v1alpha1.GangKinds() {
-		podGroups := kube.Distinct(kube.SamePodGroup, watch(kube.NewPodGroupInformer(client, kind)))
-		r.ours[kind.At[0]] = kube.First(gangs.GroupHandler(), podGroups)
+	for _, kind := range table {
+		for _, s := range kind.Sources {
+			r.ours[s.At[0]] = kind.First(watch(s.Informer(client)))
+		}
 	}
 	return r
 }

@@ -60,7 +60,7 @@ func BenchmarkCycleByLoad(b *testing.B) {
 				for i := range clusters {
 					c := newClusterBy(b, 1, i == 1)
 					c.prepare(nodes, m, -1)
-					c.reports, c.bound = true, c.loads.PodHandler()
+					c.reports = true
 					for n := range nodes * i {
 						c.reportIdle(n)
 					}
@@ -302,7 +302,7 @@ func (c *cluster) cycle(ranked bool) {
 		if status := f.RunReservePluginsReserve(ctx, state, assumed, node); !status.IsSuccess() {
 			c.t.Fatal(status)
 		}
-		c.bound.OnUpdate(pod, bound)
+		c.loads.PutPod(bound)
 	}
 	if err := c.cache.AddPod(logger, bound); err != nil {
 		c.t.Fatal(err)

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
-	toolscache "k8s.io/client-go/tools/cache"
 	basemetrics "k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -70,18 +69,53 @@ type cluster struct {
 	made    int
 
 	// Of benchmarks: which pods come, how many have come, of how many nodes upstream takes a sample, and whether nodes
-	// report what they use; then pods are reserved, and bound has them.
+	// report what they use; then pods are reserved, and counted as bound.
 	mix     mix
 	cycles  int
 	find    int
 	reports bool
-	bound   toolscache.ResourceEventHandler
 
 	hinted, spread, whole int // pods placed by a ranking, by one with spreading, by a pass over the nodes
 }
 
 // sampleOf is how many feasible nodes a profile that samples looks for.
 const sampleOf = 7
+
+// fed is a cache in front of which the accounts of nodes are, as in a scheduler.
+type fed struct {
+	schedulercache.Cache
+	store *kube.Store
+}
+
+func (f *fed) AddNode(logger klog.Logger, node *corev1.Node) *framework.NodeInfo {
+	f.store.PutNode(node)
+	return f.Cache.AddNode(logger, node)
+}
+
+func (f *fed) UpdateNode(logger klog.Logger, old, node *corev1.Node) *framework.NodeInfo {
+	f.store.PutNode(node)
+	return f.Cache.UpdateNode(logger, old, node)
+}
+
+func (f *fed) RemoveNode(logger klog.Logger, node *corev1.Node) error {
+	f.store.RemoveNode(node.Name)
+	return f.Cache.RemoveNode(logger, node)
+}
+
+func (f *fed) AddPod(logger klog.Logger, pod *corev1.Pod) error {
+	f.store.PutPod(pod)
+	return f.Cache.AddPod(logger, pod)
+}
+
+func (f *fed) UpdatePod(logger klog.Logger, old, pod *corev1.Pod) error {
+	f.store.PutPod(pod)
+	return f.Cache.UpdatePod(logger, old, pod)
+}
+
+func (f *fed) RemovePod(logger klog.Logger, pod *corev1.Pod) error {
+	f.store.RemovePod(pod)
+	return f.Cache.RemovePod(logger, pod)
+}
 
 func newCluster(t testing.TB, seed uint64) *cluster {
 	t.Helper()
@@ -102,7 +136,7 @@ func newClusterBy(t testing.TB, seed uint64, load bool) *cluster {
 	less := func(a, b fwk.QueuedPodInfo) bool { return false }
 	c.queue = (&hooks.Events{}).Watch(queue.NewTestQueue(t.Context(), less,
 		queue.WithPodLister(c.factory.Core().V1().Pods().Lister())), c.changes)
-	c.cache = c.changes.Watch(schedulercache.New(t.Context(), nil, false), c.store)
+	c.cache = &fed{c.changes.Watch(schedulercache.New(t.Context(), nil, false), c.store), c.store}
 	created := func(all ...basemetrics.Registerable) {
 		for _, m := range all {
 			m.Create(nil)
@@ -624,7 +658,7 @@ func (c *cluster) report(node string) {
 		Use: &load.Amounts{c.rnd.Int64N(8000), c.rnd.Int64N(16 << 30)},
 	}}
 	if c.rnd.IntN(30) == 0 {
-		c.loads.MetricHandler().OnDelete(m)
+		c.loads.RemoveMetric(m)
 		return
 	}
 	for _, uid := range slices.Sorted(maps.Keys(c.pods)) {
