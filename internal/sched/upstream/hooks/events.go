@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-project/tenon/internal/core/wake"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -71,10 +72,10 @@ type eventQueue struct {
 	nominated map[types.UID]string // the node of each nominated pod, after the last call that concerned the pod
 }
 
-// refusal is what the last attempt on a pod says of the events that are of use for the pod; all may be if it is zero.
+// refusal is what is known of the last attempt on a pod.
 type refusal struct {
-	siblings bool    // only Events.SiblingPlugin has refused it
-	amounts  Amounts // what Events.Amounts said of the pod
+	wake.Refusal
+	amounts Amounts // what Events.Amounts said of the pod; nil unless ByAmounts
 }
 
 // setRefusal records what is known of a pod.
@@ -157,11 +158,11 @@ func (q *eventQueue) PopSpecificPod(logger klog.Logger, pod *corev1.Pod) *framew
 
 // AddUnschedulableIfNotPresent records who refused the pod.
 func (q *eventQueue) AddUnschedulableIfNotPresent(logger klog.Logger, pod *framework.QueuedPodInfo, cycle int64) error {
-	r := refusal{
-		siblings: pod.PendingPlugins.Len() == 0 && pod.UnschedulablePlugins.Equal(sets.New(q.events.SiblingPlugin)),
-	}
+	var r refusal
+	r.BySiblings = pod.PendingPlugins.Len() == 0 && pod.UnschedulablePlugins.Equal(sets.New(q.events.SiblingPlugin))
 	if q.events.Amounts != nil {
 		r.amounts = q.events.Amounts(pod.Pod)
+		r.ByAmounts = r.amounts != nil
 	}
 	q.setRefusal(pod.Pod.UID, r)
 	defer q.logNomination(pod.Pod.UID)
@@ -190,26 +191,28 @@ func (q *eventQueue) UpdateNominatedPod(logger klog.Logger, old *corev1.Pod, pod
 	q.logNomination(pod.GetPod().UID, pod.GetPod().Status.NominatedNodeName)
 }
 
-// MoveAllToActiveOrBackoffQueue counts the event, unless it only takes room. Of other pods, two kinds are not asked
-// about: pods that wait for siblings, and pods that each node refuses by itself when what a pod leaves on one of the
-// nodes is too little for them. Pods wake, whatever refused them, if the event opens room that is kept for them.
+// MoveAllToActiveOrBackoffQueue counts the event, and leaves pods asleep for which it is of no use, see package wake.
+// Pods wake, whatever refused them, if the event opens room that is kept for them.
 func (q *eventQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.ClusterEvent, old, obj any,
 	check queue.PreEnqueueCheck,
 ) {
-	if event != framework.EventAssignedPodAdd && event != framework.EventUnscheduledPodAdd {
-		q.events.count.Add(1)
-	}
-	if assigned := framework.EventAssignedPodAdd.Resource; event.Resource == assigned {
+	if event.Resource == framework.EventAssignedPodAdd.Resource {
 		q.asking.RLock()
 		defer q.asking.RUnlock()
-		inner, left := check, (*room)(nil)
-		if gone, ok := old.(*corev1.Pod); ok && event == framework.EventAssignedPodDelete {
-			left = q.roomOf(gone)
-		}
+	}
+	what, left := q.read(event, old)
+	if what.Counts() {
+		q.events.count.Add(1)
+	}
+	if event.Resource == framework.EventAssignedPodAdd.Resource {
+		inner := check
 		check = func(pod *corev1.Pod) bool { // which is less than to look for the hints of each
 			r := q.refused[pod.UID]
-			return !r.siblings && (inner == nil || inner(pod)) && (left == nil || r.amounts == nil ||
-				left.suffices(r.amounts, pod))
+			answer := r.After(what)
+			if answer == wake.Sleep || inner != nil && !inner(pod) {
+				return false
+			}
+			return answer == wake.Ask || left.compare(r.amounts, pod).Answer() == wake.Ask
 		}
 	}
 	q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, old, obj, check)
@@ -229,9 +232,28 @@ type room struct {
 	above map[int32]*framework.NodeInfo
 }
 
+// read returns what has happened, and the node that a pod has left if amounts may be compared there. q.asking is held
+// for an event of a pod with a node.
+func (q *eventQueue) read(event fwk.ClusterEvent, old any) (wake.Event, *room) {
+	gone, _ := old.(*corev1.Pod)
+	switch {
+	case event == framework.EventUnscheduledPodAdd:
+		return wake.PodCame, nil
+	case event == framework.EventAssignedPodAdd:
+		return wake.PodBound, nil
+	case event.Resource != framework.EventAssignedPodAdd.Resource:
+		return wake.Other, nil
+	case event != framework.EventAssignedPodDelete || gone == nil:
+		return wake.PodChanged, nil
+	}
+	if left := q.roomOf(gone); left != nil {
+		return wake.PodLeft, left
+	}
+	return wake.MemberLeft, nil
+}
+
 // roomOf returns the node that a pod has left, as it is now. It returns nil if the node is not known, if no pod would
-// be asked about its amounts, and for a member of a gang: on other nodes pods may be evicted then that had to go with
-// it. q.asking is held.
+// be asked about its amounts, and for a member of a gang. q.asking is held.
 func (q *eventQueue) roomOf(gone *corev1.Pod) *room {
 	name := gone.Spec.NodeName
 	if _, member := convert.GangPod(gone); member || q.events.Node == nil || name == "" || len(q.refused) == 0 {
@@ -244,17 +266,16 @@ func (q *eventQueue) roomOf(gone *corev1.Pod) *room {
 	return &room{node, map[int32]*framework.NodeInfo{}}
 }
 
-// suffices reports whether the node has what the pod asks for, once pods of lower priority have left: whether the pod
-// fits, or may preempt these. A pod that is nominated to the node may have waited for the pod that left. A plugin that
-// panics decides in the attempt on the pod.
-func (r *room) suffices(a Amounts, pod *corev1.Pod) (fits bool) {
+// compare compares what a pod asks for with the node, once pods of lower priority have left. A plugin that panics
+// decides in the attempt on the pod.
+func (r *room) compare(a Amounts, pod *corev1.Pod) (found wake.Room) {
 	defer func() {
 		if recover() != nil {
-			fits = true
+			found.Unknown = true
 		}
 	}()
-	if pod.Status.NominatedNodeName == r.node.Node().Name {
-		return true
+	if found.Nominated = pod.Status.NominatedNodeName == r.node.Node().Name; found.Nominated {
+		return found
 	}
 	priority := corev1helpers.PodPriority(pod)
 	node, known := r.above[priority]
@@ -268,8 +289,10 @@ func (r *room) suffices(a Amounts, pod *corev1.Pod) (fits bool) {
 		r.above[priority] = node
 	}
 	ctx, state := context.Background(), framework.NewCycleState()
-	_, status := a.PreFilter(ctx, state, pod, nil)
-	return !status.IsSuccess() || !a.Filter(ctx, state, pod, node).IsRejected()
+	if _, status := a.PreFilter(ctx, state, pod, nil); !status.IsSuccess() {
+		return wake.Room{Unknown: true}
+	}
+	return wake.Room{Fits: !a.Filter(ctx, state, pod, node).IsRejected()}
 }
 
 // Hold returns a queue that looks at its pods for no event before it runs. Nothing has been tried until then, and to
