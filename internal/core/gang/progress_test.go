@@ -134,7 +134,15 @@ func TestProgressCountsPods(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	later := three(nil)
+	if p, _ := gang.Step(gang.Progress{}, three(workers("q"))); !p.Began.IsZero() {
+		t.Errorf("scheduling began at %v, and no pod has a node", p.Began)
+	}
+	later := three(all)
+	later.Now = noon.Add(time.Minute)
+	if p, _ := gang.Step(got, later); !p.Began.Equal(noon) {
+		t.Errorf("scheduling began at %v, want the time of the first node", p.Began)
+	}
+	later = three(nil)
 	later.Now = noon.Add(time.Hour)
 	again, _ := gang.Step(got, later)
 	if again.Scheduled != 0 || again.Controllers != got.Controllers || !again.Began.Equal(noon) {

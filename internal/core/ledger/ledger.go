@@ -115,9 +115,9 @@ func (l *Ledger) Commit(o Offer) error {
 	return nil
 }
 
-// Amend puts is in the place of was, a committed offer for the same pod from which it differs in what the kubelet is
-// predicted to give alone. Revert takes back is from then on. It returns ErrExpired when the account has changed since
-// the version of is, or when was is not assumed any more, and ErrTaken when the offers differ in more.
+// Amend replaces a committed offer by another one for the same pod, which may differ only in what the kubelet is
+// predicted to give. From then on Revert takes back now, and not was. Amend returns ErrExpired when the account has
+// changed since the version of now, or when was is not assumed any more. It returns ErrTaken when more differs.
 func (l *Ledger) Amend(was, now Offer) error {
 	v := l.view
 	if version, ok := l.assumed[was.Entry.UID]; !ok || version != was.Version || now.Version != v.version {
