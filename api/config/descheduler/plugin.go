@@ -347,3 +347,18 @@ type NodeGroup struct {
 	// RejectThreshold is the use, in percent, up to which nodes of the group take pods. Default: 100.
 	RejectThreshold Percentages `json:"rejectThreshold,omitempty" min:"0" max:"100"`
 }
+
+// DryRunner is the arguments of a plugin that can decide without moving a pod.
+type DryRunner interface{ IsDryRun() bool }
+
+// IsDryRun returns DryRun.
+func (a *LowNodeLoadArgs) IsDryRun() bool { return a.DryRun }
+
+// IsDryRun returns DryRun.
+func (a *CustomPriorityArgs) IsDryRun() bool { return a.DryRun }
+
+// IsDryRun returns DryRun.
+func (a *DefragmentArgs) IsDryRun() bool { return a.DryRun }
+
+// IsDryRun returns DryRun.
+func (a *FragmentationAwareArgs) IsDryRun() bool { return a.DryRun }

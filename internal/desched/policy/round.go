@@ -92,18 +92,8 @@ func (n *round) begin(p profile) {
 
 // run runs a plugin.
 func (n *round) run(ctx context.Context, e descheduler.Enabled) *plugin.Status {
-	n.running, n.planOnly = e.Name, false
-	switch a := e.Args.(type) {
-	case *descheduler.FragmentationAwareArgs:
-		n.planOnly = a.DryRun
-	case *descheduler.LowNodeLoadArgs:
-		n.planOnly = a.DryRun
-	case *descheduler.CustomPriorityArgs:
-		n.planOnly = a.DryRun
-	case *descheduler.DefragmentArgs:
-		n.planOnly = a.DryRun
-	}
-	if n.planOnly {
+	plans, ok := e.Args.(descheduler.DryRunner)
+	if n.running, n.planOnly = e.Name, ok && plans.IsDryRun(); n.planOnly {
 		pods, accepted := maps.Clone(n.pods), slices.Clone(n.accepted)
 		defer func() { n.pods, n.accepted = pods, accepted }()
 	}
