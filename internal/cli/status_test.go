@@ -55,7 +55,7 @@ func installed(t *testing.T) []runtime.Object {
 		&corev1.Secret{ObjectMeta: meta(certificateSecret), Data: map[string][]byte{"manager.crt": []byte(trusted)}},
 		&admissionv1.ValidatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: "tenon"},
-			Webhooks:   []admissionv1.ValidatingWebhook{{Name: "create.pods.tenon.sh", ClientConfig: hook}},
+			Webhooks:   []admissionv1.ValidatingWebhook{{Name: "validate-new.pods.tenon.sh", ClientConfig: hook}},
 		},
 		&admissionv1.MutatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: "other"},
@@ -118,7 +118,7 @@ func readFrom(t *testing.T, objects []runtime.Object, refuse func(clienttesting.
 // denied is the answer of the webhooks to the pod that they must refuse.
 func denied(a clienttesting.Action) error {
 	if a.Matches("create", "pods") {
-		return errors.New(`admission webhook "create.pods.tenon.sh" denied the request: no`)
+		return errors.New(`admission webhook "validate-new.pods.tenon.sh" denied the request: no`)
 	}
 	return nil
 }

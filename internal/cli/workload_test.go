@@ -70,7 +70,7 @@ func TestWorkloadsLeadToTheirPodsAndToTheRefusalOfThoseNeverMade(t *testing.T) {
 		waits("web-1-b", "r", "SMTAlignment: not whole cores {}"),
 		waits("external", "other", "InsufficientCPU: too few {}"),
 		failed("old", "r", "an older word", 1),
-		failed("new", "r", `admission webhook "pods.tenon.sh" denied the request: CPURequestNotInteger`, 2),
+		failed("new", "r", `admission webhook "validate-new.pods.tenon.sh" denied the request: CPURequestNotInteger`, 2),
 		failed("external", "other", "of another", 3),
 	}
 	e := explanation{cluster: cluster{core: fake.NewClientset(objects...)}, namespace: "default", warn: io.Discard}
@@ -82,7 +82,7 @@ func TestWorkloadsLeadToTheirPodsAndToTheRefusalOfThoseNeverMade(t *testing.T) {
 			"deployment", "web",
 			[]string{
 				"deployment default/web   2 of 3 pods",
-				"not made      admission webhook \"pods.tenon.sh\" denied the request: CPURequestNotInteger",
+				"not made      admission webhook \"validate-new.pods.tenon.sh\" denied the request: CPURequestNotInteger",
 				"pod default/web-1-a   Pending", "SMTAlignment", "  do            ", "  also          default/web-1-b",
 			},
 			[]string{"external", "older", "pod default/web-1-b", "InsufficientCPU"},

@@ -159,7 +159,7 @@ func (c *cluster) withoutManager(t *testing.T) {
 		user := pod("default", "user", uses)
 		user.Spec.SchedulerName = "tenon-scheduler"
 		_, err := pods.Create(t.Context(), user, metav1.CreateOptions{})
-		refused(t, err, `failed calling webhook "create.pods.tenon.sh"`)
+		refused(t, err, `failed calling webhook "validate-new.pods.tenon.sh"`)
 		if _, err := pods.Get(t.Context(), "user", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("it is there: %v", err)
 		}

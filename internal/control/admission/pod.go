@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -34,6 +35,26 @@ func Create(pod *corev1.Pod, kinds device.Kinds) Answer {
 	a.reservation(pod)
 	a.simulate(pod)
 	a.ignored(convert.Ignored(pod))
+	return a
+}
+
+// Unserved warns, once, that a pod asks for features of Tenon and has another scheduler. Its fields are below the path.
+// served is the scheduler to name instead.
+func Unserved(pod *corev1.Pod, path, served string) (a Answer) {
+	fields := convert.Unserved(pod)
+	if len(fields) == 0 {
+		return a
+	}
+	for i := range fields {
+		fields[i] = path + fields[i]
+	}
+	const most = 3
+	if n := len(fields) - most; n > 0 {
+		fields = append(fields[:most], fmt.Sprintf("%d more", n))
+	}
+	a.warn(path+"spec.schedulerName",
+		"%q is not a scheduler of Tenon, so Tenon ignores %s: set %s for them to take effect",
+		cmp.Or(pod.Spec.SchedulerName, corev1.DefaultSchedulerName), strings.Join(fields, ", "), served)
 	return a
 }
 

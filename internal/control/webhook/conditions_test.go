@@ -139,311 +139,339 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 		object, old runtime.Object
 		want        bool
 	}{
-		"scheduler: a bare pod":  {"mutating/scheduler.pods.tenon.sh", pod(nil, nil), nil, false},
-		"scheduler: a whole GPU": {"mutating/scheduler.pods.tenon.sh", with("nvidia.com/gpu"), nil, true},
+		"scheduler: a bare pod":  {"mutating/set-scheduler.pods.tenon.sh", pod(nil, nil), nil, false},
+		"scheduler: a whole GPU": {"mutating/set-scheduler.pods.tenon.sh", with("nvidia.com/gpu"), nil, true},
 		"scheduler: a slice": {
-			"mutating/scheduler.pods.tenon.sh", with("nvidia.com/mig-1g.5gb"), nil, true,
+			"mutating/set-scheduler.pods.tenon.sh", with("nvidia.com/mig-1g.5gb"), nil, true,
 		},
-		"scheduler: an adapter":        {"mutating/scheduler.pods.tenon.sh", with("koordinator.sh/rdma"), nil, true},
-		"scheduler: a type of its own": {"mutating/scheduler.pods.tenon.sh", with("example.com/dpu"), nil, true},
+		"scheduler: an adapter": {
+			"mutating/set-scheduler.pods.tenon.sh", with("koordinator.sh/rdma"), nil, true,
+		},
+		"scheduler: a type of its own": {"mutating/set-scheduler.pods.tenon.sh", with("example.com/dpu"), nil, true},
 		"scheduler: batch amounts": {
-			"mutating/scheduler.pods.tenon.sh", with("kubernetes.io/batch-cpu"), nil, false,
+			"mutating/set-scheduler.pods.tenon.sh", with("kubernetes.io/batch-cpu"), nil, false,
 		},
-		"types: a bare pod":        {"mutating/types.pods.tenon.sh", with("cpu", "hugepages-2Mi"), nil, false},
-		"types: a type of its own": {"mutating/types.pods.tenon.sh", with("example.com/dpu"), nil, true},
-		"types: one of ours":       {"validating/types.pods.tenon.sh", with("koordinator.sh/dpu"), nil, true},
-		"types: a whole GPU":       {"validating/types.pods.tenon.sh", with("amd.com/gpu"), nil, false},
-		"types: a slice":           {"mutating/types.pods.tenon.sh", with("nvidia.com/mig-1g.5gb"), nil, false},
+		"types: a bare pod": {
+			"mutating/set-device-defaults.pods.tenon.sh", with("cpu", "hugepages-2Mi"), nil, false,
+		},
+		"types: a type of its own": {"mutating/set-device-defaults.pods.tenon.sh", with("example.com/dpu"), nil, true},
+		"types: one of ours": {
+			"validating/validate-devices.pods.tenon.sh", with("koordinator.sh/dpu"), nil, true,
+		},
+		"types: a whole GPU": {"validating/validate-devices.pods.tenon.sh", with("amd.com/gpu"), nil, false},
+		"types: a slice": {
+			"mutating/set-device-defaults.pods.tenon.sh", with("nvidia.com/mig-1g.5gb"), nil, false,
+		},
 		"types: a share": {
-			"validating/types.pods.tenon.sh", with("koordinator.sh/gpu-core"), nil, false,
+			"validating/validate-devices.pods.tenon.sh", with("koordinator.sh/gpu-core"), nil, false,
 		},
-		"types: an adapter":               {"mutating/types.pods.tenon.sh", with("koordinator.sh/rdma"), nil, false},
-		"scheduler: an init container":    {"mutating/scheduler.pods.tenon.sh", gpuInit, nil, true},
-		"scheduler: a pod of another one": {"mutating/scheduler.pods.tenon.sh", named, nil, false},
-		"create: a bare pod":              {"validating/create.pods.tenon.sh", pod(nil, nil), nil, false},
+		"types: an adapter": {
+			"mutating/set-device-defaults.pods.tenon.sh", with("koordinator.sh/rdma"), nil, false,
+		},
+		"scheduler: an init container":    {"mutating/set-scheduler.pods.tenon.sh", gpuInit, nil, true},
+		"scheduler: a pod of another one": {"mutating/set-scheduler.pods.tenon.sh", named, nil, false},
+		"create: a bare pod":              {"validating/validate-new.pods.tenon.sh", pod(nil, nil), nil, false},
 		"create: a pod of someone else": {
-			"validating/create.pods.tenon.sh",
+			"validating/validate-new.pods.tenon.sh",
 			pod(keys("app", "web"), keys("example.com/x", "y")), nil, false,
 		},
-		"create: a pod with plain amounts": {"validating/create.pods.tenon.sh", with("cpu"), nil, false},
-		"create: a pod with a class":       {"validating/create.pods.tenon.sh", pod(lsr, nil), nil, true},
+		"create: a pod with plain amounts": {"validating/validate-new.pods.tenon.sh", with("cpu"), nil, false},
+		"create: a pod with a class":       {"validating/validate-new.pods.tenon.sh", pod(lsr, nil), nil, true},
 		"create: a pod with wishes": {
-			"validating/create.pods.tenon.sh",
+			"validating/validate-new.pods.tenon.sh",
 			pod(nil, keys(annotation.ResourceSpecKey, "{}")), nil, true,
 		},
 		"create: a pod to be simulated": {
-			"validating/create.pods.tenon.sh",
+			"validating/validate-new.pods.tenon.sh",
 			pod(nil, keys(annotation.SimulateKey, "{}")), nil, true,
 		},
 		"create: a pod with batch amounts": {
-			"validating/create.pods.tenon.sh", with("kubernetes.io/batch-cpu"),
+			"validating/validate-new.pods.tenon.sh", with("kubernetes.io/batch-cpu"),
 			nil, true,
 		},
-		"warn: a bare pod": {"validating/warn.pods.tenon.sh", pod(nil, nil), nil, false},
+		"warn: a bare pod": {"validating/warn-of-keys.pods.tenon.sh", pod(nil, nil), nil, false},
 		"warn: a pod of someone else": {
-			"validating/warn.pods.tenon.sh",
+			"validating/warn-of-keys.pods.tenon.sh",
 			pod(keys("app", "web"), keys("example.com/x", "y")), nil, false,
 		},
-		"warn: a pod with plain amounts": {"validating/warn.pods.tenon.sh", with("cpu"), nil, false},
+		"warn: a pod with plain amounts": {"validating/warn-of-keys.pods.tenon.sh", with("cpu"), nil, false},
 		"warn: a member of a gang": {
-			"validating/warn.pods.tenon.sh",
+			"validating/warn-of-keys.pods.tenon.sh",
 			pod(nil, keys("gang.scheduling.koordinator.sh/name", "g")), nil, true,
 		},
 		"warn: a pod of a quota": {
-			"validating/warn.pods.tenon.sh",
+			"validating/warn-of-keys.pods.tenon.sh",
 			pod(keys("quota.scheduling.koordinator.sh/name", "q"), nil), nil, true,
 		},
 		"warn: a misspelt domain": {
-			"validating/warn.pods.tenon.sh",
+			"validating/warn-of-keys.pods.tenon.sh",
 			pod(keys("koordiantor.sh/qosClass", "LSR"), nil), nil, true,
 		},
 		"warn: a pod of a queue of Volcano": {
-			"validating/warn.pods.tenon.sh",
+			"validating/warn-of-keys.pods.tenon.sh",
 			pod(nil, keys("scheduling.volcano.sh/queue-name", "q")), nil, true,
 		},
 		"warn: a pod with a part of a GPU": {
-			"validating/warn.pods.tenon.sh", with("koordinator.sh/gpu-core"), nil,
+			"validating/warn-of-keys.pods.tenon.sh", with("koordinator.sh/gpu-core"), nil,
 			true,
 		},
-		"create: a pod with a whole GPU": {"validating/create.pods.tenon.sh", with("nvidia.com/gpu"), nil, false},
-		"mutate: a pod with a whole GPU": {"mutating/create.pods.tenon.sh", with("nvidia.com/gpu"), nil, false},
+		"create: a pod with a whole GPU": {"validating/validate-new.pods.tenon.sh", with("nvidia.com/gpu"), nil, false},
+		"mutate: a pod with a whole GPU": {"mutating/set-defaults.pods.tenon.sh", with("nvidia.com/gpu"), nil, false},
 		"create: a pod with a slice": {
-			"validating/create.pods.tenon.sh", with("nvidia.com/mig-1g.5gb"), nil, false,
+			"validating/validate-new.pods.tenon.sh", with("nvidia.com/mig-1g.5gb"), nil, false,
 		},
 		"create: a pod with GPUs of two vendors": {
-			"validating/create.pods.tenon.sh", with("nvidia.com/gpu", "amd.com/gpu"), nil, true,
+			"validating/validate-new.pods.tenon.sh", with("nvidia.com/gpu", "amd.com/gpu"), nil, true,
 		},
 		"create: a pod with a whole GPU and a slice": {
-			"validating/create.pods.tenon.sh", with("nvidia.com/gpu", "nvidia.com/mig-1g.5gb"), nil, true,
+			"validating/validate-new.pods.tenon.sh", with("nvidia.com/gpu", "nvidia.com/mig-1g.5gb"), nil, true,
 		},
 		"create: a pod with a part of a GPU": {
-			"validating/create.pods.tenon.sh", with("koordinator.sh/gpu-core"), nil, true,
+			"validating/validate-new.pods.tenon.sh", with("koordinator.sh/gpu-core"), nil, true,
 		},
 		"mutate: a pod with a part of a GPU": {
-			"mutating/create.pods.tenon.sh", with("koordinator.sh/gpu-core"), nil, true,
+			"mutating/set-defaults.pods.tenon.sh", with("koordinator.sh/gpu-core"), nil, true,
 		},
-		"create: a pod with an alias":        {"validating/create.pods.tenon.sh", with("kubernetes.io/gpu"), nil, true},
-		"mutate: a pod with an alias":        {"mutating/create.pods.tenon.sh", with("kubernetes.io/gpu"), nil, true},
-		"mutate: an init container with one": {"mutating/create.pods.tenon.sh", gpuInit, nil, true},
+		"create: a pod with an alias": {
+			"validating/validate-new.pods.tenon.sh", with("kubernetes.io/gpu"), nil, true,
+		},
+		"mutate: a pod with an alias": {
+			"mutating/set-defaults.pods.tenon.sh", with("kubernetes.io/gpu"), nil, true,
+		},
+		"mutate: an init container with one": {"mutating/set-defaults.pods.tenon.sh", gpuInit, nil, true},
 		"create: an init container with a part of a GPU": {
-			"validating/create.pods.tenon.sh", gpuInit, nil, true,
+			"validating/validate-new.pods.tenon.sh", gpuInit, nil, true,
 		},
-		"create: a pod with an adapter": {"validating/create.pods.tenon.sh", with("koordinator.sh/rdma"), nil, true},
-		"mutate: a pod with an adapter": {"mutating/create.pods.tenon.sh", with("kubernetes.io/rdma"), nil, true},
-		"create: a pod with a template": {"validating/create.pods.tenon.sh", with("huawei.com/npu-core"), nil, true},
+		"create: a pod with an adapter": {
+			"validating/validate-new.pods.tenon.sh", with("koordinator.sh/rdma"), nil, true,
+		},
+		"mutate: a pod with an adapter": {"mutating/set-defaults.pods.tenon.sh", with("kubernetes.io/rdma"), nil, true},
+		"create: a pod with a template": {
+			"validating/validate-new.pods.tenon.sh", with("huawei.com/npu-core"), nil, true,
+		},
 		"mutate: a pod with batch amounts": {
-			"mutating/create.pods.tenon.sh", with("kubernetes.io/batch-cpu"), nil, false,
+			"mutating/set-defaults.pods.tenon.sh", with("kubernetes.io/batch-cpu"), nil, false,
 		},
 		"mutate: a pod with a hint": {
-			"mutating/create.pods.tenon.sh", pod(nil, keys(annotation.DeviceAllocateHintKey, "{}")), nil, true,
+			"mutating/set-defaults.pods.tenon.sh", pod(nil, keys(annotation.DeviceAllocateHintKey, "{}")), nil, true,
 		},
 		"node: usage thresholds": {
-			"validating/nodes.tenon.sh",
+			"validating/warn-of-keys.nodes.tenon.sh",
 			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: keys("scheduling.koordinator.sh/usage-thresholds",
 				"{}")}}, nil, true,
 		},
-		"create: an init container with them": {"validating/create.pods.tenon.sh", batchInit, nil, true},
+		"create: an init container with them": {"validating/validate-new.pods.tenon.sh", batchInit, nil, true},
 		"mutate: a pod that may hold CPUs": {
-			"mutating/create.pods.tenon.sh",
+			"mutating/set-defaults.pods.tenon.sh",
 			pod(keys(annotation.QoSClass, "lse"), nil), nil, true,
 		},
 		"mutate: a pod that never holds CPUs": {
-			"mutating/create.pods.tenon.sh",
+			"mutating/set-defaults.pods.tenon.sh",
 			pod(keys(annotation.QoSClass, "LS"), nil), nil, false,
 		},
 		"mutate: labels of someone else": {
-			"mutating/create.pods.tenon.sh", pod(keys("a", "LSE"), nil), nil,
+			"mutating/set-defaults.pods.tenon.sh", pod(keys("a", "LSE"), nil), nil,
 			false,
 		},
-		"create: a pod of Volcano": {"validating/create.pods.tenon.sh", pod(nil, volcano), nil, true},
-		"mutate: a pod of Volcano": {"mutating/create.pods.tenon.sh", pod(nil, volcano), nil, true},
+		"create: a pod of Volcano": {"validating/validate-new.pods.tenon.sh", pod(nil, volcano), nil, true},
+		"mutate: a pod of Volcano": {"mutating/set-defaults.pods.tenon.sh", pod(nil, volcano), nil, true},
 		"mutate: a pod with a prediction": {
-			"mutating/create.pods.tenon.sh",
+			"mutating/set-defaults.pods.tenon.sh",
 			pod(nil, keys("tenon.sh/predicted-placement", "{}")), nil, true,
 		},
 		"update: Volcano's policy appears": {
-			"validating/update.pods.tenon.sh", pod(nil, volcano), pod(nil, nil),
+			"validating/validate-update.pods.tenon.sh", pod(nil, volcano), pod(nil, nil),
 			true,
 		},
 		"update: Volcano's policy goes": {
-			"validating/update.pods.tenon.sh", pod(nil, nil), pod(nil, volcano),
+			"validating/validate-update.pods.tenon.sh", pod(nil, nil), pod(nil, volcano),
 			true,
 		},
-		"mutate: a bare pod":               {"mutating/create.pods.tenon.sh", pod(nil, nil), nil, false},
-		"mutate: a pod with an allocation": {"mutating/create.pods.tenon.sh", pod(lsr, status), nil, true},
+		"mutate: a bare pod":               {"mutating/set-defaults.pods.tenon.sh", pod(nil, nil), nil, false},
+		"mutate: a pod with an allocation": {"mutating/set-defaults.pods.tenon.sh", pod(lsr, status), nil, true},
 		"mutate: a pod with a bind key": {
-			"mutating/create.pods.tenon.sh",
+			"mutating/set-defaults.pods.tenon.sh",
 			pod(nil, keys("scheduling.koordinator.sh/bind-x", "")), nil, true,
 		},
 		"update: nothing of metadata": {
-			"validating/update.pods.tenon.sh", pod(lsr, status), pod(lsr, status),
+			"validating/validate-update.pods.tenon.sh", pod(lsr, status), pod(lsr, status),
 			false,
 		},
 		"update: a label of someone else": {
-			"validating/update.pods.tenon.sh", pod(keys("app", "a"), nil),
+			"validating/validate-update.pods.tenon.sh", pod(keys("app", "a"), nil),
 			pod(keys("app", "b"), nil), false,
 		},
 		"update: a class appears": {
-			"validating/update.pods.tenon.sh", pod(lsr, nil), pod(nil, nil),
+			"validating/validate-update.pods.tenon.sh", pod(lsr, nil), pod(nil, nil),
 			true,
 		},
 		"update: a class goes": {
-			"validating/update.pods.tenon.sh", pod(nil, nil), pod(lsr, nil),
+			"validating/validate-update.pods.tenon.sh", pod(nil, nil), pod(lsr, nil),
 			true,
 		},
 		"update: an allocation appears": {
-			"validating/update.pods.tenon.sh", pod(nil, status), pod(nil, nil),
+			"validating/validate-update.pods.tenon.sh", pod(nil, status), pod(nil, nil),
 			true,
 		},
 		"update: an allocation goes": {
-			"validating/update.pods.tenon.sh", pod(nil, nil), pod(nil, status),
+			"validating/validate-update.pods.tenon.sh", pod(nil, nil), pod(nil, status),
 			true,
 		},
 		"update: an allocation changes": {
-			"validating/update.pods.tenon.sh", pod(nil, status),
+			"validating/validate-update.pods.tenon.sh", pod(nil, status),
 			pod(nil, keys(annotation.ResourceStatusKey, "")), true,
 		},
 		"update: a class changes": {
-			"validating/update.pods.tenon.sh",
+			"validating/validate-update.pods.tenon.sh",
 			pod(keys(annotation.QoSClass, "LS"), nil), pod(lsr, nil), true,
 		},
 		"update: a sub-priority appears": {
-			"validating/update.pods.tenon.sh",
+			"validating/validate-update.pods.tenon.sh",
 			pod(keys(annotation.Priority, "1"), nil), pod(nil, nil), true,
 		},
 		"update: another's label on an LSR pod": {
-			"validating/update.pods.tenon.sh", pod(lsr, keys("a", "b")),
+			"validating/validate-update.pods.tenon.sh", pod(lsr, keys("a", "b")),
 			pod(lsr, nil), false,
 		},
 		"resize: a pod without class": {
-			"validating/resize.pods.tenon.sh", pod(nil, nil), pod(nil, nil),
+			"validating/validate-resize.pods.tenon.sh", pod(nil, nil), pod(nil, nil),
 			false,
 		},
 		"resize: a pod without class, which a quota may count": {
-			"validating/others.resize.pods.tenon.sh", pod(nil, nil), pod(nil, nil), true,
+			"validating/validate-resize-of-plain.pods.tenon.sh", pod(nil, nil), pod(nil, nil), true,
 		},
 		"resize: a pod with CPUs, once": {
-			"validating/others.resize.pods.tenon.sh", pod(nil, status), pod(nil, status), false,
+			"validating/validate-resize-of-plain.pods.tenon.sh", pod(nil, status), pod(nil, status), false,
 		},
 		"resize: a pod that names a quota, once": {
-			"validating/others.resize.pods.tenon.sh", pod(keys(annotation.QuotaName, "q"), nil),
+			"validating/validate-resize-of-plain.pods.tenon.sh", pod(keys(annotation.QuotaName, "q"), nil),
 			pod(keys(annotation.QuotaName, "q"), nil), false,
 		},
 		"resize: a pod with a class": {
-			"validating/resize.pods.tenon.sh", pod(lsr, nil), pod(lsr, nil),
+			"validating/validate-resize.pods.tenon.sh", pod(lsr, nil), pod(lsr, nil),
 			true,
 		},
 		"resize: a pod with CPUs": {
-			"validating/resize.pods.tenon.sh", pod(nil, status), pod(nil, status),
+			"validating/validate-resize.pods.tenon.sh", pod(nil, status), pod(nil, status),
 			true,
 		},
 		"resize: a pod that names a quota": {
-			"validating/resize.pods.tenon.sh", pod(keys(annotation.QuotaName, "q"), nil),
+			"validating/validate-resize.pods.tenon.sh", pod(keys(annotation.QuotaName, "q"), nil),
 			pod(keys(annotation.QuotaName, "q"), nil), true,
 		},
 		"create: a pod that names a quota": {
-			"validating/create.pods.tenon.sh", pod(keys(annotation.QuotaName, "q"), nil), nil, true,
+			"validating/validate-new.pods.tenon.sh", pod(keys(annotation.QuotaName, "q"), nil), nil, true,
 		},
 		"create: a pod that is not preemptible": {
-			"validating/create.pods.tenon.sh", pod(keys(annotation.QuotaPreemptible, "false"), nil), nil, true,
+			"validating/validate-new.pods.tenon.sh", pod(keys(annotation.QuotaPreemptible, "false"), nil), nil, true,
 		},
 		"create: a pod with the label of a quota's tree": {
-			"validating/create.pods.tenon.sh", pod(keys(annotation.QuotaTreeID, "t"), nil), nil, false,
+			"validating/validate-new.pods.tenon.sh", pod(keys(annotation.QuotaTreeID, "t"), nil), nil, false,
 		},
 		"update: a pod moves to another quota": {
-			"validating/update.pods.tenon.sh", pod(keys(annotation.QuotaName, "q"), nil),
+			"validating/validate-update.pods.tenon.sh", pod(keys(annotation.QuotaName, "q"), nil),
 			pod(keys(annotation.QuotaName, "r"), nil), true,
 		},
 		"update: a pod is no longer preemptible": {
-			"validating/update.pods.tenon.sh", pod(keys(annotation.QuotaPreemptible, "false"), nil), pod(nil, nil),
+			"validating/validate-update.pods.tenon.sh",
+			pod(keys(annotation.QuotaPreemptible, "false"), nil), pod(nil, nil),
 			true,
 		},
 		"update: another's label on a pod of a quota": {
-			"validating/update.pods.tenon.sh", pod(map[string]string{annotation.QuotaName: "q", "a": "b"}, nil),
+			"validating/validate-update.pods.tenon.sh",
+			pod(map[string]string{annotation.QuotaName: "q", "a": "b"}, nil),
 			pod(keys(annotation.QuotaName, "q"), nil), false,
 		},
 		"quota: created": {
-			"validating/elasticquotas.tenon.sh", elasticQuota(nil, nil, "1"), nil, true,
+			"validating/validate.elasticquotas.tenon.sh", elasticQuota(nil, nil, "1"), nil, true,
 		},
 		"quota: nothing changes": {
-			"validating/elasticquotas.tenon.sh", elasticQuota(nil, nil, "1"), elasticQuota(nil, nil, "1"), false,
+			"validating/validate.elasticquotas.tenon.sh",
+			elasticQuota(nil, nil, "1"), elasticQuota(nil, nil, "1"), false,
 		},
 		"quota: max changes": {
-			"validating/elasticquotas.tenon.sh", elasticQuota(nil, nil, "1"), elasticQuota(nil, nil, "2"), true,
+			"validating/validate.elasticquotas.tenon.sh",
+			elasticQuota(nil, nil, "1"), elasticQuota(nil, nil, "2"), true,
 		},
 		"quota: a label appears": {
-			"validating/elasticquotas.tenon.sh", elasticQuota(keys(annotation.QuotaParent, "p"), nil, "1"),
+			"validating/validate.elasticquotas.tenon.sh", elasticQuota(keys(annotation.QuotaParent, "p"), nil, "1"),
 			elasticQuota(nil, nil, "1"), true,
 		},
 		"quota: a weight goes": {
-			"validating/elasticquotas.tenon.sh", elasticQuota(nil, nil, "1"),
+			"validating/validate.elasticquotas.tenon.sh", elasticQuota(nil, nil, "1"),
 			elasticQuota(nil, keys(annotation.QuotaSharedWeight, "{}"), "1"), true,
 		},
 		"quota: the scheduler writes its runtime": {
-			"validating/elasticquotas.tenon.sh", elasticQuota(nil, keys(annotation.QuotaRuntime, "{}"), "1"),
+			"validating/validate.elasticquotas.tenon.sh", elasticQuota(nil, keys(annotation.QuotaRuntime, "{}"), "1"),
 			elasticQuota(nil, nil, "1"), false,
 		},
 		"quota: a child without a tree": {
-			"mutating/create.elasticquotas.tenon.sh", elasticQuota(keys(annotation.QuotaParent, "p"), nil, "1"),
+			"mutating/set-tree.elasticquotas.tenon.sh", elasticQuota(keys(annotation.QuotaParent, "p"), nil, "1"),
 			nil, true,
 		},
 		"quota: a child with a tree": {
-			"mutating/create.elasticquotas.tenon.sh",
+			"mutating/set-tree.elasticquotas.tenon.sh",
 			elasticQuota(map[string]string{annotation.QuotaParent: "p", annotation.QuotaTreeID: "t"}, nil, "1"),
 			nil, false,
 		},
 		"quota: a top": {
-			"mutating/create.elasticquotas.tenon.sh", elasticQuota(nil, nil, "1"), nil,
+			"mutating/set-tree.elasticquotas.tenon.sh", elasticQuota(nil, nil, "1"), nil,
 			false,
 		},
-		"node: one without policies": {"validating/nodes.tenon.sh", node(keys("a", "b")), nil, false},
+		"node: one without policies": {"validating/warn-of-keys.nodes.tenon.sh", node(keys("a", "b")), nil, false},
 		"node: one with a policy registers": {
-			"validating/nodes.tenon.sh",
+			"validating/warn-of-keys.nodes.tenon.sh",
 			node(keys(annotation.NodeCPUBindPolicy, "x")), nil, true,
 		},
 		"node: the misprinted key": {
-			"validating/nodes.tenon.sh",
+			"validating/warn-of-keys.nodes.tenon.sh",
 			node(keys(annotation.NodeCPUBindPolicyAlias, "x")), nil, true,
 		},
 		"node: its heartbeat": {
-			"validating/nodes.tenon.sh",
+			"validating/warn-of-keys.nodes.tenon.sh",
 			node(keys(annotation.NodeCPUBindPolicy, "x")), node(keys(annotation.NodeCPUBindPolicy, "x")), false,
 		},
 		"node: another's label changes": {
-			"validating/nodes.tenon.sh",
+			"validating/warn-of-keys.nodes.tenon.sh",
 			node(map[string]string{annotation.NodeCPUBindPolicy: "x", "a": "b"}),
 			node(keys(annotation.NodeCPUBindPolicy, "x")), false,
 		},
-		"PodGroup: it is created": {"validating/podgroups.tenon.sh", podGroup("", 1, ""), nil, true},
+		"PodGroup: it is created": {"validating/validate.podgroups.tenon.sh", podGroup("", 1, ""), nil, true},
 		"PodGroup: its status changes": {
-			"validating/podgroups.tenon.sh", podGroup("", 1, "Running"), podGroup("", 1, ""), false,
+			"validating/validate.podgroups.tenon.sh", podGroup("", 1, "Running"), podGroup("", 1, ""), false,
 		},
 		"PodGroup: its minimum changes": {
-			"validating/podgroups.tenon.sh", podGroup("", 2, ""), podGroup("", 1, ""), true,
+			"validating/validate.podgroups.tenon.sh", podGroup("", 2, ""), podGroup("", 1, ""), true,
 		},
 		"PodGroup: its mode changes": {
-			"validating/podgroups.tenon.sh", podGroup("Strict", 1, ""), podGroup("", 1, ""), true,
+			"validating/validate.podgroups.tenon.sh", podGroup("Strict", 1, ""), podGroup("", 1, ""), true,
 		},
-		"Reservation: it is created": {"validating/reservations.tenon.sh", reservationOf(false, ""), nil, true},
+		"Reservation: it is created": {
+			"validating/validate.reservations.tenon.sh", reservationOf(false, ""), nil, true,
+		},
 		"Reservation: its status changes": {
-			"validating/reservations.tenon.sh", reservationOf(false, "Available"), reservationOf(false, ""), false,
+			"validating/validate.reservations.tenon.sh",
+			reservationOf(false, "Available"), reservationOf(false, ""), false,
 		},
 		"Reservation: its spec changes": {
-			"validating/reservations.tenon.sh", reservationOf(true, ""), reservationOf(false, ""), true,
+			"validating/validate.reservations.tenon.sh", reservationOf(true, ""), reservationOf(false, ""), true,
 		},
-		"PodMigrationJob: it is created": {"validating/podmigrationjobs.tenon.sh", migrationOf(false, ""), nil, true},
+		"PodMigrationJob: it is created": {
+			"validating/validate.podmigrationjobs.tenon.sh", migrationOf(false, ""), nil, true,
+		},
 		"PodMigrationJob: its status changes": {
-			"validating/podmigrationjobs.tenon.sh", migrationOf(false, "Running"), migrationOf(false, ""), false,
+			"validating/validate.podmigrationjobs.tenon.sh",
+			migrationOf(false, "Running"), migrationOf(false, ""), false,
 		},
 		"PodMigrationJob: its spec changes": {
-			"validating/podmigrationjobs.tenon.sh", migrationOf(true, ""), migrationOf(false, ""), true,
+			"validating/validate.podmigrationjobs.tenon.sh", migrationOf(true, ""), migrationOf(false, ""), true,
 		},
 		"node: a policy goes": {
-			"validating/nodes.tenon.sh", node(nil),
+			"validating/warn-of-keys.nodes.tenon.sh", node(nil),
 			node(keys(annotation.NodeCPUBindPolicy, "x")), false,
 		},
 		"node: a policy changes": {
-			"validating/nodes.tenon.sh",
+			"validating/warn-of-keys.nodes.tenon.sh",
 			node(keys(annotation.NodeCPUBindPolicy, "x")), node(keys(annotation.NodeCPUBindPolicy, "None")), true,
 		},
 	}
@@ -455,7 +483,7 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 			if !ok {
 				t.Fatalf("no webhook %s", tt.hook)
 			}
-			if p, ok := tt.object.(*corev1.Pod); ok && h.name != "scheduler.pods.tenon.sh" {
+			if p, ok := tt.object.(*corev1.Pod); ok && h.name != "set-scheduler.pods.tenon.sh" {
 				p = p.DeepCopy()
 				p.Spec.SchedulerName = "tenon-scheduler"
 				tt.object = p
@@ -467,7 +495,8 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 	}
 }
 
-// TestPodsOfOtherSchedulersWaitForNoWebhook: whatever keys they have, the API server calls no webhook about them.
+// TestPodsOfOtherSchedulersWaitForNoWebhook: whatever keys they have, the API server calls one webhook about them, which
+// only warns.
 func TestPodsOfOtherSchedulersWaitForNoWebhook(t *testing.T) {
 	t.Parallel()
 	labelled, annotated := map[string]string{}, map[string]string{}
@@ -486,7 +515,7 @@ func TestPodsOfOtherSchedulersWaitForNoWebhook(t *testing.T) {
 	for name, h := range hooks(t) {
 		if !slices.ContainsFunc(h.rules[0].Resources, func(r string) bool {
 			return strings.HasPrefix(r, "pods") && r != "pods/binding"
-		}) {
+		}) || h.name == "warn-of-scheduler.pods.tenon.sh" {
 			continue
 		}
 		for scheduler, want := range map[string]bool{
@@ -503,13 +532,13 @@ func TestPodsOfOtherSchedulersWaitForNoWebhook(t *testing.T) {
 			case admissionregistrationv1.Update:
 				old = bare
 				switch h.name {
-				case "resize.pods.tenon.sh":
+				case "validate-resize.pods.tenon.sh":
 					old = all
-				case "others.resize.pods.tenon.sh":
+				case "validate-resize-of-plain.pods.tenon.sh":
 					all = bare
 				}
 			default:
-				if h.name == "scheduler.pods.tenon.sh" {
+				if h.name == "set-scheduler.pods.tenon.sh" {
 					want = scheduler == "" // in namespaces that ask for it
 				}
 			}
@@ -563,13 +592,14 @@ func TestConfigurationsKeepTheClusterAlive(t *testing.T) {
 		// No pod and no workload waits for a warning, and the scheduler holds what it cannot read, and checks devices
 		// itself.
 		switch name {
-		case "validating/warn.pods.tenon.sh", "validating/workloads.tenon.sh",
-			"validating/podgroups.tenon.sh", "validating/types.pods.tenon.sh",
-			"mutating/types.pods.tenon.sh", "validating/reservations.tenon.sh",
-			"validating/podmigrationjobs.tenon.sh",
+		case "validating/warn-of-scheduler.pods.tenon.sh", "validating/warn-of-keys.pods.tenon.sh",
+			"validating/warn-of-keys.workloads.tenon.sh",
+			"validating/validate.podgroups.tenon.sh", "validating/validate-devices.pods.tenon.sh",
+			"mutating/set-device-defaults.pods.tenon.sh", "validating/validate.reservations.tenon.sh",
+			"validating/validate.podmigrationjobs.tenon.sh",
 			// Profiles match plain pods, too, and of one that cannot be read their creators are warned.
-			"mutating/profiles.pods.tenon.sh", "validating/clustercolocationprofiles.tenon.sh",
-			"validating/others.resize.pods.tenon.sh":
+			"mutating/apply-profiles.pods.tenon.sh", "validating/validate.clustercolocationprofiles.tenon.sh",
+			"validating/validate-resize-of-plain.pods.tenon.sh":
 			want = admissionregistrationv1.Ignore
 		}
 		if *h.policy != want {
@@ -581,7 +611,7 @@ func TestConfigurationsKeepTheClusterAlive(t *testing.T) {
 			slices.Contains([]string{"pods", "deployments"}, h.rules[0].Resources[0])
 		asked := map[string]bool{"default": true, "kube-system": !creates, "tenon-system": !creates}
 		switch name { // a namespace asks for these
-		case "validating/bindings.tenon.sh", "mutating/scheduler.pods.tenon.sh":
+		case "validating/refuse-foreign-bindings.tenon.sh", "mutating/set-scheduler.pods.tenon.sh":
 			asked = map[string]bool{"default": false, "kube-system": false, "tenon-system": false}
 			if !selector.Matches(labels.Set{annotation.DeviceSchedulingLabel: "enabled"}) {
 				t.Errorf("%s: a namespace that asks for it is not asked about", name)

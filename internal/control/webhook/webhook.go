@@ -66,6 +66,7 @@ func Register(to interface{ Register(string, http.Handler) }, decoder ctrl.Decod
 	}
 	all["/validate-podgroup"] = validatePodGroup
 	all["/validate-workload"] = h.warnWorkload
+	all["/warn-scheduler"] = h.warnScheduler
 	all["/validate-clustercolocationprofile"] = validateProfile
 	all["/validate-reservation"] = h.validateReservation
 	all["/validate-podmigrationjob"] = h.validateMigration

@@ -11,13 +11,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// workload is what an object that creates pods says of them: in jobTemplate for a CronJob, else in template.
+// workload is what an object that creates pods says of them: in jobTemplate for a CronJob, else in template. Only a pod
+// itself has containers.
 type workload struct {
 	Spec struct {
+		Containers  []json.RawMessage
 		Template    corev1.PodTemplateSpec
 		JobTemplate *struct {
 			Spec struct{ Template corev1.PodTemplateSpec }
@@ -28,16 +31,10 @@ type workload struct {
 // warnWorkload answers about a workload with what will be said of its pods, as warnings: the answers about the pods
 // themselves go to the controller that creates them, and its writer does not see those.
 func (h handlers) warnWorkload(_ context.Context, req ctrl.Request) ctrl.Response {
-	var w workload
-	if err := json.Unmarshal(req.Object.Raw, &w); err != nil {
+	pod, field, err := readTemplate(req)
+	if err != nil {
 		return ctrl.Errored(http.StatusBadRequest, err)
 	}
-	field, template := "spec.template.", w.Spec.Template
-	if j := w.Spec.JobTemplate; j != nil {
-		field, template = "spec.jobTemplate.spec.template.", j.Spec.Template
-	}
-	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
-	pod.Namespace = req.Namespace
 	convert.CompleteRequests(&pod.Spec)
 	var warnings []string
 	add := func(text, end string) {
@@ -54,6 +51,45 @@ func (h handlers) warnWorkload(_ context.Context, req ctrl.Request) ctrl.Respons
 		add(text, "")
 	}
 	return ctrl.Allowed("").WithWarnings(slices.Compact(warnings)...)
+}
+
+// warnScheduler answers about a pod, or a workload, whose scheduler is not one of Tenon's.
+func (h handlers) warnScheduler(_ context.Context, req ctrl.Request) ctrl.Response {
+	pod, field, err := readTemplate(req)
+	if err != nil {
+		return ctrl.Errored(http.StatusBadRequest, err)
+	}
+	if h.rules.Profiles != nil {
+		_, namespace, err := h.rules.Profiles(req.Namespace)
+		if err == nil && namespace[annotation.DeviceSchedulingLabel] == "enabled" {
+			pod, _ = admission.Schedule(pod, h.rules.Kinds(), h.rules.SchedulerName)
+		}
+	}
+	if pod.Spec.SchedulerName == h.rules.SchedulerName {
+		return ctrl.Allowed("") // its namespace gives it one
+	}
+	return respond(req, admission.Unserved(pod, field, h.rules.SchedulerName))
+}
+
+// readTemplate returns the pod that a request creates, and the path of its fields: that of a workload's template.
+func readTemplate(req ctrl.Request) (pod *corev1.Pod, field string, err error) {
+	var w workload
+	if err := json.Unmarshal(req.Object.Raw, &w); err != nil {
+		return nil, "", err
+	}
+	field, template := "spec.template.", w.Spec.Template
+	switch j := w.Spec.JobTemplate; {
+	case j != nil:
+		field, template = "spec.jobTemplate.spec.template.", j.Spec.Template
+	case len(w.Spec.Containers) > 0:
+		field, template = "", corev1.PodTemplateSpec{}
+		if err := json.Unmarshal(req.Object.Raw, &template); err != nil {
+			return nil, "", err
+		}
+	}
+	pod = &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	pod.Namespace = req.Namespace
+	return pod, field, nil
 }
 
 // created returns all that the webhooks say of a pod that is created, by every profile that may apply to it.

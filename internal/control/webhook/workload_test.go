@@ -2,6 +2,7 @@ package webhook_test
 
 import (
 	"io"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -167,7 +168,7 @@ func TestAWorkloadIsWarnedOfItsProfilesAndItsQuota(t *testing.T) {
 
 func TestWorkloadsAreAskedAboutWhereTheirPodsMayBe(t *testing.T) {
 	t.Parallel()
-	h := hooks(t)["validating/workloads.tenon.sh"]
+	h := hooks(t)["validating/warn-of-keys.workloads.tenon.sh"]
 	h.policy = new(admissionregistrationv1.Fail) // so that an expression that fails does
 	keyed := pod(map[string]string{"koordinator.sh/foo": "x"}, nil)
 	other := keyed.DeepCopy()
@@ -207,6 +208,112 @@ func TestWorkloadsAreAskedAboutWhereTheirPodsMayBe(t *testing.T) {
 			if reflect.TypeOf(now) == reflect.TypeOf(was) && !h.matches(t, now, was) {
 				t.Errorf("%T is not asked about when its pods change", now)
 			}
+		}
+	}
+}
+
+// TestKeysOfAPodOfAnotherSchedulerAreWarnedAboutOnce: of the pod, and of whatever creates it.
+func TestKeysOfAPodOfAnotherSchedulerAreWarnedAboutOnce(t *testing.T) {
+	t.Parallel()
+	m, _ := serve(t)
+	asks := func(scheduler string, labelled, annotations map[string]string,
+		resources ...corev1.ResourceName,
+	) *corev1.Pod {
+		p := with(resources...)
+		p.Labels, p.Annotations, p.Spec.SchedulerName = labelled, annotations, scheduler
+		return p
+	}
+	keys := func(k, v string) map[string]string { return map[string]string{k: v} }
+	const set = ": set batch-scheduler for them to take effect"
+	for name, c := range map[string]struct {
+		pod    *corev1.Pod
+		before string // the path of the pod's fields is written as @
+	}{
+		"a plain pod": {
+			asks("default-scheduler", keys("app", "web"), nil, "cpu", "nvidia.com/gpu"), "",
+		},
+		"keys of Tenon and its scheduler": {asks("batch-scheduler", keys(annotation.QoSClass, "LSR"), nil), ""},
+		"what a simulated container runs": {asks("default-scheduler", nil, keys(annotation.SimulateKey, "{}")), ""},
+		"a PodGroup of another scheduler": {asks("volcano", keys(annotation.CommunityPodGroup, "g"), nil), ""},
+		"a similar domain":                {asks("volcano", keys("notkoordinator.sh/x", "g"), nil), ""},
+		"a PodGroup that no scheduler reads": {
+			asks("default-scheduler", keys(annotation.CommunityPodGroup, "g"), nil),
+			`@spec.schedulerName: "default-scheduler" is not a scheduler of Tenon, so Tenon ignores ` +
+				"@metadata.labels[" + annotation.CommunityPodGroup + "]" + set,
+		},
+		"a class, a gang and a share": {
+			asks("volcano", keys(annotation.QoSClass, "LSR"), keys(annotation.GangName, "g"),
+				"koordinator.sh/gpu-core"),
+			`@spec.schedulerName: "volcano" is not a scheduler of Tenon, so Tenon ignores @metadata.annotations[` +
+				annotation.GangName + "], @metadata.labels[koordinator.sh/qosClass], " +
+				"@spec.containers[*].resources[koordinator.sh/gpu-core]" + set,
+		},
+		"more than three keys": {
+			asks("", keys(annotation.QuotaName, "q"), keys(annotation.GangName, "g"), "kubernetes.io/batch-cpu",
+				"kubernetes.io/batch-memory", "koordinator.sh/rdma"),
+			`@spec.schedulerName: "default-scheduler" is not a scheduler of Tenon, so Tenon ignores ` +
+				"@metadata.annotations[" + annotation.GangName + "], @metadata.labels[" + annotation.QuotaName +
+				"], @spec.containers[*].resources[koordinator.sh/rdma], 2 more" + set,
+		},
+	} {
+		objects := map[runtime.Object]string{typed(c.pod.DeepCopy()): ""}
+		if c.pod.Spec.SchedulerName != "" {
+			maps.Copy(objects, workloads(c.pod))
+		}
+		for object, path := range objects {
+			var want []string
+			if c.before != "" {
+				want = []string{strings.ReplaceAll(c.before, "@", path)}
+			}
+			got := ask(t, m["/warn-scheduler"], admissionv1.Create, "someone", object, nil)
+			if diff := cmp.Diff(want, got.Warnings); diff != "" || !got.Allowed || got.Patch != nil {
+				t.Errorf("%s: %T: %+v, warnings (-want +got):\n%s", name, object, got, diff)
+			}
+			h := hooks(t)["validating/warn-of-scheduler.pods.tenon.sh"]
+			if c.pod.Spec.SchedulerName == "batch-scheduler" {
+				continue // the manifests serve others
+			}
+			h.policy = new(admissionregistrationv1.Fail) // so that an expression that fails does
+			asked := c.before != "" || strings.HasPrefix(name, "a PodGroup")
+			if got := h.matches(t, object, nil); got != asked {
+				t.Errorf("%s: %T is asked about: %v, want %v", name, object, got, asked)
+			}
+		}
+	}
+	owned := asks("volcano", keys(annotation.QoSClass, "LSR"), nil)
+	owned.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r"}}
+	h := hooks(t)["validating/warn-of-scheduler.pods.tenon.sh"]
+	if h.matches(t, owned, nil) {
+		t.Error("a pod of a ReplicaSet is asked about")
+	}
+	for object := range workloads(asks("volcano", keys(annotation.QoSClass, "LSR"), nil)) {
+		if h.matches(t, object, object) {
+			t.Errorf("%T is asked about although its pods do not change", object)
+		}
+	}
+	if got := send(t, m["/warn-scheduler"], &admissionv1.AdmissionRequest{
+		Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: []byte(`{"spec":[]}`)},
+	}); got.Allowed || got.Result.Code != 400 {
+		t.Errorf("an object that is none: %+v", got)
+	}
+}
+
+// TestANamespaceThatSchedulesDevicesIsNotWarnedAboutThem: its pods with devices become Tenon's.
+func TestANamespaceThatSchedulesDevicesIsNotWarnedAboutThem(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]int{"enabled": 0, "": 1} {
+		m := mux{}
+		webhook.Register(m, ctrl.NewDecoder(runtime.NewScheme()), webhook.Rules{
+			SchedulerName: "tenon-scheduler", Kinds: func() device.Kinds { return nil },
+			Profiles: func(string) ([]*admission.Profile, labels.Set, error) {
+				return nil, labels.Set{annotation.DeviceSchedulingLabel: value}, nil
+			},
+		}, webhook.NewMetrics())
+		share := with("koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio")
+		d := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: template(share)}}
+		got := ask(t, m["/warn-scheduler"], admissionv1.Create, "someone", d, nil).Warnings
+		if len(got) != want {
+			t.Errorf("with the value %q: %q, want %d warnings", value, got, want)
 		}
 	}
 }

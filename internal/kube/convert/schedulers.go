@@ -2,6 +2,7 @@ package convert
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -48,10 +49,46 @@ func WithoutKeys(m map[string]string) map[string]string {
 	rest := maps.Clone(m)
 	maps.DeleteFunc(rest, func(key, _ string) bool {
 		domain, _, _ := strings.Cut(key, "/")
-		return key == annotation.VolcanoTopologyPolicy || domain == annotation.RequiredPlugins ||
-			slices.ContainsFunc([]string{"koordinator.sh", "tenon.sh"}, func(own string) bool {
-				return domain == own || strings.HasSuffix(domain, "."+own)
-			})
+		return key == annotation.VolcanoTopologyPolicy || domain == annotation.RequiredPlugins || isOwnDomain(domain)
 	})
 	return rest
+}
+
+func isOwnDomain(domain string) bool {
+	return slices.ContainsFunc([]string{"koordinator.sh", "tenon.sh"}, func(own string) bool {
+		return domain == own || strings.HasSuffix(domain, "."+own)
+	})
+}
+
+// unservedResource are the resources that only Tenon allocates: without it no part of a device is a container's, and no
+// limit is set on batch amounts.
+var unservedResource = regexp.MustCompile(`^(koordinator\.sh|kubernetes\.io)/(batch-|mid-|gpu|rdma|fpga)`)
+
+// Unserved returns the fields by which a pod asks for features of Tenon, sorted: without a scheduler of Tenon they have
+// no effect. A PodGroup may be another scheduler's: its label counts where the pod
+// has the default scheduler, which reads none.
+func Unserved(pod *corev1.Pod) (fields []string) {
+	isDefault := pod.Spec.SchedulerName == "" || pod.Spec.SchedulerName == corev1.DefaultSchedulerName
+	groups := []string{annotation.PodGroup, annotation.CommunityPodGroup}
+	for field, keys := range map[string]map[string]string{
+		"metadata.labels": pod.Labels, "metadata.annotations": pod.Annotations,
+	} {
+		for key := range keys {
+			domain, _, _ := strings.Cut(key, "/")
+			if isOwnDomain(domain) && key != annotation.SimulateKey || isDefault && slices.Contains(groups, key) {
+				fields = append(fields, field+"["+key+"]")
+			}
+		}
+	}
+	for _, c := range containers(pod) {
+		for _, amounts := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
+			for name := range amounts {
+				if unservedResource.MatchString(string(name)) {
+					fields = append(fields, "spec.containers[*].resources["+string(name)+"]")
+				}
+			}
+		}
+	}
+	slices.Sort(fields)
+	return slices.Compact(fields)
 }
