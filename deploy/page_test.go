@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"iter"
 	"maps"
 	"os"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/deploy/examples"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/page"
 )
@@ -67,6 +70,70 @@ func TestValuesOfThePagesAreAccepted(t *testing.T) {
 	}
 	if settings < 4 || len(unused) > 0 {
 		t.Errorf("%d blocks of values; not on the pages are %v", settings, unused)
+	}
+}
+
+// TestEveryManifestNamesASchedulerOfTheChart: a pod that names none is left to the cluster's scheduler, and its keys of
+// Tenon have no effect. A block may say instead how its namespace asks for Tenon.
+func TestEveryManifestNamesASchedulerOfTheChart(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("chart/values.yaml")
+	testkit.Check(t, err)
+	var values struct{ Scheduler struct{ Names []string } }
+	testkit.Check(t, yaml.Unmarshal(text, &values))
+	specs := 0
+	check := func(where string, docs []string) {
+		for _, doc := range docs {
+			var object map[string]any
+			if err := yaml.Unmarshal([]byte(doc), &object); err != nil {
+				t.Fatalf("%s: %v", where, err)
+			}
+			for spec := range podSpecs(object) {
+				specs++
+				if name, _ := spec["schedulerName"].(string); !slices.Contains(values.Scheduler.Names, name) {
+					t.Errorf("%s: %v: schedulerName %q, want one of %v", where, object["kind"], name,
+						values.Scheduler.Names)
+				}
+			}
+		}
+	}
+	for _, block := range page.Blocks(t) {
+		if block.Language == "yaml" && !strings.Contains(block.Text, annotation.DeviceSchedulingLabel+": enabled") {
+			check(block.String(), block.Documents())
+		}
+	}
+	onPages := specs
+	check("deploy/examples/demo.yaml", strings.Split(string(examples.Demo()), "\n---\n"))
+	if onPages < 30 || specs-onPages < 15 {
+		t.Errorf("%d pods on the pages, and %d in the demo", onPages, specs-onPages)
+	}
+}
+
+// podSpecs returns the specs of pods within an object of any kind: what has a list of containers.
+func podSpecs(value any) iter.Seq[map[string]any] {
+	return func(yield func(map[string]any) bool) {
+		var visit func(any) bool
+		visit = func(value any) bool {
+			switch v := value.(type) {
+			case map[string]any:
+				if _, ok := v["containers"].([]any); ok && !yield(v) {
+					return false
+				}
+				for _, key := range slices.Sorted(maps.Keys(v)) {
+					if !visit(v[key]) {
+						return false
+					}
+				}
+			case []any:
+				for _, one := range v {
+					if !visit(one) {
+						return false
+					}
+				}
+			}
+			return true
+		}
+		visit(value)
 	}
 }
 
