@@ -37,7 +37,7 @@ type QuotaOptions struct {
 func DefaultQuotaOptions() *QuotaOptions {
 	var a config.ElasticQuotaArgs
 	a.SetDefaults()
-	return newQuotaOptions(&a)
+	return NewQuotaOptions(&a)
 }
 
 // readQuotaOptions reads the arguments of the scheduler's plugin from a file. An empty name is the defaults.
@@ -53,10 +53,11 @@ func readQuotaOptions(file string) (*QuotaOptions, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the arguments of quotas in %s: %w", file, err)
 	}
-	return newQuotaOptions(&a), nil
+	return NewQuotaOptions(&a), nil
 }
 
-func newQuotaOptions(a *config.ElasticQuotaArgs) *QuotaOptions {
+// NewQuotaOptions returns those that the arguments of the scheduler's plugin say.
+func NewQuotaOptions(a *config.ElasticQuotaArgs) *QuotaOptions {
 	o := &QuotaOptions{}
 	o.Config, o.Rules = convert.QuotaConfig(a)
 	if *a.MonitorAllQuotas && !o.Rules.ByMax { // what is above a runtime that limits no pod is not overuse

@@ -44,6 +44,8 @@ type Options struct {
 	RevokeAfter time.Duration
 	// DeschedulerConfig is the file of the descheduler's configuration; empty: pods move for PodMigrationJobs alone.
 	DeschedulerConfig string
+	// SchedulerConfig is the file of the scheduler's configuration; empty: it serves the names of every local cluster.
+	SchedulerConfig string
 	// Flags are further ones of the API server.
 	Flags []string
 	// APIServer is a kube-apiserver that is run in place of the one that is built in; empty: none.

@@ -120,7 +120,7 @@ func (c *Cluster) startManager(ctx context.Context, o Options, applier *install.
 	ready := readyz("http://"+c.ports.Address(datadir.ManagerHealth), nil)
 	if err := c.run(ctx, o, ManagerVerb, managerName, ready,
 		"--require-nri-plugin="+strconv.FormatBool(o.RequireNRIPlugin),
-		"--revoke-after="+o.RevokeAfter.String()); err != nil {
+		"--revoke-after="+o.RevokeAfter.String(), schedulerConfig(o)); err != nil {
 		return err
 	}
 	objects, err := install.Parse(o.Admission...)
@@ -164,12 +164,15 @@ func (c *Cluster) startNodes(ctx context.Context, o Options, client kubernetes.I
 			c.reportStep(text)
 		}
 		return errors.New(text)
-	}); err != nil {
+	}, schedulerConfig(o)); err != nil {
 		return err
 	}
 	c.reportStep(fmt.Sprintf("%d simulated nodes", len(c.nodes)))
 	return nil
 }
+
+// schedulerConfig is the flag by which each child learns which schedulers serve the cluster.
+func schedulerConfig(o Options) string { return "--scheduler-config=" + o.SchedulerConfig }
 
 func (c *Cluster) startSchedulers(ctx context.Context, o Options, id *identities) error {
 	start := make([]func() error, o.Schedulers)
@@ -178,7 +181,7 @@ func (c *Cluster) startSchedulers(ctx context.Context, o Options, id *identities
 		start[replica] = func() error {
 			return c.run(ctx, o, SchedulerVerb, schedulerName(replica), ready, "--replica", strconv.Itoa(replica),
 				"--journal="+strconv.FormatBool(o.Journal), "--elect="+strconv.FormatBool(o.Schedulers > 1),
-				"--lease="+cmp.Or(o.Lease, defaultLease).String())
+				"--lease="+cmp.Or(o.Lease, defaultLease).String(), schedulerConfig(o))
 		}
 	}
 	if err := utilerrors.AggregateGoroutines(start...); err != nil {
@@ -197,7 +200,8 @@ func (c *Cluster) startDescheduler(ctx context.Context, o Options) error {
 		return nil // it has no rights
 	}
 	ready := readyz("http://"+c.ports.Address(datadir.DeschedulerHealth), nil)
-	if err := c.run(ctx, o, DeschedulerVerb, deschedulerName, ready, "--config="+o.DeschedulerConfig); err != nil {
+	if err := c.run(ctx, o, DeschedulerVerb, deschedulerName, ready, "--config="+o.DeschedulerConfig,
+		schedulerConfig(o)); err != nil {
 		return err
 	}
 	c.reportStep("descheduler")

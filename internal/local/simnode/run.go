@@ -56,6 +56,8 @@ type Options struct {
 	CertFile, KeyFile string
 	// Version is the version that the agents report.
 	Version string
+	// Schedulers are the names of the schedulers whose pods count; none: SchedulerNames.
+	Schedulers []string
 	// Reconcile is the time between two reconciliations of a kubelet's CPU manager; default 10 s, as the kubelet's.
 	Reconcile time.Duration
 }
@@ -205,6 +207,13 @@ func SchedulerNames() []string {
 	return []string{corev1.DefaultSchedulerName, "tenon-scheduler", "koord-scheduler"}
 }
 
+func (n *node) schedulers() []string {
+	if len(n.o.Schedulers) > 0 {
+		return n.o.Schedulers
+	}
+	return SchedulerNames()
+}
+
 func (n *node) runAgent(ctx context.Context) error {
 	var a *app.Agent
 	ok := n.keepTrying(ctx, "start the agent", func(context.Context) error {
@@ -216,7 +225,7 @@ func (n *node) runAgent(ctx context.Context) error {
 			Node: n.Name, Root: n.root, Arch: n.Machine.Arch(), Version: n.o.Version, Client: client, Dynamic: objects,
 			Kubelet: n.Machine.Kubelet, Switches: switches(),
 			Cgroup: n.tree, Resync: resync, UsageInterval: useInterval, Recorder: n.agentEvents, Shared: n.shared,
-			Schedulers: convert.NewSchedulers(SchedulerNames()...),
+			Schedulers: convert.NewSchedulers(n.schedulers()...),
 		})
 		return err
 	})

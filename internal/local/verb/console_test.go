@@ -97,6 +97,17 @@ func TestFlags(t *testing.T) {
 			args: []string{"--schedulers", "4"},
 			want: "--schedulers: 4 is not allowed: use 1 to 3",
 		},
+		"a scheduler's file that does not exist": {
+			args: []string{"--scheduler-config", "/none.yaml"}, want: "/none.yaml: no such file",
+		},
+		"a scheduler's file with a field that is unknown": {
+			args: []string{"--scheduler-config", "testdata/misspelt.yaml"},
+			want: `testdata/misspelt.yaml:4:3: profiles[0].shedulerName: unknown field`,
+		},
+		"a demo that no profile serves": {
+			args: []string{"--demo", "--scheduler-config", "testdata/by-load.yaml"},
+			want: "must have the schedulerName tenon-scheduler, which the pods of --demo name: the profiles have by-load",
+		},
 		"a negative number of nodes": {args: []string{"--nodes", "-1"}, want: "want 1 to"},
 		"an argument that is none":   {args: []string{"epyc-2s"}, want: "unknown command"},
 		"a console for other machines": {

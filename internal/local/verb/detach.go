@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -155,13 +156,22 @@ func summary(dir datadir.Dir, c *cluster.Cluster, pages string, took time.Durati
 		names[i] = n.Name
 	}
 	fmt.Fprintf(&b, "Ready in %.1f s: %d nodes (%s)\n", took.Seconds(), len(names), cluster.Few(names))
-	fmt.Fprintf(&b, "  export KUBECONFIG=%s\n", dir.Kubeconfig())
+	fmt.Fprintf(&b, "  export %sKUBECONFIG=%s\n", pathOf(name()), dir.Kubeconfig())
 	fmt.Fprintf(&b, "  look   %[1]s topology · %[1]s top · %[1]s explain · %[1]s kubectl get pods\n", name())
 	if pages != "" {
 		fmt.Fprintf(&b, "  open   %s (the console, in a browser on this machine)\n", pages)
 	}
 	fmt.Fprintf(&b, "  stop   %[1]s down%[2]s, %[1]s down%[2]s --purge (removes the data)", name(), dir.Flag())
 	return b.String()
+}
+
+// pathOf is what makes tenon a command that the pages can name, where it was started by its path.
+func pathOf(program string) string {
+	folder, err := filepath.Abs(filepath.Dir(program))
+	if filepath.Base(program) == program || err != nil {
+		return ""
+	}
+	return "PATH=" + folder + ":$PATH "
 }
 
 func name() string { return os.Args[0] }

@@ -5,6 +5,15 @@ import (
 	"testing"
 )
 
+func TestTheFolderOfAProgramStartedByItsPathIsPrinted(t *testing.T) {
+	t.Parallel()
+	for program, want := range map[string]string{"tenon": "", "/usr/bin/tenon": "PATH=/usr/bin:$PATH "} {
+		if got := pathOf(program); got != want {
+			t.Errorf("%s: %q, want %q", program, got, want)
+		}
+	}
+}
+
 func TestADetachedStartIsTheSameStart(t *testing.T) {
 	t.Parallel()
 	own := []string{"--detach=false", "--demo=false", "--report-fd", "3"}

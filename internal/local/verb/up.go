@@ -19,7 +19,6 @@ import (
 	"github.com/tenon-project/tenon/internal/local/cluster"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/machine"
-	"github.com/tenon-project/tenon/internal/local/simnode"
 )
 
 type upFlags struct {
@@ -28,6 +27,7 @@ type upFlags struct {
 	replicas int // of the scheduler
 	data     string
 	config   string // of the descheduler; empty for none
+	profiles string // file of the scheduler's configuration; empty for none
 	console  string // address to serve the console on; empty for none
 	fences   bool
 	journal  bool
@@ -65,6 +65,9 @@ func newUp(serve ServeConsole) *cobra.Command {
 	c.Flags().StringVar(&f.config, "descheduler-config", "",
 		"file with a DeschedulerConfiguration or a DeschedulerPolicy for the descheduler (default: pods move for "+
 			"PodMigrationJobs alone)")
+	c.Flags().StringVar(&f.profiles, "scheduler-config", "",
+		"file with a KubeSchedulerConfiguration for the scheduler; its clientConnection and leaderElection are replaced "+
+			"by the cluster's own (default: the default profile, as default-scheduler, tenon-scheduler and koord-scheduler)")
 	c.Flags().StringVar(&f.console, "console", "",
 		"serve the console on this loopback `address`, such as 127.0.0.1:0 (0: any free port)")
 	c.Flags().BoolVar(&f.journal, "journal", false,
@@ -116,6 +119,13 @@ func up(ctx context.Context, f upFlags, serve ServeConsole, out io.Writer) error
 	if f.config, err = configOf(f.config); err != nil {
 		return &cluster.ExitError{Err: err, Code: 2}
 	}
+	schedulers, err := readSchedulerConfig(f.profiles)
+	if err == nil && f.demo {
+		err = schedulers.checkDemo()
+	}
+	if err != nil {
+		return &cluster.ExitError{Err: err, Code: 2}
+	}
 	if f.console != "" {
 		if err := web.CheckAddress(f.console); err != nil {
 			return &cluster.ExitError{Err: fmt.Errorf("--console: %w", err), Code: 2}
@@ -147,12 +157,12 @@ func up(ctx context.Context, f upFlags, serve ServeConsole, out io.Writer) error
 	if f.report != 0 {
 		console.report = os.NewFile(uintptr(f.report), "report")
 	}
-	return console.end(run(ctx, dir, nodes, f, serve, console, show))
+	return console.end(run(ctx, dir, nodes, f, schedulers, serve, console, show))
 }
 
 // run keeps a cluster up until ctx ends or it breaks. It calls show once all is ready.
-func run(ctx context.Context, dir datadir.Dir, nodes []datadir.Node, f upFlags, serve ServeConsole, console *console,
-	show func() error,
+func run(ctx context.Context, dir datadir.Dir, nodes []datadir.Node, f upFlags, schedulers schedulerConfig,
+	serve ServeConsole, console *console, show func() error,
 ) error {
 	binary, err := os.Executable()
 	if err != nil {
@@ -161,6 +171,9 @@ func run(ctx context.Context, dir datadir.Dir, nodes []datadir.Node, f upFlags, 
 	given := manifests()
 	if f.config != "" {
 		given = append(given, []byte(pluginRights), []byte(pluginRightsBound))
+	}
+	if schedulers.file != "" {
+		given = append(given, []byte(profileRights), []byte(profileRightsBound))
 	}
 	pages := ""
 	if f.console != "" { // it waits for the cluster, and a port that is taken is known at once
@@ -173,9 +186,9 @@ func run(ctx context.Context, dir datadir.Dir, nodes []datadir.Node, f upFlags, 
 	begun := time.Now()
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir: dir, Nodes: nodes, Schedulers: f.replicas, Binary: binary, Manifests: given,
-		Admission: deploy.Webhooks(simnode.SchedulerNames()...), RequireNRIPlugin: f.fences, Report: console.step,
+		Admission: deploy.Webhooks(schedulers.names()...), RequireNRIPlugin: f.fences, Report: console.step,
 		Journal: f.journal, Lease: f.lease, RevokeAfter: f.revoke, DeschedulerConfig: f.config,
-		APIServer: f.server,
+		SchedulerConfig: schedulers.file, APIServer: f.server,
 	})
 	if err != nil {
 		return err

@@ -54,11 +54,34 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tenon-de
 subjects: [{kind: ServiceAccount, namespace: tenon-system, name: tenon-descheduler}]
 `
 
+// profileRights is what the chart gives the scheduler where it has a configuration.
+const profileRights = `apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: tenon-scheduler-profiles}
+rules:
+- {apiGroups: [slo.koordinator.sh], resources: [nodemetrics], verbs: [list, watch]}
+- {apiGroups: [""], resources: [configmaps], resourceNames: [gpu-shared-resource-templates], verbs: [list, watch]}
+`
+
+const profileRightsBound = `apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: tenon-scheduler-profiles}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tenon-scheduler-profiles}
+subjects: [{kind: ServiceAccount, namespace: tenon-system, name: tenon-scheduler}]
+`
+
 // ports are those of the services, saved by the process that started the cluster.
 type ports = map[datadir.Service]int
 
 func hidden(verb string, run func(context.Context, datadir.Dir, ports) error) *cobra.Command {
-	var data string
+	return served(verb, func(ctx context.Context, dir datadir.Dir, saved ports, _ schedulerConfig) error {
+		return run(ctx, dir, saved)
+	})
+}
+
+// served is hidden for a verb that needs to know which schedulers serve the cluster.
+func served(verb string, run func(context.Context, datadir.Dir, ports, schedulerConfig) error) *cobra.Command {
+	var data, file string
 	c := &cobra.Command{
 		Use:    verb,
 		Hidden: true,
@@ -72,10 +95,15 @@ func hidden(verb string, run func(context.Context, datadir.Dir, ports) error) *c
 			if err != nil {
 				return err
 			}
-			return run(c.Context(), dir, saved)
+			schedulers, err := readSchedulerConfig(file)
+			if err != nil {
+				return err
+			}
+			return run(c.Context(), dir, saved, schedulers)
 		},
 	}
 	c.Flags().StringVar(&data, "data", "", "folder of the cluster's data")
+	c.Flags().StringVar(&file, "scheduler-config", "", "as that of tenon up")
 	return c
 }
 
@@ -83,7 +111,9 @@ func newScheduler() *cobra.Command {
 	var replica int
 	var elect, journal bool
 	var lease time.Duration
-	child := hidden(cluster.SchedulerVerb, func(ctx context.Context, dir datadir.Dir, ports ports) error {
+	child := served(cluster.SchedulerVerb, func(ctx context.Context, dir datadir.Dir, ports ports,
+		schedulers schedulerConfig,
+	) error {
 		kubeconfig := dir.Credential(cluster.Scheduler)
 		certFile, keyFile := dir.Pair(cluster.SchedulerServing)
 		c := schedapp.NewCommand()
@@ -91,12 +121,20 @@ func newScheduler() *cobra.Command {
 		if journal {
 			recorded = dir.Journal(replica)
 		}
+		profiles := "--serve-scheduler-names=" + strings.Join(simnode.SchedulerNames(), ",")
+		if schedulers.file != "" {
+			own := dir.SchedulerConfig(replica)
+			if err := schedulers.write(own, kubeconfig); err != nil {
+				return err
+			}
+			profiles = "--config=" + own
+		}
 		c.SetArgs([]string{
+			profiles,
 			"--journal=" + recorded,
 			"--kubeconfig=" + kubeconfig,
 			"--authentication-kubeconfig=" + kubeconfig,
 			"--authorization-kubeconfig=" + kubeconfig,
-			"--serve-scheduler-names=" + strings.Join(simnode.SchedulerNames(), ","),
 			// One alone must not wait after a crash for the lease of the last. Replicas wait less than on a real
 			// cluster.
 			"--leader-elect=" + strconv.FormatBool(elect),
@@ -123,11 +161,13 @@ func newScheduler() *cobra.Command {
 func newManager() *cobra.Command {
 	var fences bool
 	var revokeAfter time.Duration
-	child := hidden(cluster.ManagerVerb, func(ctx context.Context, dir datadir.Dir, ports ports) error {
+	child := served(cluster.ManagerVerb, func(ctx context.Context, dir datadir.Dir, ports ports,
+		schedulers schedulerConfig,
+	) error {
 		certFile, keyFile := dir.Pair(cluster.Webhooks)
 		logger := klog.Background()
-		quotas := manager.DefaultQuotaOptions()
-		if revokeAfter > 0 {
+		quotas := schedulers.quotas
+		if revokeAfter > 0 && quotas.Revoke != nil {
 			quotas.Revoke.Delay = revokeAfter
 		}
 		serving.UseLogger(logger)
@@ -139,7 +179,7 @@ func newManager() *cobra.Command {
 			CertFile:            certFile,
 			KeyFile:             keyFile,
 			SchedulerIdentities: manager.DefaultSchedulerIdentities(),
-			SchedulerNames:      append([]string{cluster.Scheduler}, simnode.SchedulerNames()...),
+			SchedulerNames:      append([]string{cluster.Scheduler}, schedulers.names()...),
 			RequireNRIPlugin:    fences,
 			Quotas:              quotas,
 			PublishDevices:      true,
@@ -153,12 +193,14 @@ func newManager() *cobra.Command {
 
 func newDescheduler() *cobra.Command {
 	var file string
-	child := hidden(cluster.DeschedulerVerb, func(ctx context.Context, dir datadir.Dir, ports ports) error {
+	child := served(cluster.DeschedulerVerb, func(ctx context.Context, dir datadir.Dir, ports ports,
+		schedulers schedulerConfig,
+	) error {
 		settings, err := deschedulerSettings(file)
 		if err != nil {
 			return err
 		}
-		settings.Migration.SchedulerNames = simnode.SchedulerNames()
+		settings.Migration.SchedulerNames = schedulers.names()
 		logger := klog.Background()
 		serving.UseLogger(logger)
 		return descheduler.Run(klog.NewContext(ctx, logger), descheduler.Options{
@@ -192,7 +234,9 @@ func deschedulerSettings(file string) (config.Settings, error) {
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 func newNodes() *cobra.Command {
-	return hidden(cluster.NodesVerb, func(ctx context.Context, dir datadir.Dir, ports ports) error {
+	return served(cluster.NodesVerb, func(ctx context.Context, dir datadir.Dir, ports ports,
+		schedulers schedulerConfig,
+	) error {
 		saved, err := dir.SavedNodes()
 		if err != nil {
 			return err
@@ -216,7 +260,7 @@ func newNodes() *cobra.Command {
 		certFile, keyFile := dir.Pair(cluster.KubeletServing)
 		return simnode.Run(ctx, simnode.Options{
 			Nodes: nodes, Address: address(ports[datadir.Kubelets]), CertFile: certFile,
-			KeyFile: keyFile, Version: version.String(),
+			KeyFile: keyFile, Version: version.String(), Schedulers: schedulers.names(),
 		})
 	})
 }
