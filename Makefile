@@ -35,7 +35,7 @@ RACE       = $(sort $(dir $(shell grep -rlE --include='*.go' '^[[:space:]]+go [a
 RACED     := agent control desched kube local/simnode sched
 
 .DEFAULT_GOAL := help
-.PHONY: help build images release push up down test unit race system packages clusters times alerts search kills nightly oracle oracle-short mutants oracle-mutants soak verify lint bench generate clean \
+.PHONY: help build images release push up down recording test unit race system packages clusters times alerts search kills nightly oracle oracle-short mutants soak verify lint bench generate clean \
         node-tools test-node test-guest test-cluster test-compat test-console bench-agent bench-quota bench-gang bench-device bench-reservation ladder
 
 help: ## List these targets
@@ -62,6 +62,11 @@ up: bin/tenon ## Start a local cluster of simulated machines with the demo
 
 down: ## Stop the local cluster and remove its data
 	@if [ -x $(BIN)/tenon ]; then $(BIN)/tenon down --purge --data "$$HOME/.tenon"; else echo "nothing to stop: bin/tenon was never built"; fi
+
+recording: bin/tenon ## Record the animation of the README anew (a minute)
+	@data=$$(mktemp -d) && trap '$(BIN)/tenon down --purge --data '"$$data" EXIT && $(BIN)/tenon up --detach --demo --data "$$data" && \
+	PATH="$(CURDIR)/$(BIN):$$PATH" KUBECONFIG="$$data/kubeconfig" $(GO) run ./hack/record docs/demo.svg \
+	  'tenon explain pod/cannot-fit' 'tenon topology node/epyc-2s-0' 'tenon top gpu' 'tenon quota --rounds'
 
 # Clusters and levels wait more than they compute: they run beside each other, and each shows its output when it has ended;
 # what failed in both comes last.

@@ -1,0 +1,2 @@
+// Package hack tests the scripts beside it.
+package hack
