@@ -14,6 +14,7 @@ import (
 // +kubebuilder:metadata:annotations="api-approved.kubernetes.io=https://github.com/kubernetes-sigs/scheduler-plugins/pull/52"
 // +kubebuilder:printcolumn:name="Min",type=string,JSONPath=.spec.min
 // +kubebuilder:printcolumn:name="Max",type=string,JSONPath=.spec.max
+// +kubebuilder:printcolumn:name="Runtime",type=string,JSONPath=.metadata.annotations['quota\.scheduling\.koordinator\.sh/runtime']
 // +kubebuilder:printcolumn:name="Used",type=string,JSONPath=.status.used
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=.metadata.creationTimestamp
 type ElasticQuota struct {
