@@ -353,6 +353,52 @@ func turnedDown() view.Pod {
 	return p
 }
 
+// TestScoresFitATerminal: numbers are whole at 80 columns, and plugins that tell no node apart have no column.
+func TestScoresFitATerminal(t *testing.T) {
+	t.Parallel()
+	scores := func(node string, total, a, b, c int64) view.Score {
+		return view.Score{Node: node, Total: total, Plugins: []view.PluginScore{
+			{Name: "NodeResourcesBalancedAllocation", Score: a},
+			{Name: "InterPodAffinityOfPodsOfTheService", Score: b},
+			{Name: "ImageLocality", Score: 0},
+			{Name: "NodeResourcesFitOfAllTheResources", Score: c},
+		}}
+	}
+	answer := scored{Decision: view.Decision{Pod: "default/p", Scores: []view.Score{
+		scores("n0", 123456, 1, 200, 3), scores("n1", 99, 4, 5, 6),
+	}}}
+	e := explanation{explainOptions: &explainOptions{}, render: renderer{width: 80}}
+	want := `NODE   SCORE  NodeResourcesBalancedAllocation
+n0    123456                                1
+n1        99                                4
+
+NODE  InterPodAffinityOfPodsOfTheService  NodeResourcesFitOfAllTheResources
+n0                                   200                                  3
+n1                                     5                                  6
+equal for these nodes: ImageLocality 0
+`
+	if d := cmp.Diff(want, e.scoreTable(answer)); d != "" {
+		t.Errorf("at 80 columns (-want +got):\n%s", d)
+	}
+	e.render.width = 0
+	if got := e.scoreTable(answer); !strings.HasPrefix(got, "| # | Pod | Node |") {
+		t.Errorf("without a terminal: %s", got)
+	}
+}
+
+func TestADecisionWithoutScoresNamesItsCause(t *testing.T) {
+	t.Parallel()
+	for want, d := range map[string]view.Decision{
+		"only n of 7 nodes fits the pod":                           {Node: "n", Of: 7},
+		"n was the only node considered":                           {Node: "n", Of: 1},
+		"n was the only node considered: the cluster has no other": {Node: "n", Of: 1, Only: "the cluster has no other"},
+	} {
+		if got := whyUnscored(d); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func TestExplanationsAsGolden(t *testing.T) {
 	_, pending := waiting(t)
 	bound := placed()

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -33,7 +34,7 @@ func (e *explanation) printScores(pod view.Pod) error {
 	case pod.Decision == nil:
 		answer.Note = "the leading scheduler does not remember its decision: it keeps the last 256"
 	case len(all) == 0:
-		answer.Note = fmt.Sprintf("no node was scored: %s was the only one that was asked or fits", answer.Node)
+		answer.Note = "no node was scored: " + whyUnscored(*pod.Decision)
 	case len(all) < min(e.scores, answer.Feasible):
 		answer.Note = fmt.Sprintf("scores of the best %d of %s; PUT /debug/flags/s keeps more of later decisions",
 			len(all), view.Count(answer.Feasible, "feasible node"))
@@ -48,16 +49,30 @@ func (e *explanation) printScores(pod view.Pod) error {
 	return nil
 }
 
-// scoreTable is the table of the scheduler's log; wide adds how each column came about.
+// whyUnscored names the cause for which a decision has no scores: scoring begins with a second node that fits.
+func whyUnscored(d view.Decision) string {
+	if d.Of > 1 {
+		return fmt.Sprintf("only %s of %d nodes fits the pod", d.Node, d.Of)
+	}
+	if d.Only != "" {
+		return fmt.Sprintf("%s was the only node considered: %s", d.Node, d.Only)
+	}
+	return d.Node + " was the only node considered"
+}
+
+// scoreTable is the table of the scheduler's log, or one that fits a terminal; wide adds how each column came about.
 func (e *explanation) scoreTable(answer scored) string {
 	if len(answer.Scores) == 0 {
 		return ""
 	}
 	table := view.ScoreTable(answer.Decision, len(answer.Scores))
+	if e.render.width > 0 {
+		table = e.terminalScores(answer)
+	}
 	if e.list.format != wide {
 		return table
 	}
-	t := columns{paint: e.render.paint}
+	t := columns{paint: e.render.paint, width: e.render.width}
 	t.add("NODE", "PLUGIN", "RAW", "NORMALIZED", "WEIGHT", "SCORE", "")
 	for _, s := range answer.Scores {
 		name := s.Node
@@ -76,4 +91,35 @@ func (e *explanation) scoreTable(answer scored) string {
 		}
 	}
 	return table + "\n" + t.String()
+}
+
+// terminalScores has a column for each plugin that tells the nodes apart; the others are named below with their score.
+func (e *explanation) terminalScores(answer scored) string {
+	differ, same := []string{}, ""
+	for _, p := range answer.Scores[0].Plugins {
+		if slices.ContainsFunc(answer.Scores, func(o view.Score) bool { return o.Of(p.Name).Score != p.Score }) {
+			differ = append(differ, p.Name)
+		} else {
+			same += fmt.Sprintf(", %s %d", p.Name, p.Score)
+		}
+	}
+	t := columns{paint: e.render.paint, width: e.render.width, folds: true, right: len(differ) + 1}
+	header := []any{"NODE", "SCORE"}
+	for _, name := range differ {
+		header = append(header, name)
+	}
+	t.add(header...)
+	for _, s := range answer.Scores {
+		row := []any{s.Node, s.Total}
+		for _, name := range differ {
+			row = append(row, s.Of(name).Score)
+		}
+		t.add(row...)
+	}
+	table := t.String()
+	if same != "" {
+		lines := wrap("equal for these nodes: "+strings.TrimPrefix(same, ", "), " ", e.render.width)
+		table += strings.Join(lines, "\n") + "\n"
+	}
+	return table
 }

@@ -336,7 +336,11 @@ func cores(list []view.CorePart) string {
 
 func (r *renderer) decision(d view.Decision) {
 	if d.Of == 1 && len(d.Scores) == 0 {
-		r.line("why here", "the scheduler considered no other node")
+		text := "the scheduler considered no other node"
+		if d.Only != "" {
+			text += ": " + d.Only
+		}
+		r.line("why here", text)
 		return
 	}
 	text := fmt.Sprintf("%d of %s would have taken it", d.Feasible, view.Count(d.Of, "node"))

@@ -205,8 +205,10 @@ type Decision struct {
 	Time    time.Time `json:"time"`
 	Node    string    `json:"node"`
 	// Feasible of Of nodes passed every filter.
-	Feasible int     `json:"feasible"`
-	Of       int     `json:"of"`
+	Feasible int `json:"feasible"`
+	Of       int `json:"of"`
+	// Only says why no other node was considered; empty where others were, or where the cause is not known.
+	Only   string  `json:"only,omitempty"`
 	Scores   []Score `json:"scores"`
 }
 

@@ -8,11 +8,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -70,6 +72,9 @@ func (r *Ring) Record(flags *Flags, inner SchedulePod) SchedulePod {
 			Pod: pod.Pod.Namespace + "/" + pod.Pod.Name, UID: string(pod.Pod.UID), Profile: f.ProfileName(),
 			Time: time.Now(), Node: result.SuggestedHost, Feasible: feasible, Of: evaluated,
 		}
+		if evaluated == 1 && len(scores) == 0 {
+			d.Only = only(f, pod.Pod, result.SuggestedHost)
+		}
 		for _, s := range scores {
 			var raw map[string]int64
 			if ranks {
@@ -83,6 +88,39 @@ func (r *Ring) Record(flags *Flags, inner SchedulePod) SchedulePod {
 		}
 		return result, nil
 	}
+}
+
+// only returns why a node was the only one that the scheduler considered for a pod.
+func only(f framework.Framework, pod *corev1.Pod, node string) string {
+	if lister := f.SnapshotSharedLister(); lister != nil {
+		if nodes, err := lister.NodeInfos().List(); err == nil && len(nodes) == 1 {
+			return "the cluster has no other"
+		}
+	}
+	if namedByAffinity(pod, node) {
+		return "the pod's node affinity names it"
+	}
+	if _, ok := convert.GangPod(pod); ok {
+		return "the plan of the pod's gang names it"
+	}
+	if pod.Status.NominatedNodeName == node {
+		return "the pod's status.nominatedNodeName names it"
+	}
+	return ""
+}
+
+// namedByAffinity reports whether a term of the pod's required node affinity has the name of a node.
+func namedByAffinity(pod *corev1.Pod, node string) bool {
+	a := pod.Spec.Affinity
+	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return false
+	}
+	terms := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	return slices.ContainsFunc(terms, func(t corev1.NodeSelectorTerm) bool {
+		return slices.ContainsFunc(t.MatchFields, func(r corev1.NodeSelectorRequirement) bool {
+			return r.Key == metav1.ObjectNameField && slices.Contains(r.Values, node)
+		})
+	})
 }
 
 // scorersOf returns the score plugins of a profile with their weights, by name.

@@ -10,8 +10,11 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -70,6 +73,53 @@ func TestADecisionOfARankingCountsTheNodesThatItRanked(t *testing.T) {
 		got := ring.List("")[0]
 		if diff := cmp.Diff(want, view.Decision{Feasible: got.Feasible, Of: got.Of, Scores: got.Scores}); diff != "" {
 			t.Errorf("decision for %s (-want +got):\n%s", chosen, diff)
+		}
+	}
+}
+
+// clusterProfile has a cluster of some nodes.
+type clusterProfile struct {
+	framework.Framework
+	nodes int
+}
+
+func (p clusterProfile) SnapshotSharedLister() fwk.SharedLister {
+	nodes := make([]*corev1.Node, p.nodes)
+	for i := range nodes {
+		nodes[i] = object.Node(string(rune('a'+i)), nil)
+	}
+	return cache.NewSnapshot(nil, nodes)
+}
+
+func TestADecisionNamesTheOneCauseForWhichNoOtherNodeWasConsidered(t *testing.T) {
+	t.Parallel()
+	affine := func(node string) *corev1.Pod {
+		return &corev1.Pod{Spec: corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+					{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node}},
+				}}},
+			},
+		}}}}
+	}
+	member := &corev1.Pod{}
+	member.Annotations = map[string]string{annotation.GangName: "g"}
+	nominated := &corev1.Pod{}
+	nominated.Status.NominatedNodeName = "a"
+	for name, c := range map[string]struct {
+		pod   *corev1.Pod
+		nodes int
+		want  string
+	}{
+		"one node":               {affine("a"), 1, "the cluster has no other"},
+		"an affinity":            {affine("a"), 2, "the pod's node affinity names it"},
+		"an affinity to another": {affine("b"), 2, ""},
+		"a gang":                 {member, 2, "the plan of the pod's gang names it"},
+		"a nomination":           {nominated, 2, "the pod's status.nominatedNodeName names it"},
+		"a plain pod":            {&corev1.Pod{}, 2, ""},
+	} {
+		if got := only(clusterProfile{nodes: c.nodes}, c.pod, "a"); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }
