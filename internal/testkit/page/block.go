@@ -79,7 +79,10 @@ func pages(tb testing.TB) (all []Block) {
 		}
 		return read(path)
 	})
-	for _, file := range []string{"README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"} {
+	for _, file := range []string{
+		"README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "ROADMAP.md",
+		"CHANGELOG.md",
+	} {
 		err = errors.Join(err, read(filepath.Join(root, file)))
 	}
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 func TestLinksLeadToPagesAndHeadings(t *testing.T) {
 	t.Parallel()
 	link, heading := regexp.MustCompile(`\]\(([^)\s]+)\)`), regexp.MustCompile(`(?m)^#+ (.*)$`)
+	ofHost := regexp.MustCompile(`^\.\./\.\./(actions/workflows/test\.yaml|releases)`) // of the site that has the code
 	other, followed := regexp.MustCompile(`[^\pL\pN _-]`), 0
 	root, all := testkit.RepoRoot(t), pages(t)
 	anchors := map[string]bool{}
@@ -27,7 +28,7 @@ func TestLinksLeadToPagesAndHeadings(t *testing.T) {
 	for _, p := range all {
 		text := span.ReplaceAllString(fence.ReplaceAllString(p.Text, ""), "")
 		for _, m := range link.FindAllStringSubmatch(text, -1) {
-			if strings.Contains(m[1], "://") {
+			if strings.Contains(m[1], "://") || ofHost.MatchString(m[1]) {
 				continue
 			}
 			followed++
@@ -82,6 +83,16 @@ func TestTheMapListsEveryPage(t *testing.T) {
 		listed := !found || !slices.Contains([]string{"start", "guide", "reference"}, folder)
 		if !listed && !strings.Contains(index, "("+name+")") {
 			t.Errorf("docs/README.md does not list %s", p.File)
+		}
+	}
+}
+
+// TestTheReadmeIsShort: who opens the repository reads one page of it.
+func TestTheReadmeIsShort(t *testing.T) {
+	t.Parallel()
+	for _, p := range pages(t) {
+		if words := len(strings.Fields(p.Text)); p.File == "README.md" && (words > 700 || words < 200) {
+			t.Errorf("%d words, want at most 700", words)
 		}
 	}
 }

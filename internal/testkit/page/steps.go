@@ -186,10 +186,15 @@ func Steps() []Step {
 			Replace: []string{"/etc/bash_completion.d/", "completion/", "/usr/local/bin/", "completion/"},
 		},
 
-		{Blocks: "README.md make up", Scene: Demo, Replace: []string{"make up ", "make up | tee up "}},
+		{
+			Blocks: "README.md git clone", Scene: Demo,
+			Replace: []string{
+				"git clone https://github.com/OWNER/tenon && cd tenon\n", "", "make up ", "make up | tee up ",
+			},
+		},
 		{
 			Blocks: "README.md Ready in", Scene: Demo, Command: "sed -n '/^Ready/,$p' up",
-			Replace: []string{"=~/", "=…/"},
+			Replace: []string{"=~/", "=…/", "…/bin:$PATH", "…"},
 		},
 		{Blocks: "docs/guide/cpu.md $ tenon topology node/epyc", Scene: Demo},
 		{Blocks: "README.md $ tenon explain", Scene: Demo},
