@@ -209,7 +209,7 @@ type Decision struct {
 	Of       int `json:"of"`
 	// Only says why no other node was considered; empty where others were, or where the cause is not known.
 	Only   string  `json:"only,omitempty"`
-	Scores   []Score `json:"scores"`
+	Scores []Score `json:"scores"`
 }
 
 // Score is a node's score: the sum of Plugins, which are weighted. Plugins has all score plugins of the profile, by
