@@ -353,7 +353,7 @@ func turnedDown() view.Pod {
 	return p
 }
 
-// TestScoresFitATerminal: numbers are whole at 80 columns, and plugins that tell no node apart have no column.
+// TestScoresFitATerminal: numbers are whole at 80 columns, and plugins with equal scores for all nodes have no column.
 func TestScoresFitATerminal(t *testing.T) {
 	t.Parallel()
 	scores := func(node string, total, a, b, c int64) view.Score {

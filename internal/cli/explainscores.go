@@ -93,7 +93,7 @@ func (e *explanation) scoreTable(answer scored) string {
 	return table + "\n" + t.String()
 }
 
-// terminalScores has a column for each plugin that tells the nodes apart; the others are named below with their score.
+// terminalScores has a column for each plugin whose scores differ; the others are named below with their score.
 func (e *explanation) terminalScores(answer scored) string {
 	differ, same := []string{}, ""
 	for _, p := range answer.Scores[0].Plugins {
