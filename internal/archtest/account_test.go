@@ -24,7 +24,8 @@ var inFront = []string{"Deliver", "Distinct", "First", "Mapped", "WithReservePod
 var decided = map[string][]string{
 	"internal/sched/follow/tracker.go":   {"Store.RemovePod"},                   // the node has rejected the pod
 	"internal/sched/loadaware/plugin.go": {"Loads.RemovePod"},                   // its reservation has ended
-	"internal/sched/reserving/plugin.go": {"Quotas.PutPod", "Quotas.RemovePod"}, // it makes room for its user
+	"internal/sched/reserving/plugin.go": {"Quotas.PutPod"},                     // its user is taken back
+	"internal/sched/reserving/trial.go":  {"Quotas.PutPod", "Quotas.RemovePod"}, // it makes room for its user
 }
 
 // TestOneTableFeedsTheAccounts: what puts objects into accounts, and in which order, is in internal/kube/accounts.
