@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/internal/sim"
 	"github.com/tenon-project/tenon/internal/testkit"
@@ -67,7 +69,56 @@ func (c *cluster) operators(t *testing.T) {
 			t.Errorf("%s: simulate says %q, the API server %v", one.Name, one.Want, refusal)
 		}
 	}
+	c.asked(t, cases)
 	c.stored(t, objects, mapper)
+}
+
+// asked lets simulate answer about each manifest on a cluster with the node of the cases, as it does from files.
+// test/system asks a scheduler.
+func (c *cluster) asked(t *testing.T, cases []operator.Case) {
+	nodes, want := c.client.CoreV1().Nodes(), &corev1.Node{}
+	testkit.Check(t, yaml.Unmarshal([]byte(operator.Node), want))
+	node, err := nodes.Get(t.Context(), want.Name, metav1.GetOptions{})
+	testkit.Check(t, err)
+	node.Labels, node.Spec.Taints = want.Labels, nil // of a node that is not ready
+	node, err = nodes.Update(t.Context(), node, metav1.UpdateOptions{})
+	testkit.Check(t, err)
+	node.Status.Allocatable = want.Status.Allocatable
+	_, err = nodes.UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
+	testkit.Check(t, err)
+	before, err := sim.RunCluster(t.Context(), c.config, sim.Input{Warn: io.Discard})
+	testkit.Check(t, err)
+	known := map[string]bool{} // pods that other tests have left
+	for _, p := range before.Pods {
+		known[p.Namespace+"/"+p.Name] = true
+	}
+	for _, one := range cases {
+		r, err := sim.RunCluster(t.Context(), c.config, sim.Input{
+			Paths: []string{"-"}, Stdin: strings.NewReader(one.Text), Warn: io.Discard,
+		})
+		r.Pods = slices.DeleteFunc(r.Pods, func(p sim.Pod) bool { return known[p.Namespace+"/"+p.Name] })
+		got := verdicts(r)
+		if err != nil {
+			got = "refused"
+		}
+		if got != one.Want {
+			t.Errorf("%s: simulate --cluster says %q, want %q: %v", one.Name, got, one.Want, err)
+		}
+	}
+}
+
+// verdicts are the numbers of pods by state, as operator.Case has them.
+func verdicts(r sim.Result) string {
+	counts, parts := map[string]int{}, []string(nil)
+	for _, p := range r.Pods {
+		counts[p.State]++
+	}
+	for _, state := range []string{sim.Scheduled, sim.Unschedulable, sim.Refused, sim.Existing} {
+		if counts[state] > 0 {
+			parts = append(parts, fmt.Sprint(counts[state], " ", state))
+		}
+	}
+	return cmp.Or(strings.Join(parts, ", "), "0")
 }
 
 // stored stores pods, changes what they refer to, and lets simulate read the cluster.

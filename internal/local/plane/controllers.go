@@ -14,7 +14,8 @@ import (
 // network has work for.
 func controllers() []string {
 	return []string{
-		"deployment-controller", "replicaset-controller", "statefulset-controller", "daemonset-controller",
+		"deployment-controller", "replicaset-controller", "replicationcontroller-controller",
+		"statefulset-controller", "daemonset-controller",
 		"job-controller", "cronjob-controller", "ttl-after-finished-controller",
 		"garbage-collector-controller", "namespace-controller", "pod-garbage-collector-controller",
 		"node-lifecycle-controller", "taint-eviction-controller",

@@ -20,7 +20,9 @@ type Case struct {
 	// Want counts the pods of each state as tenon simulate prints them, "0" for no pod, and "refused" for a manifest
 	// of which the API server refuses an object.
 	Want string
-	Text string
+	// Apart is why a cluster cannot be asked the same, "" for a case that is compared with one.
+	Apart string
+	Text  string
 }
 
 // Cases returns all manifests.
@@ -37,7 +39,8 @@ func Cases() (out []Case, err error) {
 		for _, part := range strings.Split("\n"+string(text), "\n### ")[1:] {
 			head, body, _ := strings.Cut(part, "\n")
 			name, want, _ := strings.Cut(head, " | ")
-			out = append(out, Case{name, want, body})
+			want, apart, _ := strings.Cut(want, " | ")
+			out = append(out, Case{name, want, apart, body})
 		}
 	}
 	return out, nil
