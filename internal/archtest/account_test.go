@@ -20,12 +20,11 @@ var fed = []string{"Gangs", "Kinds", "Loads", "Quotas", "Reservations", "Store"}
 // inFront are the functions that set which account gets an event first.
 var inFront = []string{"Deliver", "Distinct", "First", "Mapped", "WithReservePods"}
 
-// decided are the calls that change an account by a decision of the scheduler rather than by an event, by file.
+// decided are the calls that change an account by a decision of the scheduler rather than by an event, by folder.
 var decided = map[string][]string{
-	"internal/sched/follow/tracker.go":   {"Store.RemovePod"},                   // the node has rejected the pod
-	"internal/sched/loadaware/plugin.go": {"Loads.RemovePod"},                   // its reservation has ended
-	"internal/sched/reserving/plugin.go": {"Quotas.PutPod"},                     // its user is taken back
-	"internal/sched/reserving/trial.go":  {"Quotas.PutPod", "Quotas.RemovePod"}, // it makes room for its user
+	"internal/sched/follow":    {"Store.RemovePod"},                   // the node has rejected the pod
+	"internal/sched/loadaware": {"Loads.RemovePod"},                   // its reservation has ended
+	"internal/sched/reserving": {"Quotas.PutPod", "Quotas.RemovePod"}, // it makes room for its user
 }
 
 // TestOneTableFeedsTheAccounts: what puts objects into accounts, and in which order, is in internal/kube/accounts.
@@ -42,31 +41,27 @@ func TestOneTableFeedsTheAccounts(t *testing.T) {
 		uses := map[*ast.Ident]types.Object{}
 		checked.check(user, uses)
 		folder, _ := folderOf(user)
-		for id, o := range uses {
+		for _, o := range uses {
 			if f, ok := o.(*types.Func); ok && feeds(f) {
-				file := folder + "/" + filepath.Base(checked.positions.Position(id.Pos()).Filename)
-				found[file] = append(found[file], nameOf(f))
+				found[folder] = append(found[folder], nameOf(f))
 			}
 		}
 	}
-	const table = "internal/kube/accounts/"
-	if len(users) < 20 || len(found[table+"table.go"]) < 30 || len(found[table+"kind.go"]) == 0 {
+	const table = "internal/kube/accounts"
+	if len(users) < 20 || len(found[table]) < 30 {
 		t.Fatalf("of %d packages only %v feed accounts: the test overlooks the table", len(users), found)
 	}
-	for file, names := range found {
+	for folder, names := range found {
 		for _, name := range names {
-			if strings.HasPrefix(file, table) {
-				continue
-			}
-			if !slices.Contains(decided[file], name) {
-				t.Errorf("%s uses %s: put objects into accounts by a table of internal/kube/accounts", file, name)
+			if folder != table && !slices.Contains(decided[folder], name) {
+				t.Errorf("%s uses %s: put objects into accounts by a table of %s", folder, name, table)
 			}
 		}
 	}
-	for file, names := range decided {
+	for folder, names := range decided {
 		for _, name := range names {
-			if !slices.Contains(found[file], name) {
-				t.Errorf("%s does not use %s any more", file, name)
+			if !slices.Contains(found[folder], name) {
+				t.Errorf("%s does not use %s any more", folder, name)
 			}
 		}
 	}

@@ -1,8 +1,10 @@
 package accounts_test
 
 import (
+	"flag"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +23,16 @@ import (
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
+
+// histories is how many random histories the property meets, unless -rapid.checks says otherwise.
+const histories = 2000
+
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.checks", strconv.Itoa(histories)); err != nil {
+		panic(err)
+	}
+	m.Run()
+}
 
 // informer delivers what its test says.
 type informer struct {

@@ -162,8 +162,8 @@ func TestATableFollowsWhatItsAccountsFollow(t *testing.T) {
 	}
 }
 
-// TestEveryKindReachesItsAccounts, as its sources read it, until it is gone. An update that changes nothing for them does
-// not reach the handler behind them either.
+// TestEveryKindReachesItsAccounts, as its sources read it, until it is gone. An update that changes nothing for them
+// does not reach the handler behind them either.
 func TestEveryKindReachesItsAccounts(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -184,7 +184,8 @@ func TestEveryKindReachesItsAccounts(t *testing.T) {
 	}
 	name := map[string]string{"ClusterNetworkTopology": "default"}
 	spec := map[string]string{
-		"Device":                 `{"devices":[{"type":"dpu","id":"0","health":true,"resources":{"example.com/dpu":"1"}}]}`,
+		"Device": `{"devices":[{"type":"dpu","id":"0","health":true,"resources":{"example.com/dpu":"1"}}]}`,
+
 		"ClusterNetworkTopology": `{"networkTopologySpec":[{"topologyLayer":"Block","labelKey":["l"]}]}`,
 	}
 	distinct := map[string]bool{"ElasticQuota": true, "PodGroup": true, "ClusterNetworkTopology": true}
