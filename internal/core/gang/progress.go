@@ -226,9 +226,9 @@ func (p Progress) stage(was Stage, pods int, do Actions) Stage {
 		return StageFailed
 	case active == 0 && was.isFinal():
 		return was
-	case active > 0 && p.Running+p.Succeeded >= do.Least:
+	case p.Running+p.Succeeded >= do.Least:
 		return StageRunning
-	case active > 0 && do.Placed+p.Succeeded >= do.Least:
+	case do.Placed+p.Succeeded >= do.Least:
 		return StageScheduled
 	}
 	return StageUnknown

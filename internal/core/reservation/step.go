@@ -107,11 +107,12 @@ func Step(s *State, w *World) (status Status, do Actions) {
 		do.Again = s.withdrawFrom(w)
 		do.Withdraw = do.Again.IsZero()
 		return status, do
+	case s.Phase.IsFinal() && w.KeepEnded <= 0:
+		return status, do
 	case s.Phase.IsFinal():
-		if gone := s.Ended.Add(w.KeepEnded); w.KeepEnded > 0 && w.Now.Before(gone) {
-			do.Again = gone
-		} else {
-			do.Delete = w.KeepEnded > 0
+		do.Again = s.Ended.Add(w.KeepEnded)
+		if do.Delete = !w.Now.Before(do.Again); do.Delete {
+			do.Again = time.Time{}
 		}
 		return status, do
 	}
