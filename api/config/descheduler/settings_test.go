@@ -463,3 +463,32 @@ func names(t *testing.T, d *strict.Document, at string, s reflect.Type) {
 		}
 	}
 }
+
+// TestArgumentsWithADryRunSaySo: a plugin whose arguments have dryRun must not move pods because no other program
+// knows of it.
+func TestArgumentsWithADryRunSaySo(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for name, kind := range kinds() {
+		args := reflect.ValueOf(kind.args())
+		field := args.Elem().FieldByName("DryRun")
+		if _, plans := args.Interface().(DryRunner); !field.IsValid() || name == MigrationController {
+			if plans {
+				t.Errorf("%s says whether it is a dry run, and has no dryRun", name)
+			}
+			continue
+		} else if !plans {
+			t.Errorf("%s has dryRun, and is not a DryRunner", name)
+			continue
+		}
+		found++
+		for _, want := range []bool{false, true} {
+			if field.SetBool(want); args.Interface().(DryRunner).IsDryRun() != want {
+				t.Errorf("%s with dryRun %t says otherwise", name, want)
+			}
+		}
+	}
+	if found < 4 {
+		t.Errorf("%d plugins have dryRun, want at least 4", found)
+	}
+}
