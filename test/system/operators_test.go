@@ -51,8 +51,8 @@ type operators struct {
 	mapper  meta.RESTMapper
 }
 
-// TestManifestsOfOperatorsAreAnsweredAsTheClusterDoes: the cluster's own controllers and scheduler make of each manifest
-// what simulate answers. internal/sim compares simulate with the same table, test/manifests simulate --cluster.
+// TestManifestsOfOperatorsAreAnsweredAsTheClusterDoes: the cluster's own controllers and scheduler make what simulate
+// answers of each manifest. internal/sim compares simulate with the same table, test/manifests simulate --cluster.
 func TestManifestsOfOperatorsAreAnsweredAsTheClusterDoes(t *testing.T) {
 	t.Parallel()
 	l := up(t, 1, "--machine", "arm64-1s=1")

@@ -316,7 +316,10 @@ func TestTheMemberThatItsGangWaitsForHasItsOwnReason(t *testing.T) {
 			why.GangSiblingFailed, 0, 0,
 		},
 		"another member": {
-			nil, map[string]*fwk.Status{"a": onTheGang, "b": onTheGang}, []why.Finding{held}, why.GangSiblingFailed, 0, 0,
+			nil,
+			map[string]*fwk.Status{"a": onTheGang, "b": onTheGang},
+			[]why.Finding{held},
+			why.GangSiblingFailed, 0, 0,
 		},
 		"a pod without a gang": {
 			nil,
