@@ -14,9 +14,11 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/sched/core"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/journal"
+	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 )
 
 // arrival is a pod of a journal that was seen before it had a node.
@@ -66,6 +68,7 @@ type departure struct {
 // course is a replay in which pods arrive as recorded, and the engine decides by itself what becomes of them. A pod
 // that the journal has on a node leaves as long after its placement as there.
 type course struct {
+	core.Unrecorded
 	*replay
 	config *config.KubeSchedulerConfiguration // nil: that of the journal
 
@@ -75,23 +78,27 @@ type course struct {
 	load     usage
 }
 
-// lead puts the course around the engine of its replay.
-func (c *course) lead(r *replay) {
-	c.replay = r
-	e := r.engine
-	next := e.core.NextPod
-	e.core.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
-		r.cycle.End()
-		pod, err := next(logger)
+// Next begins the cycle of a pod, with the seed of the journal.
+func (c *course) Next(inner core.NextPod) core.NextPod {
+	return func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
+		c.cycle.End()
+		pod, err := inner(logger)
 		if pod != nil && err == nil {
 			seed := uint32(0)
 			if a := c.arrivals[pod.Pod.UID]; a != nil {
 				seed = a.seed
 			}
-			r.cycle.Begin(pod.Pod, seed)
+			c.cycle.Begin(pod.Pod, seed)
 		}
 		return pod, err
 	}
+}
+
+// Profile draws lots by the seed of the cycle.
+func (c *course) Profile(inner *ranking.Profile) framework.Framework { return c.watch(inner, &c.cycle) }
+
+// follow sees what becomes of the pods of an engine.
+func (c *course) follow(e *engine) {
 	e.api.deleted = func(p *corev1.Pod) {
 		if s := c.outcomes[p.UID]; s != nil {
 			s.left, s.preempted = c.at, true

@@ -12,13 +12,13 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	"k8s.io/utils/clock"
 
-	"github.com/tenon-project/tenon/internal/core/why"
-	"github.com/tenon-project/tenon/internal/sched/app"
+	"github.com/tenon-project/tenon/internal/sched/core"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 )
 
+// profile is the outermost layer of a profile in a simulation or replay.
 type profile struct {
-	framework.Framework
+	*ranking.Profile
 	engine *engine
 }
 
@@ -26,7 +26,7 @@ type profile struct {
 func (p *profile) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
 	nodes []fwk.NodeInfo,
 ) ([]fwk.NodePluginScores, *fwk.Status) {
-	scores, status := p.Framework.RunScorePlugins(ctx, state, pod, nodes)
+	scores, status := p.Profile.RunScorePlugins(ctx, state, pod, nodes)
 	if p.engine.replay != nil {
 		return scores, status // whose profile has drawn lots
 	}
@@ -36,15 +36,6 @@ func (p *profile) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod
 	return scores, status
 }
 
-// ClassOf returns the class that the wrapped profile has for a pod.
-func (p *profile) ClassOf(ctx context.Context, pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState,
-) string {
-	if profile, ok := p.Framework.(*ranking.Profile); ok {
-		return profile.ClassOf(ctx, pod, signature, state)
-	}
-	return ""
-}
-
 // RunFilterPluginsWithNominatedPods refuses the nodes that a recorded search did not look at.
 func (p *profile) RunFilterPluginsWithNominatedPods(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
 	node fwk.NodeInfo,
@@ -52,40 +43,14 @@ func (p *profile) RunFilterPluginsWithNominatedPods(ctx context.Context, state f
 	if p.engine.replay.leavesOut(node.Node().Name) {
 		return fwk.NewStatus(fwk.Unschedulable, "not looked at")
 	}
-	return p.Framework.RunFilterPluginsWithNominatedPods(ctx, state, pod, node)
-}
-
-// Proposed is that of the wrapped profile.
-func (p *profile) Proposed(most int) (scores []fwk.NodePluginScores, feasible, evaluated int) {
-	if profile, ok := p.Framework.(*ranking.Profile); ok {
-		return profile.Proposed(most)
-	}
-	return nil, 0, 0
-}
-
-// Raw is that of the wrapped profile.
-func (p *profile) Raw(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) map[string]int64 {
-	if profile, ok := p.Framework.(*ranking.Profile); ok {
-		return profile.Raw(ctx, state, pod, node)
-	}
-	return nil
-}
-
-// Explain is that of the wrapped profile.
-func (p *profile) Explain(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
-	findings []why.Finding, find func(fwk.CycleState, fwk.NodeInfo) []why.Finding,
-) []why.Finding {
-	if profile, ok := p.Framework.(*ranking.Profile); ok {
-		return profile.Explain(ctx, state, pod, node, findings, find)
-	}
-	return findings
+	return p.Profile.RunFilterPluginsWithNominatedPods(ctx, state, pod, node)
 }
 
 // RunPermitPlugins runs the last step before a binding cycle, and records whether one follows.
 func (p *profile) RunPermitPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
 	node string,
 ) (map[string]time.Duration, *fwk.Status) {
-	waits, status := p.Framework.RunPermitPlugins(ctx, state, pod, node)
+	waits, status := p.Profile.RunPermitPlugins(ctx, state, pod, node)
 	p.engine.binds = status.IsSuccess() || status.IsWait()
 	for plugin := range waits {
 		waits[plugin] = forever
@@ -99,7 +64,7 @@ const forever = time.Duration(math.MaxInt64)
 // WaitOnPermit is the first step of a binding cycle, in a goroutine of its own. It waits until the engine finishes the
 // cycle.
 func (p *profile) WaitOnPermit(ctx context.Context, pod *corev1.Pod) *fwk.Status {
-	b := &bindingCycle{profile: p.Framework, pod: pod, ended: ctx.Done(), permit: make(chan *fwk.Status)}
+	b := &bindingCycle{profile: p.Profile, pod: pod, ended: ctx.Done(), permit: make(chan *fwk.Status)}
 	p.engine.began <- b
 	select {
 	case status := <-b.permit:
@@ -190,11 +155,11 @@ func (c *stepClock) Since(t time.Time) time.Duration { return c.now.Sub(t) }
 // orderVictims lets names decide where upstream's preemption leaves the choice to chance, looks at all nodes, and notes
 // for whom pods are deleted.
 func (e *engine) orderVictims(f framework.Framework) {
-	p := app.PreemptionOf(f)
+	p := core.PreemptionOf(f)
 	if p == nil {
 		return // a profile that does not preempt
 	}
-	app.OrderVictims(p, e.rankOf, true)
+	core.OrderVictims(p, e.rankOf, true)
 	preempt := p.Executor.PreemptPod
 	p.Executor.PreemptPod = func(ctx context.Context, c preemption.Candidate, preemptor preemption.ExecutorPreemptor,
 		victim *corev1.Pod, plugin string,

@@ -22,28 +22,23 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	schedulerapp "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/accounts"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/app"
+	"github.com/tenon-project/tenon/internal/sched/core"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
-	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
-	"github.com/tenon-project/tenon/internal/sched/elasticquota"
-	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/loadaware"
-	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
-	"github.com/tenon-project/tenon/internal/sched/placement"
-	"github.com/tenon-project/tenon/internal/sched/reserving"
-	"github.com/tenon-project/tenon/internal/sched/upstream/guard"
-	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 )
 
@@ -54,7 +49,7 @@ const maxTries = 10
 // API server in memory. Invariant: each binding cycle has ended, or waits for a permit, before the next pod is taken
 // from the queue, so that all steps have one order.
 type engine struct {
-	core   *scheduler.Scheduler
+	core   *core.Core
 	api    *apiServer
 	client kubernetes.Interface // of api
 	store  *kube.Store
@@ -73,7 +68,7 @@ type engine struct {
 	began     chan *bindingCycle // receives each binding cycle that has begun
 	replay    *replay            // of the journal that the engine replays; nil in a simulation
 
-	handle    scheduler.FailureHandlerFn // upstream's handler of pods that failed
+	handle    scheduler.FailureHandlerFn // of pods that failed, inside of failures
 	waiting   []*bindingCycle            // binding cycles that wait for permits, the oldest first
 	tries     map[types.UID]attempts
 	exhausted []*corev1.Pod // tried maxTries times; queued again when a pod is bound or deleted
@@ -95,6 +90,12 @@ type failure struct {
 // preempted is a pod before its preemption, and the pod that preempted it; nil if no pod of the input did.
 type preempted struct{ pod, preemptor *corev1.Pod }
 
+// moment is a clock that does not move.
+type moment time.Time
+
+// Now returns the moment.
+func (m moment) Now() time.Time { return time.Time(m) }
+
 // newEngine returns an engine with the objects of the world, before any pod is tried. It ends with ctx.
 func newEngine(ctx context.Context, w *world) (*engine, error) { return newEngineFor(ctx, w, nil) }
 
@@ -112,9 +113,9 @@ func newEngineFor(ctx context.Context, w *world, r *replay) (*engine, error) {
 		moved: map[types.UID]bool{},
 	}
 	start := e.api.clock.now
-	now, names, trusted := func() time.Time { return start }, schedulerNames, []string(nil)
+	now, names, trusted := core.Clock(moment(start)), schedulerNames, []string(nil)
 	if r != nil {
-		now, names, trusted = r.now, r.names(), r.trusted
+		r.engine, now, names, trusted = e, r, r.names(), r.trusted
 	}
 	schedulers := convert.NewSchedulers(slices.Concat(names, trusted)...)
 	e.store.Trust(schedulers)
@@ -125,17 +126,18 @@ func newEngineFor(ctx context.Context, w *world, r *replay) (*engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	e.api.reserved = kube.NewReservations(statuses, now)
+	e.api.reserved = kube.NewReservations(statuses, now.Now)
 	e.api.reserved.Profile = names[0]
 	e.api.claims = factory.InformerFor(&resourcev1.ResourceClaim{}, newResourceClaims).(*informer)
 	for o, construct := range volumeInformers {
 		factory.InformerFor(o, construct)
 	}
-	e.quotas, e.gangs = kube.NewQuotas(now), kube.NewGangs()
+	e.quotas, e.gangs = kube.NewQuotas(now.Now), kube.NewGangs()
 	e.quotas.Trust(schedulers)
-	e.table = accounts.Accounts{
+	known := accounts.Accounts{
 		Nodes: e.store, Quotas: e.quotas, Gangs: e.gangs, Reservations: e.api.reserved, Loads: e.loads,
-	}.Table()
+	}
+	e.table = known.Table()
 	e.api.table = e.table
 	e.api.pods, e.api.nodes = newPods(e.client, 0).(*informer), newNodes(e.client, 0).(*informer)
 	for object, i := range map[runtime.Object]cache.SharedIndexInformer{
@@ -154,7 +156,7 @@ func newEngineFor(ctx context.Context, w *world, r *replay) (*engine, error) {
 		}
 	}
 	if err == nil {
-		err = e.build(ctx, factory, cfg, now)
+		err = e.build(ctx, factory, cfg, known, now)
 	}
 	if err != nil {
 		return nil, err
@@ -175,84 +177,48 @@ func setGates() {
 
 // build makes the scheduling core with the profiles of a configuration.
 func (e *engine) build(ctx context.Context, factory informers.SharedInformerFactory,
-	cfg *config.KubeSchedulerConfiguration, now func() time.Time,
+	cfg *config.KubeSchedulerConfiguration, known accounts.Accounts, now core.Clock,
 ) (err error) {
-	unregistered, all := func(...metrics.Registerable) {}, int32(100)
-	tracker := follow.NewTracker(e.store, follow.NewMetrics(unregistered), now)
-	tracker.Order.NoWait = true // a pod before it may wait for a permit that depends on later pods
-	decisions := placement.NewDecisions(e.store, placement.NewMetrics(unregistered), tracker)
 	for i := range cfg.Profiles {
 		// It would ask the API server to bind volumes and wait for their controllers. What it has reserved holds.
 		preBind := &cfg.Profiles[i].Plugins.PreBind
 		preBind.Disabled = append(preBind.Disabled, config.Plugin{Name: names.VolumeBinding})
 	}
-	registry := app.Registry(decisions, e.quotas, elasticquota.NewMetrics(unregistered), e.gangs,
-		e.api.reserved, e.loads, now)
-	changes := &hooks.Changes{}
-	silent := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} } // the result has it
-	e.core, err = scheduler.New(ctx, e.client, factory, nil, silent,
-		scheduler.WithProfiles(cfg.Profiles...),
-		scheduler.WithFrameworkOutOfTreeRegistry(registry),
-		scheduler.WithPercentageOfNodesToScore(&all),
-		scheduler.WithParallelism(1),
-		scheduler.WithPodInitialBackoffSeconds(0),
-		scheduler.WithPodMaxBackoffSeconds(0),
-		scheduler.WithClock(e.api.clock),
-	)
-	if err != nil {
-		return fmt.Errorf("make the scheduler: %w", err)
+	cfg.PercentageOfNodesToScore, cfg.Parallelism = new(int32(100)), 1
+	cfg.PodInitialBackoffSeconds, cfg.PodMaxBackoffSeconds = 0, 0
+	api := (&schedulerapp.Config{ComponentConfig: *cfg, Client: e.client, InformerFactory: factory}).Complete()
+	o := core.Options{
+		Config: &api, Clock: now, Loop: clock.RealClock{},
+		Events:   func(string) events.EventRecorderLogger { return &events.FakeRecorder{} }, // the result has them
+		Upstream: []scheduler.Option{scheduler.WithClock(e.api.clock)},
+		Accounts: known,
+		Metrics:  core.NewMetrics(func(...metrics.Registerable) {}, now),
+		Reporter: failures{e}, Source: limited{e}, Record: inNameOrder{engine: e},
 	}
-	if err := guard.New(unregistered, now).Scheduler(e.core); err != nil {
+	if e.replay != nil {
+		e.replay.options(&o)
+	}
+	if e.core, err = core.New(ctx, o); err != nil {
 		return err
 	}
-	e.core.Cache = changes.Watch(e.core.Cache, e.store)
-	e.loads.OnChange(changes.Node, changes.Shown)
-	waiting := time.Now
-	if e.replay != nil {
-		waiting = now
-	}
-	e.rounds = app.Rounds(e.core, e.gangs, e.quotas, e.store, changes, waiting)
-	next := e.limitAttempts(e.core.NextPod)
-	if e.replay.leads() {
-		next = e.replay.next
-	}
-	e.core.NextPod = e.rounds.Next(next)
-	schedule := e.core.SchedulePod
-	if e.replay != nil { // a pod that all nodes are known to refuse preempts less
-		schedule = ranking.Remember(e.rankedProfile, schedule)
-	}
-	e.core.SchedulePod = e.rounds.Schedule(schedule)
-	fail := reserving.Fail(e.core, e.api.reserved, e.core.FailureHandler)
-	e.core.FailureHandler = e.rounds.Fail(e.recordFailure(fail))
-	for i := range cfg.Profiles {
-		name := cfg.Profiles[i].SchedulerName
-		e.orderVictims(e.core.Profiles[name])
-		ranked, err := ranking.NewProfile(ctx, e.core.Profiles[name], &cfg.Profiles[i], changes, nodenumaresource.Name,
-			deviceshare.Name, reserving.Name, loadaware.Name)
-		if err != nil {
-			return err
-		}
-		ranked.Rooms = &reserving.Rooms{Reservations: e.api.reserved, Store: e.store}
-		ranked.ByName, ranked.Together = true, e.rounds
-		e.core.Profiles[name] = &profile{Framework: ranked, engine: e}
-		if e.replay != nil {
-			e.replay.watch(ranked)
-		}
-	}
-	if e.replay != nil {
-		app.ServeGangs(e.core, e.gangs)
-		e.replay.lead(e)
+	e.rounds = e.core.Rounds
+	e.core.Tracker.Order.NoWait = true // a pod before it may wait for a permit that depends on later pods
+	if e.replay != nil && e.replay.free != nil {
+		e.replay.free.follow(e)
 	}
 	return nil
 }
 
-// rankedProfile returns the ranking of a profile; nil for one that does not exist.
-func (e *engine) rankedProfile(name string) *ranking.Profile {
-	if p, ok := e.core.Profiles[name].(*profile); ok {
-		ranked, _ := p.Framework.(*ranking.Profile)
-		return ranked
-	}
-	return nil
+// inNameOrder is the Record of a simulation, outside of all layers of its core.
+type inNameOrder struct {
+	core.Unrecorded
+	engine *engine
+}
+
+// Profile lets names decide between equal nodes and victims, and ends binding cycles one after the other.
+func (s inNameOrder) Profile(inner *ranking.Profile) framework.Framework {
+	s.engine.orderVictims(inner)
+	return &profile{inner, s.engine}
 }
 
 func (e *engine) load(factory informers.SharedInformerFactory, w *world) {
@@ -356,11 +322,12 @@ func (e *engine) step(ctx context.Context) {
 	}
 }
 
-type nextPod = func(klog.Logger) (*framework.QueuedPodInfo, error)
+// limited skips a pod that was tried maxTries times while no pod was bound or deleted: its attempts end with errors, or
+// cause each other.
+type limited struct{ *engine }
 
-// limitAttempts skips a pod that was tried maxTries times while no pod was bound or deleted: its attempts end with
-// errors, or cause each other.
-func (e *engine) limitAttempts(next nextPod) nextPod {
+// Pop returns the pods of next that are not skipped.
+func (e limited) Pop(next core.NextPod) core.NextPod {
 	return func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
 		pod, err := next(logger)
 		if err != nil || pod == nil {
@@ -382,8 +349,11 @@ func (e *engine) limitAttempts(next nextPod) nextPod {
 	}
 }
 
-// recordFailure keeps why the last attempt on each pod failed, for the result.
-func (e *engine) recordFailure(handle scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
+// failures keeps why the last attempt on each pod failed, for the result.
+type failures struct{ *engine }
+
+// Wrap returns a handler of failures that keeps them before handle has them.
+func (e failures) Wrap(handle scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
 	e.handle = handle
 	return func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, start time.Time,

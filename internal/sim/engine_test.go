@@ -20,7 +20,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
-	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
+	"github.com/tenon-project/tenon/internal/sched/journal"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
@@ -226,14 +226,18 @@ func TestEqualBytesWhateverRunsBeside(t *testing.T) {
 	}
 }
 
+// unranked makes each pod a pass over all nodes.
+type unranked struct{ *journal.Cycle }
+
+func (unranked) Unranked() bool { return true }
+
 func TestARankingPlacesAsAPassOverAllNodesDoes(t *testing.T) {
 	in := crowd() + fleet(8, 60)
 	ranked, err := simulated(t, in, func(*engine) {})
 	testkit.Check(t, err)
 	passed, err := simulated(t, in, func(e *engine) {
 		for _, f := range e.core.Profiles {
-			p := f.(*profile)
-			p.Framework = p.Framework.(*ranking.Profile).Framework
+			f.(*profile).Cycle = unranked{&journal.Cycle{}}
 		}
 	})
 	if diff := cmp.Diff(passed, ranked); err != nil || diff != "" {

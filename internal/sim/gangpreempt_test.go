@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
-	"github.com/tenon-project/tenon/internal/sched/app"
+	"github.com/tenon-project/tenon/internal/sched/core"
 	"github.com/tenon-project/tenon/internal/testkit"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
@@ -416,7 +416,7 @@ func waitFor(t *testing.T, metadata string, reasons ...string) {
 	var waits []string // what the gang waits for when b is tried
 	r, err := simulated(t, in, func(e *engine) {
 		for _, f := range e.core.Profiles {
-			app.PreemptionOf(f).Executor.PreemptPod = func(_ context.Context, _ preemption.Candidate,
+			core.PreemptionOf(f).Executor.PreemptPod = func(_ context.Context, _ preemption.Candidate,
 				_ preemption.ExecutorPreemptor, victim *corev1.Pod, _ string,
 			) error {
 				ends, now := victim.DeepCopy(), metav1.NewTime(e.api.clock.Now())
@@ -487,7 +487,7 @@ func TestAGangThatIsGoneEvictsNoMore(t *testing.T) {
 	}
 	r, err := simulated(t, in, func(e *engine) {
 		for _, f := range e.core.Profiles {
-			executor := app.PreemptionOf(f).Executor
+			executor := core.PreemptionOf(f).Executor
 			preempt := executor.PreemptPod
 			executor.PreemptPod = func(ctx context.Context, c preemption.Candidate, preemptor preemption.ExecutorPreemptor,
 				victim *corev1.Pod, plugin string,

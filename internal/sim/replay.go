@@ -14,12 +14,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/sched/app"
+	"github.com/tenon-project/tenon/internal/sched/core"
 	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/sched/journal"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
@@ -47,7 +49,8 @@ type replay struct {
 	forced map[types.UID]*corev1.Pod
 }
 
-func (r *replay) now() time.Time { return r.at }
+// Now returns the time of the record.
+func (r *replay) Now() time.Time { return r.at }
 
 // names returns the schedulers that the configuration serves.
 func (r *replay) names() (out []string) {
@@ -57,22 +60,37 @@ func (r *replay) names() (out []string) {
 	return out
 }
 
-// lead puts the replay around an engine.
-func (r *replay) lead(e *engine) {
-	r.engine = e
+// options makes the core of the engine one that the replay leads.
+func (r *replay) options(o *core.Options) {
+	o.Loop, o.Remember = r, true
 	if r.free != nil {
-		r.free.lead(r)
+		r.free.replay, o.Record = r, r.free
 		return
 	}
-	e.api.recorded = true
-	r.queue = &recordedQueue{e.core.SchedulingQueue, r}
-	e.core.SchedulingQueue = r.cycle.Queue(r.queue)
-	decisions := &diag.Ring{Scored: r.cycle.Scored}
-	e.core.SchedulePod = r.cycle.Schedule(decisions.Record(&diag.Flags{}, e.core.SchedulePod))
-	e.core.FailureHandler = r.cycle.Fail(e.core.FailureHandler)
-	next := e.core.NextPod
-	e.core.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
-		pod, err := next(logger)
+	r.engine.api.recorded = true
+	o.Source, o.Record = led{replay: r}, led{replay: r}
+	o.Decisions, o.Flags = &diag.Ring{Scores: &r.cycle}, &diag.Flags{}
+}
+
+// led is the Source and the Record of a core that the records of a journal lead.
+type led struct {
+	core.Unrecorded
+	*replay
+}
+
+// Pop takes no pod but the recorded ones.
+func (r led) Pop(core.NextPod) core.NextPod { return r.next }
+
+// Queue returns the queue that gives out the recorded pods.
+func (r led) Queue(inner queue.SchedulingQueue) queue.SchedulingQueue {
+	r.queue = &recordedQueue{inner, r.replay}
+	return r.cycle.Queue(r.queue)
+}
+
+// Next begins the recorded cycle.
+func (r led) Next(inner core.NextPod) core.NextPod {
+	return func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
+		pod, err := inner(logger)
 		if pod != nil && err == nil && r.record != nil {
 			r.cycle.Begin(pod.Pod, r.record.Seed)
 		}
@@ -80,16 +98,37 @@ func (r *replay) lead(e *engine) {
 	}
 }
 
-// watch makes a profile draw the recorded lots, and sees what its cycles come to.
-func (r *replay) watch(ranked *ranking.Profile) {
-	ranked.ByName = false
-	if r.free == nil {
-		ranked.Unranked = func() bool {
-			_, confined := r.sample()
-			return confined
-		}
-	}
-	app.Watch(ranked, &r.cycle)
+// Schedule sees what is decided.
+func (r led) Schedule(inner core.SchedulePod) core.SchedulePod { return r.cycle.Schedule(inner) }
+
+// Fail sees why a pod has no node.
+func (r led) Fail(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
+	return r.cycle.Fail(inner)
+}
+
+// Profile draws the recorded lots, and looks at the nodes that the recorded search looked at.
+func (r led) Profile(inner *ranking.Profile) framework.Framework {
+	return r.watch(inner, confined{&r.cycle, r.replay})
+}
+
+// confined is a cycle whose searches are confined to recorded samples of the nodes.
+type confined struct {
+	*journal.Cycle
+	replay *replay
+}
+
+// Unranked reports whether the search is confined.
+func (c confined) Unranked() bool {
+	_, confined := c.replay.sample()
+	return confined
+}
+
+// watch makes a profile draw the lots of a cycle, which sees what comes of it.
+func (r *replay) watch(inner *ranking.Profile, c ranking.Cycle) framework.Framework {
+	outer := inNameOrder{engine: r.engine}.Profile(inner)
+	inner.ByName = false
+	core.Watch(inner, c)
+	return outer
 }
 
 // sample returns the nodes that the recorded search scored; false where it looked at all.

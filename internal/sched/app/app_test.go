@@ -323,7 +323,7 @@ func TestEndpoints(t *testing.T) {
 	expect("/apis/v1/nodes/n", 503, "not leader")
 	s.store.MarkSynced()
 	expect("/readyz", 200, "ok") // not being the leader is not a failure
-	s.tracker.Leading.Store(true)
+	s.core.Tracker.Leading.Store(true)
 	s.store.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 	expect("/apis/v1/__services__", 200, "availableCPUs")
 	expect("/apis/v1/__services__", 200, `"/apis/v1/plugins/ElasticQuota/quota/:name",`+

@@ -39,7 +39,7 @@ func (a *asked) schedule(pod *corev1.Pod) (node string) {
 		a.t.Fatal(err)
 	}
 	queued := &framework.QueuedPodInfo{PodInfo: info}
-	core := *a.core
+	core := *a.core.Scheduler
 	core.NextPod = func(klog.Logger) (*framework.QueuedPodInfo, error) { return queued, nil }
 	core.FailureHandler = func(context.Context, framework.Framework, *framework.QueuedPodInfo, *fwk.Status,
 		*fwk.NominatingInfo, time.Time,
@@ -87,7 +87,7 @@ func (a *asked) equip(name string, m grid.Machine, labels map[string]string, gpu
 			"koordinator.sh/gpu-memory", fmt.Sprintf("%dGi", 8*gpus), "koordinator.sh/gpu", fmt.Sprint(100*gpus))
 	}
 	node := object.Node(name, labels, amounts...)
-	a.nodes.AddNode(klog.Background(), node)
+	a.core.Nodes.AddNode(klog.Background(), node)
 	a.store.PutNode(node)
 	a.store.PutTopology(object.Topology(name, m.Build(a.t), nil))
 	if gpus > 0 {

@@ -61,7 +61,7 @@ func (s *Scheduler) configuration() (*view.Configuration, error) {
 // completeArguments gives the plugins of a profile their arguments with defaults.
 func (s *Scheduler) completeArguments(p *schedulerconfig.KubeSchedulerProfile) error {
 	running, inTree := s.core.Profiles[p.SchedulerName].ListPlugins(), plugins.NewInTreeRegistry()
-	for _, complete := range s.completed {
+	for _, complete := range s.core.Completed {
 		if complete.SchedulerName == p.SchedulerName {
 			p.PluginConfig = slices.Clone(complete.PluginConfig)
 		}

@@ -43,7 +43,7 @@ func (s *Scheduler) answers(ctx context.Context, may authorizer.Authorizer) diag
 	}
 	return diag.Config{
 		Journal:  last,
-		Leading:  s.tracker.Leading.Load,
+		Leading:  s.core.Tracker.Leading.Load,
 		Ready:    s.known,
 		View:     s.store.Known,
 		NodeInfo: s.live.NodeInfo,
@@ -58,10 +58,10 @@ func (s *Scheduler) answers(ctx context.Context, may authorizer.Authorizer) diag
 			return s.reporter.Queued(pod, s.core.SchedulingQueue, &s.config.ComponentConfig)
 		},
 		Configuration: s.configuration,
-		LeftAlone:     s.tracker.RemainingBackoff,
+		LeftAlone:     s.core.Tracker.RemainingBackoff,
 		Decisions:     s.decisions,
 		Flags:         s.flags,
-		Plugins:       s.plugins.List(),
+		Plugins:       s.core.Plugins.List(),
 		Authorizer:    may,
 		// Each change is logged with the caller's name.
 		Audit: func(r *http.Request, value string) {
@@ -82,7 +82,7 @@ func (s *Scheduler) explanations(ctx context.Context) *explanation.Writer {
 		Client: s.client, Objects: kube.NewExplanationInformer(s.client),
 		Pods: s.config.InformerFactory.Core().V1().Pods().Informer(),
 		Ready: func() error {
-			if !s.tracker.Leading.Load() {
+			if !s.core.Tracker.Leading.Load() {
 				return errors.New("the instance is not leader")
 			}
 			return s.known()

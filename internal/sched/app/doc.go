@@ -1,22 +1,13 @@
 // Package app is tenon-scheduler: kube-scheduler, with its flags and configuration file, and Tenon's plugins. Without
-// --config the profile is upstream's default one plus ours, under the names of --serve-scheduler-names. It wires what
-// surrounds the scheduling core:
+// --config the profile is upstream's default one plus ours, under the names of --serve-scheduler-names. It gives the
+// scheduling core its clients, accounts and options, and wires what answers questions about it:
 //
-//	sched/upstream/hooks    accounts before the queue, no pod before all is known or while too many Bindings are on
-//	                        their way
-//	sched/upstream/ranking  a ranking of the nodes for equal pods
+//	sched/core              kube-scheduler with all that surrounds it
 //	sched/diag/refusals     refusals reported by their root cause
 //	sched/follow            what becomes of bound pods
 //	sched/diag              diagnostics beside metrics and health, with the endpoints that plugins mount
 //
-// # The order of the parts
-//
-// Where one part wraps another, the order decides what each of them sees. A pod goes through these on its way:
-//
-//	next pod    queue ─► share of gangs ─► gate ─► siblings of the pod before (coscheduling.Rounds)
-//	cycle       record of decisions ─► Rounds ─► rejections by the API server ─► remembered refusals ─► kube-scheduler
-//	profile     ranking.Profile ─► filters inside Reservations ─► kube-scheduler's framework
-//	failure     Reservations ─► Rounds ─► refusals.Reporter ─► kube-scheduler's handler
+// Package sched/core builds kube-scheduler with these parts around it, and says in which order.
 //
 // The events of objects go the other way: each one reaches the accounts first, then the scheduler's cache and the log
 // of changed nodes, and only then the queue. So a hint that is asked about an event finds the accounts as the next

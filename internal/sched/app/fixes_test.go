@@ -29,7 +29,7 @@ func (a *asked) said(name string) (*corev1.Pod, *view.Pod) {
 		a.t.Fatal(err)
 	}
 	said := view.Explain(describe.Pod(pod), verdict, nil)
-	for _, p := range a.plugins.List() {
+	for _, p := range a.core.Plugins.List() {
 		if e, ok := p.(interface {
 			Explain(pod *corev1.Pod, into *view.Pod, mayRead func(namespace string) bool)
 		}); ok {
@@ -51,10 +51,10 @@ func (a *asked) fixes(name string) ([]view.Fix, *view.FixSearch) {
 
 // change changes a node.
 func (a *asked) change(name string, f func(*corev1.Node)) {
-	info := a.nodes.Dump().Nodes[name]
+	info := a.core.Nodes.Dump().Nodes[name]
 	node := info.Node().DeepCopy()
 	f(node)
-	a.nodes.UpdateNode(klog.Background(), info.Node(), node)
+	a.core.Nodes.UpdateNode(klog.Background(), info.Node(), node)
 	a.store.PutNode(node)
 }
 

@@ -96,7 +96,7 @@ func TestWhatTopSaysOfGPUsIsWhatCapacityCounts(t *testing.T) {
 			known, _ := a.store.Node(fmt.Sprintf("n%d", i))
 			cordoned := known.Object.DeepCopy()
 			cordoned.Spec.Unschedulable = true
-			a.nodes.UpdateNode(klog.Background(), known.Object, cordoned)
+			a.core.Nodes.UpdateNode(klog.Background(), known.Object, cordoned)
 			a.store.PutNode(cordoned)
 		}
 		loads := a.gpuLoads(nodes)

@@ -4,19 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	configv1 "k8s.io/kube-scheduler/config/v1"
-	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 
 	"github.com/tenon-project/tenon/api/version"
-	"github.com/tenon-project/tenon/internal/kube"
-	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/journal"
-	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 )
 
 // newJournal returns the recorder of a scheduler with a configuration.
@@ -62,43 +57,10 @@ func DecodeConfig(text []byte) (*config.KubeSchedulerConfiguration, error) {
 	return c, nil
 }
 
-// record puts the journal around the core, after all else.
-func (s *Scheduler) record() {
-	j, core := s.journal, s.config.InformerFactory.Core().V1()
-	j.Follow(core.Namespaces().Informer(), core.Services().Informer(),
-		s.config.InformerFactory.Apps().V1().ReplicaSets().Informer(),
-		s.config.InformerFactory.Apps().V1().StatefulSets().Informer(),
-		s.config.InformerFactory.Policy().V1().PodDisruptionBudgets().Informer())
-	s.core.NextPod = j.Next(s.rounds.Next(j.Pop(s.core.NextPod)))
-	s.core.SchedulePod = j.Schedule(s.core.SchedulePod)
-	s.core.FailureHandler = j.Fail(s.core.FailureHandler)
-	s.core.SchedulingQueue = j.Queue(s.core.SchedulingQueue)
-	s.core.Cache = j.Cache(s.core.Cache)
-	s.decisions.Scored = j.Scored
-	for _, f := range s.core.Profiles {
-		ranked := f.(*ranking.Profile)
-		ranked.Unreserving = j.Unreserving
-		Watch(ranked, &j.Cycle)
-	}
-}
-
-// Watch makes a profile draw lots by the seed of a cycle, which sees what the profile does.
-func Watch(f *ranking.Profile, c *journal.Cycle) {
-	f.Seed, f.Reserved, f.Begun, f.Sampled = c.Seed, c.Reserved, c.Begun, c.Sampled
-	if p := PreemptionOf(f); p != nil {
-		OrderVictims(p, func(node string) int64 { return int64(ranking.Lot(c.Seed(), node)) }, false)
-	}
-}
-
-// ServeGangs names to the gangs of a core the schedulers that start pods together.
-func ServeGangs(core *scheduler.Scheduler, gangs *kube.Gangs) {
-	var served []string
-	for name, f := range core.Profiles {
-		if slices.ContainsFunc(f.ListPlugins().Permit.Enabled, func(p config.Plugin) bool {
-			return p.Name == coscheduling.Name
-		}) {
-			served = append(served, name)
-		}
-	}
-	gangs.Serve(served...)
+// follow records the events of what plugins only list.
+func (s *Scheduler) follow() {
+	f := s.config.InformerFactory
+	s.journal.Follow(f.Core().V1().Namespaces().Informer(), f.Core().V1().Services().Informer(),
+		f.Apps().V1().ReplicaSets().Informer(), f.Apps().V1().StatefulSets().Informer(),
+		f.Policy().V1().PodDisruptionBudgets().Informer())
 }

@@ -91,13 +91,13 @@ func TestMakeRoomUnderRulesBetweenNodes(t *testing.T) {
 				made := object.Node(node, map[string]string{
 					corev1.LabelHostname: node, corev1.LabelTopologyZone: node[:1],
 				}, "cpu", "32", "memory", "64Gi", "pods", "110")
-				a.nodes.AddNode(klog.Background(), made)
+				a.core.Nodes.AddNode(klog.Background(), made)
 				a.store.PutNode(made)
 				a.store.PutTopology(object.Topology(node, grid.Worked().Build(t), nil))
 				a.add(bound("fill-"+node, node, list(16-tt.fill[node]/2, tt.fill[node])))
 			}
 			a.store.MarkSynced()
-			a.tracker.Leading.Store(true)
+			a.core.Tracker.Leading.Store(true)
 			q := &view.WhatIf{Ask: view.Ask{Mode: view.MakeRoom}}
 			for _, p := range tt.want {
 				q.Ask.Pods = append(q.Ask.Pods, "default/"+p.Name)

@@ -46,7 +46,7 @@ func TestEndpointsOfAnotherPluginAreServedBesideOurs(t *testing.T) {
 	testkit.Check(t, os.WriteFile(file, []byte(text), 0o600))
 	s := newSchedulerWith(t, []Option{WithPlugin("Greeter", newGreeter)}, "--config="+file)
 	s.store.MarkSynced()
-	s.tracker.Leading.Store(true)
+	s.core.Tracker.Leading.Store(true)
 	diagnostics, err := s.diagnostics(t.Context(), nil)
 	testkit.Check(t, err)
 	server := httptest.NewServer(s.server(t.Context()).Endpoints(diagnostics))

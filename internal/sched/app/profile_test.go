@@ -17,14 +17,16 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
+	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/accounts"
+	"github.com/tenon-project/tenon/internal/sched/core"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
-	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
 	"github.com/tenon-project/tenon/internal/sched/topologyspread"
 	"github.com/tenon-project/tenon/internal/testkit"
@@ -36,12 +38,15 @@ func newFramework(t *testing.T, cfg *config.KubeSchedulerConfiguration) framewor
 	metrics.Register() // upstream's; the framework cannot do without
 	registry := frameworkplugins.NewInTreeRegistry()
 	store := kube.NewStore()
-	tracker := follow.NewTracker(store, follow.NewMetrics(export), time.Now)
-	decisions := placement.NewDecisions(store, placement.NewMetrics(export), tracker)
-	quotas := kube.NewQuotas(time.Now)
-	ours := Registry(decisions, quotas, elasticquota.NewMetrics(export), kube.NewGangs(),
-		kube.NewReservations(nil, time.Now), kube.NewLoads(), time.Now)
-	testkit.Check(t, registry.Merge(ours))
+	o := core.Options{
+		Clock: clock.RealClock{}, Metrics: core.NewMetrics(export, clock.RealClock{}),
+		Accounts: accounts.Accounts{
+			Nodes: store, Quotas: kube.NewQuotas(time.Now), Gangs: kube.NewGangs(),
+			Reservations: kube.NewReservations(nil, time.Now), Loads: kube.NewLoads(),
+		},
+	}
+	tracker := follow.NewTracker(store, o.Metrics.Follow, time.Now)
+	testkit.Check(t, registry.Merge(core.Registry(&o, tracker)))
 	profile := cfg.Profiles[0].DeepCopy()
 	profile.Plugins.MultiPoint.Disabled = append(profile.Plugins.MultiPoint.Disabled,
 		config.Plugin{Name: names.DynamicResources})

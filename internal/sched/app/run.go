@@ -62,8 +62,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	// All of these end with ctx. Those that write do so only while this process leads.
 	go s.markSynced(ctx)
 	go s.reporter.Run(ctx)
-	go s.tracker.Audit(ctx, s.pods(), s.reserved, s.quotas)
-	go s.tracker.Run(ctx, s.failed)
+	go s.core.Tracker.Audit(ctx, s.pods(), s.reserved, s.quotas)
+	go s.core.Tracker.Run(ctx, s.failed)
 	go s.quotas.Run(ctx)
 	events := s.recorder(s.reserved.Profile)
 	s.reserved.Inform = func(r *v1alpha1.Reservation, reason event.Reason, message string) {
@@ -73,11 +73,12 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		events.Eventf(about, nil, reason.Type(), reason.String(), "Auditing", "%s", message)
 	}
 	go (&reserving.Writer{
-		Reservations: s.reserved, Nodes: s.config.InformerFactory.Core().V1().Nodes(), Leading: s.tracker.Leading.Load,
-		Synced: s.store.Synced(),
+		Reservations: s.reserved, Nodes: s.config.InformerFactory.Core().V1().Nodes(),
+		Leading: s.core.Tracker.Leading.Load,
+		Synced:  s.store.Synced(),
 	}).Run(ctx)
 	go quotarecord.New(quotarecord.Options{
-		Pods: s.pods(), Record: s.quotas.Record, Client: s.config.Client, Leading: s.tracker.Leading.Load,
+		Pods: s.pods(), Record: s.quotas.Record, Client: s.config.Client, Leading: s.core.Tracker.Leading.Load,
 		Synced: s.store.Synced(),
 	}).Run(ctx)
 	go func() {
@@ -90,14 +91,14 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		order = s.journal.Gangs
 	}
 	go (&coscheduling.Held{
-		Gangs: s.gangs, Client: s.config.Client, Recorder: s.recorder, Leading: s.tracker.Leading.Load,
-		Clock: clock.RealClock{}, LookForDeadlocks: s.rounds.LookForDeadlocks, Withdraw: s.rounds.Withdraw,
+		Gangs: s.gangs, Client: s.config.Client, Recorder: s.recorder, Leading: s.core.Tracker.Leading.Load,
+		Clock: clock.RealClock{}, LookForDeadlocks: s.core.Rounds.LookForDeadlocks, Withdraw: s.core.Rounds.Withdraw,
 		Order: order,
 	}).Run(ctx)
 	// The handler chain of upstream's server cannot be extended, so its server stays off and ours serves the same.
 	s.config.SecureServing = nil
 	s.config.DynInformerFactory = complete{s.config.DynInformerFactory, s.store.Synced()}
-	err := upstream.Run(ctx, s.config, s.core)
+	err := upstream.Run(ctx, s.config, s.core.Scheduler)
 	if cause := context.Cause(ctx); ctx.Err() != nil {
 		if errors.Is(cause, context.Canceled) {
 			return nil

@@ -86,9 +86,9 @@ func withFlags(diagnostics, plain http.Handler) http.Handler {
 // server has the paths of kube-scheduler, with checks of health. Not being the leader fails none of them.
 func (s *Scheduler) server(ctx context.Context) *hooks.Server {
 	server := &hooks.Server{
-		Config: s.config, Flags: s.options.Flags, Leading: s.tracker.Leading.Load,
+		Config: s.config, Flags: s.options.Flags, Leading: s.core.Tracker.Leading.Load,
 		Live: []healthz.HealthChecker{healthz.NamedCheck("scheduling-cycle",
-			func(*http.Request) error { return s.gate.Check(time.Now()) })},
+			func(*http.Request) error { return s.core.Gate.Check(time.Now()) })},
 		Ready: []healthz.HealthChecker{
 			healthz.NewShutdownHealthz(ctx.Done()),
 			healthz.NamedCheck("accounts", func(*http.Request) error { return s.known() }),

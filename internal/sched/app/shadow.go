@@ -304,7 +304,7 @@ func (s *Shadow) awaitAccount(ctx context.Context, pod *corev1.Pod) bool {
 	limit, stop := context.WithTimeout(ctx, deltaLimit)
 	defer stop()
 	return cache.WaitForCacheSync(limit.Done(), func() bool {
-		if _, err := s.nodes.GetPod(pod); err == nil {
+		if _, err := s.core.Nodes.GetPod(pod); err == nil {
 			return true
 		}
 		now, err := s.pods().Pods(pod.Namespace).Get(pod.Name)

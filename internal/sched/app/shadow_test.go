@@ -355,6 +355,6 @@ func TestShadowSaysWhatTheKubeletWouldDo(t *testing.T) {
 				got.Bound.Kubelet, got)
 		}
 		a.store.RemovePod(pod)
-		testkit.Check(t, a.nodes.RemovePod(klog.Background(), pod))
+		testkit.Check(t, a.core.Nodes.RemovePod(klog.Background(), pod))
 	}
 }

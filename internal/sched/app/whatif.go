@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,17 +18,13 @@ import (
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/sched/core"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
-	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/diag/whatif"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/limits"
-	"github.com/tenon-project/tenon/internal/sched/loadaware"
-	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
-	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
-	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -39,44 +34,14 @@ type accountant interface {
 	Account(node string) *ledger.View
 }
 
-// profilesOn makes the profiles anew on another snapshot, for questions. What panics there counts for no pod.
-func (s *Scheduler) profilesOn(ctx context.Context, nodes fwk.SharedLister) (map[string]framework.Framework, error) {
-	profiles, err := hooks.ProfilesOn(ctx, nodes, s.config, s.core, s.registry)
-	for _, f := range profiles {
-		err = errors.Join(err, s.asked.Framework(f))
-	}
-	return profiles, err
-}
-
 // questions is what questions about other clusters read of this scheduler.
-//
-// The profiles are second ones of the same configuration: their plugins read the stores of this scheduler and the
-// engine's snapshot, and write only on trial. They share neither cycle nor waiting pod with those that place pods, and
-// learn nothing from what they are asked.
 func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
 	guard := coscheduling.NewEvictions(coscheduling.Cluster{Gangs: s.gangs})
 	return whatif.Cluster{
-		Cache: s.nodes,
+		Cache: s.core.Nodes,
 		Pod:   s.pod,
 		Profiles: func(nodes fwk.SharedLister) (map[string]framework.Framework, error) {
-			profiles, err := s.profilesOn(ctx, nodes)
-			if err != nil {
-				return nil, err
-			}
-			for i := range s.config.ComponentConfig.Profiles {
-				cfg := &s.config.ComponentConfig.Profiles[i]
-				f, err := ranking.NewProfile(ctx, profiles[cfg.SchedulerName], cfg, &hooks.Changes{},
-					nodenumaresource.Name, deviceshare.Name, reserving.Name, loadaware.Name)
-				if err != nil {
-					return nil, err
-				}
-				if p := PreemptionOf(f); p != nil {
-					protect(f, p, guard)
-				}
-				f.DryRun, f.Rooms = true, &reserving.Rooms{Reservations: s.reserved, Store: s.store}
-				profiles[cfg.SchedulerName] = f
-			}
-			return profiles, nil
+			return s.core.Questions(ctx, nodes, guard)
 		},
 		Trial:   func() whatif.Trial { return placement.NewTrial(s.store) },
 		Imagine: s.store.Imagine,
@@ -133,7 +98,7 @@ func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
 		},
 		Exclude: reserving.Exclude,
 		Preemption: func(f framework.Framework) *preemption.Evaluator {
-			if p := PreemptionOf(f); p != nil {
+			if p := core.PreemptionOf(f); p != nil {
 				guard.Forget()
 				return p.Evaluator
 			}

@@ -28,7 +28,7 @@ func BenchmarkMakeRoom(b *testing.B) {
 					name := fmt.Sprintf("n%d", i)
 					node := object.Node(name, map[string]string{corev1.LabelHostname: name}, "cpu", "32",
 						"memory", "64Gi", "pods", "110")
-					a.nodes.AddNode(klog.Background(), node)
+					a.core.Nodes.AddNode(klog.Background(), node)
 					a.store.PutNode(node)
 					a.store.PutTopology(object.Topology(name, m, nil))
 					for j := range 6 {

@@ -45,12 +45,12 @@ func newAsked(t *testing.T, nodes ...string) *asked {
 	for _, name := range nodes {
 		node := object.Node(name, map[string]string{corev1.LabelHostname: name}, "cpu", "32", "memory", "64Gi",
 			"pods", "110")
-		a.nodes.AddNode(klog.Background(), node)
+		a.core.Nodes.AddNode(klog.Background(), node)
 		a.store.PutNode(node)
 		a.store.PutTopology(object.Topology(name, grid.Worked().Build(t), nil))
 	}
 	a.store.MarkSynced()
-	a.tracker.Leading.Store(true)
+	a.core.Tracker.Leading.Store(true)
 	return a
 }
 
@@ -71,7 +71,7 @@ func (a *asked) add(pods ...*corev1.Pod) *asked {
 		if pod.Spec.NodeName == "" {
 			continue
 		}
-		if err := a.nodes.AddPod(klog.Background(), pod); err != nil {
+		if err := a.core.Nodes.AddPod(klog.Background(), pod); err != nil {
 			a.t.Fatal(err)
 		}
 		a.store.PutPod(pod)
@@ -463,7 +463,7 @@ func (a *asked) decide(pod *corev1.Pod) (node, cpus string) {
 		a.t.Fatal(err)
 	}
 	queued := &framework.QueuedPodInfo{PodInfo: info}
-	core := *a.core
+	core := *a.core.Scheduler
 	core.NextPod = func(klog.Logger) (*framework.QueuedPodInfo, error) { return queued, nil }
 	core.FailureHandler = func(context.Context, framework.Framework, *framework.QueuedPodInfo, *fwk.Status,
 		*fwk.NominatingInfo, time.Time,

@@ -86,7 +86,7 @@ func (a *answers) recall(ctx context.Context, round *groupRound) bool {
 		round.failure.Outlook = gang.Short
 	}
 	round.cause = copyFor(round.pods[failed].Pod, k.cause)
-	round.failure.Again = a.preemptsAt(member, a.Now())
+	round.failure.Again = a.preemptsAt(member, a.Clock.Now())
 	return true
 }
 
@@ -139,7 +139,7 @@ func (a *answers) shape(ctx context.Context, m *members) (s shape, ok bool) {
 	hash := sha256.New()
 	gangs, classes := map[string]int{}, map[string]string{}
 	// Plugins sign the pod by the state of a cycle, which needs marks but no reservation.
-	trial := &attempt{planner: a.planner, ctx: ctx, members: m, trial: a.Trial(), admits: true}
+	trial := &attempt{planner: a.planner, ctx: ctx, members: m, trial: a.Plugins.Trial(), admits: true}
 	for _, uid := range m.order {
 		pod := m.pods[uid]
 		if pod.Pod.Status.NominatedNodeName != "" || a.isEvicting(uid) {

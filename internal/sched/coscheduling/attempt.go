@@ -61,7 +61,7 @@ func (pl *planner) attempt(ctx context.Context, m *members, places map[string]*p
 	}
 	a := &attempt{
 		planner: pl, members: m, ctx: ctx, places: places, planned: map[string]scheduler.ScheduleResult{},
-		trial: pl.Trial(), placed: map[string]*placed{},
+		trial: pl.Plugins.Trial(), placed: map[string]*placed{},
 	}
 	maps.Copy(a.planned, planned)
 	return a
@@ -86,9 +86,9 @@ func (a *attempt) state() fwk.CycleState {
 	state := framework.NewCycleState()
 	state.Write(framework.PodsToActivateKey, framework.NewPodsToActivate())
 	a.trial.Mark(state)
-	a.Planning(state)
+	a.Plugins.Planned(state)
 	if a.admits {
-		a.Admitted(state)
+		a.Plugins.Admitted(state)
 	}
 	return state
 }
@@ -285,7 +285,7 @@ func (a *attempt) displace(uid string) {
 // markChanged records that a node has changed in the snapshot, for rankings and classes.
 func (a *attempt) markChanged(node string) {
 	a.changed = append(a.changed, node)
-	a.Shown(node)
+	a.Changes.Shown(node)
 }
 
 // anywhere returns a member without its nomination, which the framework would try before the planned node.

@@ -16,6 +16,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
+	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 )
 
 // TestSiblingsInBackoffComeWithTheHead: an event wakes one member, and the others follow it at once; after each attempt
@@ -31,7 +32,7 @@ func TestSiblingsInBackoffComeWithTheHead(t *testing.T) {
 	q := queue.NewTestQueue(ctx, p.Less, queue.WithClock(clock), queue.WithPodInitialBackoffDuration(time.Minute),
 		queue.WithPodMaxBackoffDuration(time.Hour))
 	r := coscheduling.NewRounds(coscheduling.Cluster{
-		Gangs: gangs, Core: &scheduler.Scheduler{SchedulingQueue: q}, Events: func() uint64 { return 0 },
+		Gangs: gangs, Core: &scheduler.Scheduler{SchedulingQueue: q}, Events: &hooks.Events{},
 	})
 	next := r.Next(q.Pop)
 	fail := r.Fail(func(_ context.Context, _ framework.Framework, pod *framework.QueuedPodInfo, _ *fwk.Status,

@@ -67,10 +67,10 @@ func (d *deadlocks) resolve(ctx context.Context) {
 	same := slices.EqualFunc(holders, d.holders, func(a, b gang.Holder) bool {
 		return a.Key == b.Key && slices.Equal(a.Reserved, b.Reserved) && slices.Equal(a.Plan.Members, b.Plan.Members)
 	})
-	if same && d.Now().Sub(d.checked) < lookAgain {
+	if same && d.Clock.Now().Sub(d.checked) < lookAgain {
 		return
 	}
-	d.holders, d.checked = holders, d.Now()
+	d.holders, d.checked = holders, d.Clock.Now()
 	// The attempts are on the snapshot of the cycle under way.
 	winner, released := gang.Resolve(len(holders), func(h int, without []int) bool {
 		var others []string

@@ -266,8 +266,8 @@ func (s *search) placeIn(d *domain.Domain, request int) *place {
 		name := fmt.Sprintf("%s|%s|%x", d.Rule, d.Name, sha256.Sum256(fmt.Append(nil, p.Sites)))
 		chosen.parts = append(chosen.parts, part{name, nodes, p.Members})
 	}
-	if first := chosen.parts[0].nodes; chosen.Joint && len(chosen.parts) == 1 && first.Len() == 1 && s.Joint != nil {
-		_, chosen.mark = s.Joint(s.f, first.UnsortedList()[0], s.members.podsOf(chosen.Request))
+	if first := chosen.parts[0].nodes; chosen.Joint && len(chosen.parts) == 1 && first.Len() == 1 {
+		_, chosen.mark = s.Plugins.Joint(s.f, first.UnsortedList()[0], s.members.podsOf(chosen.Request))
 	}
 	return chosen
 }
@@ -320,7 +320,7 @@ func (d *domains) sitesOf(f framework.Framework, m *members, g *domain.Request, 
 			sites[i].Held = held[sites[i].Name]
 		}
 	}
-	if g.Joint && d.Joint != nil && goes == nil {
+	if g.Joint && goes == nil {
 		d.link(f, m, g, sites)
 	}
 	return sites
@@ -350,7 +350,7 @@ func (d *domains) link(f framework.Framework, m *members, g *domain.Request, sit
 			fits = fits && sites[i].Free[dimension] >= all
 		}
 		if fits {
-			sites[i].Link, _ = d.Joint(f, sites[i].Name, pods)
+			sites[i].Link, _ = d.Plugins.Joint(f, sites[i].Name, pods)
 		}
 	}
 }

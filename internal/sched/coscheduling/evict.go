@@ -38,7 +38,7 @@ func (ev *Evictions) evictVictims(ctx context.Context, member *corev1.Pod, nomin
 	victims []*unit,
 ) {
 	f := ev.Core.Profiles[member.Spec.SchedulerName]
-	chooser := ev.Preemption(f)
+	chooser := ev.Plugins.Preemption(f)
 	var pods []*corev1.Pod
 	for _, u := range victims {
 		for _, info := range u.pods {

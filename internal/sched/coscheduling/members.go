@@ -49,14 +49,11 @@ func (m *members) nominated() map[string]string {
 
 // usableBy returns what reports whether a pod on a node keeps room that a member may use; nil where none does.
 func (c *Cluster) usableBy(m *members) func(*corev1.Pod) bool {
-	if c.Usable == nil {
-		return nil
-	}
 	pods := make([]*corev1.Pod, len(m.order))
 	for i, uid := range m.order {
 		pods[i] = m.pods[uid].Pod
 	}
-	return c.Usable(c.Core.Profiles[m.first().Spec.SchedulerName], pods)
+	return c.Plugins.Usable(c.Core.Profiles[m.first().Spec.SchedulerName], pods)
 }
 
 // either returns what reports whether one of two functions holds for a pod. One that is nil holds for none, and so does

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
@@ -48,8 +48,8 @@ type Evictions struct {
 // NewEvictions returns what decides about victims in a cluster. Guard and Forget read c.Gangs alone. No preemption is
 // under way.
 func NewEvictions(c Cluster) *Evictions {
-	if c.Now == nil {
-		c.Now = time.Now
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
 	}
 	pl := &planner{Cluster: c}
 	pl.domains = domains{Cluster: &pl.Cluster, sites: map[string]*knownSites{}}
@@ -106,7 +106,7 @@ func (ev *Evictions) preempt(ctx context.Context, m *members, failed *outcome) (
 	if pending != nil {
 		return nomination{nodes: pending, preempts: true, unchanged: true}, nil
 	}
-	if again := ev.preemptsAt(m.first(), ev.Now()); !may || !again.IsZero() {
+	if again := ev.preemptsAt(m.first(), ev.Clock.Now()); !may || !again.IsZero() {
 		if may {
 			failed.failure.Again = again
 		}
@@ -282,7 +282,7 @@ func (ev *Evictions) chooser(pod *corev1.Pod) *defaultpreemption.DefaultPreempti
 	if !may {
 		return nil
 	}
-	return ev.Preemption(f)
+	return ev.Plugins.Preemption(f)
 }
 
 // allows reports whether a pod may be a victim of the members: of lower priority than all, and not of their group.
@@ -470,7 +470,7 @@ func (p *preemption) update(c *class, uid string, state fwk.CycleState) {
 
 // findVictims looks for victims on nodes. Where they belong to a gang that cannot go, others are looked for.
 func (p *preemption) findVictims(c *class, uid string, state fwk.CycleState, nodes []fwk.NodeInfo) {
-	pod, chooser := p.preemptor(uid), p.Preemption(p.profile(uid))
+	pod, chooser := p.preemptor(uid), p.Plugins.Preemption(p.profile(uid))
 	for len(nodes) > 0 {
 		found, _, err := chooser.Evaluator.DryRunPreemption(p.ctx, state, pod, nodes, p.pdbs, 0, int32(len(nodes)))
 		if err != nil {
@@ -513,7 +513,7 @@ func (p *preemption) admitMembers() bool {
 		for name := range nodes {
 			for _, node := range p.named(name) {
 				for _, info := range node.GetPods() {
-					may := p.Preemption(p.profile(uid)).IsEligiblePod(node, info, p.preemptor(uid))
+					may := p.Plugins.Preemption(p.profile(uid)).IsEligiblePod(node, info, p.preemptor(uid))
 					if o, _ := p.option(uid, []*corev1.Pod{info.GetPod()}); may && o != nil {
 						choices = append(choices, choice{uid, o})
 					}

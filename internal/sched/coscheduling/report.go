@@ -152,7 +152,7 @@ func (r *Rounds) requeue(ctx context.Context, pod *framework.QueuedPodInfo, err 
 	if result, _ := r.PostFilter(pod.Pod); result != nil {
 		nominating = result.NominatingInfo
 	}
-	r.fail(ctx, f, pod, fwk.NewStatus(fwk.Unschedulable).WithError(err), nominating, r.Now())
+	r.fail(ctx, f, pod, fwk.NewStatus(fwk.Unschedulable).WithError(err), nominating, r.Clock.Now())
 }
 
 // chooseAsked chooses one member of each kind, beside the one that failed, to be asked about events by the plugins that

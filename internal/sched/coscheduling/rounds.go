@@ -68,26 +68,46 @@ type Cluster struct {
 	Gangs  *kube.Gangs
 	Core   *scheduler.Scheduler
 	Quotas *kube.Quotas
-	// Now returns the time; time.Now if nil.
-	Now func() time.Time
-	// Shown is called when a node has changed in the snapshot in use.
-	Shown func(node string)
-	// Events counts what may let a pod fit that did not, other than that a pod was bound. Each is counted after the
-	// cache has it, and before it wakes pods.
-	Events func() uint64
+	// Clock is that of the scheduling loop; the system's if nil.
+	Clock Clock
+	// Changes is the log of nodes that have changed.
+	Changes Changes
+	// Events counts what may let a pod fit that did not.
+	Events Events
+	// Plugins are those of other features.
+	Plugins Plugins
+}
+
+// Clock returns the time.
+type Clock interface{ Now() time.Time }
+
+// Changes logs nodes.
+type Changes interface {
+	// Shown logs a node that has changed in the snapshot in use.
+	Shown(node string)
+}
+
+// Events counts what may let a pod fit that did not, other than that a pod was bound.
+type Events interface {
+	// Count returns how many there were. Each is counted after the cache has it, and before it wakes pods.
+	Count() uint64
+}
+
+// Plugins are what gangs ask the plugins of a profile for.
+type Plugins interface {
 	// Trial returns a copy of the accounts of nodes.
-	Trial func() Trial
-	// Planning marks an attempt of a plan for its quotas, Admitted one about whose quotas the caller decides.
-	Planning, Admitted func(fwk.CycleState)
+	Trial() Trial
+	// Planned marks an attempt of a plan for its quotas, Admitted one about whose quotas the caller decides.
+	Planned(fwk.CycleState)
+	Admitted(fwk.CycleState)
 	// Preemption returns what chooses victims on a node for a profile; nil for one that does not preempt.
-	Preemption func(framework.Framework) *defaultpreemption.DefaultPreemption
+	Preemption(framework.Framework) *defaultpreemption.DefaultPreemption
 	// Joint returns how well the GPUs are linked that pods would have together on a node, more is better, and what
-	// makes an attempt on one of them choose of these; nothing where they do not ask for such GPUs. nil where none are
-	// known.
-	Joint func(f framework.Framework, node string, pods []*corev1.Pod) (link int64, mark func(fwk.CycleState))
+	// makes an attempt on one of them choose of these; nothing where they do not ask for such GPUs.
+	Joint(f framework.Framework, node string, pods []*corev1.Pod) (link int64, mark func(fwk.CycleState))
 	// Usable returns what reports whether a pod on a node keeps room that one of these pods may use; nil where none
 	// does.
-	Usable func(f framework.Framework, pods []*corev1.Pod) func(on *corev1.Pod) bool
+	Usable(f framework.Framework, pods []*corev1.Pod) func(on *corev1.Pod) bool
 }
 
 // Trial is the accounts of nodes as they would be with other pods. It changes none of them.
@@ -153,7 +173,7 @@ func (r *Rounds) begin(logger klog.Logger, pod *framework.QueuedPodInfo) *groupR
 	uid := string(pod.Pod.UID)
 	r.failed = nil
 	m := &members{plan: plan, pods: map[string]*framework.QueuedPodInfo{uid: pod}}
-	round := &groupRound{members: m, pending: map[string]bool{}, events: r.Events()}
+	round := &groupRound{members: m, pending: map[string]bool{}, events: r.Events.Count()}
 	switch {
 	case refused.Code != why.None:
 		all = []*corev1.Pod{pod.Pod}
@@ -170,7 +190,7 @@ func (r *Rounds) begin(logger klog.Logger, pod *framework.QueuedPodInfo) *groupR
 		}
 		round.next, round.pending[uid] = append(round.next, uid), true
 	}
-	r.share.Begin(r.Now())
+	r.share.Begin(r.Clock.Now())
 	return round
 }
 
@@ -179,7 +199,7 @@ func (r *Rounds) begin(logger klog.Logger, pod *framework.QueuedPodInfo) *groupR
 // members that wait.
 func (r *Rounds) Share(next nextPod) nextPod {
 	return func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
-		now := r.Now()
+		now := r.Clock.Now()
 		r.share.End(r.failed != nil && !r.failed.preempts, now)
 		if r.share.IsSpent(now) {
 			if pod := r.popAlone(logger); pod != nil {
@@ -319,7 +339,7 @@ func (r *Rounds) Fail(fail scheduler.FailureHandlerFn) scheduler.FailureHandlerF
 		case mine:
 			r.end(uid)
 		case single:
-			r.Gangs.Update(func(s *gang.State) gang.Effects { return s.Fail(uid, why.Finding{}, r.Now()) })
+			r.Gangs.Update(func(s *gang.State) gang.Effects { return s.Fail(uid, why.Finding{}, r.Clock.Now()) })
 		}
 	}
 }
@@ -344,7 +364,7 @@ func (r *Rounds) Waits(pod *corev1.Pod) {
 		return
 	}
 	one := []string{uid}
-	r.Gangs.Update(func(s *gang.State) gang.Effects { return s.Conclude(one, one, gang.Failure{}, r.Now()) })
+	r.Gangs.Update(func(s *gang.State) gang.Effects { return s.Conclude(one, one, gang.Failure{}, r.Clock.Now()) })
 }
 
 // end notes that the cycle of a member of the round has ended: it waits for its permit, or has failed. The last one
@@ -368,7 +388,7 @@ func (r *Rounds) conclude() {
 	r.mu.Unlock()
 	if round != nil && round.plan != nil {
 		r.Gangs.Update(func(s *gang.State) gang.Effects {
-			return s.Conclude(round.plan.Members, round.placed, round.failure, r.Now())
+			return s.Conclude(round.plan.Members, round.placed, round.failure, r.Clock.Now())
 		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
+	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -51,7 +52,7 @@ func TestPodsPrecedeGangsBehindAFailedRound(t *testing.T) {
 				q := queue.NewTestQueue(ctx, p.Less, queue.WithPodInitialBackoffDuration(time.Hour),
 					queue.WithPodMaxBackoffDuration(time.Hour))
 				r := coscheduling.NewRounds(coscheduling.Cluster{
-					Gangs: gangs, Core: &scheduler.Scheduler{SchedulingQueue: q}, Events: func() uint64 { return 0 },
+					Gangs: gangs, Core: &scheduler.Scheduler{SchedulingQueue: q}, Events: &hooks.Events{},
 				})
 				for i := range 2 * c.gangs {
 					m := member(fmt.Sprint("g", i/2, "-", i%2), fmt.Sprint("g", i/2), "2")

@@ -10,10 +10,13 @@ import (
 // DecisionsKept is the number of decisions that a scheduler remembers.
 const DecisionsKept = 256
 
+// Scores sees the scores of decisions.
+type Scores interface{ Scored(d view.Decision) }
+
 // Ring keeps the last decisions. The zero value is empty. Safe for concurrent use.
 type Ring struct {
-	// Scored is called with each decision that is added; nil without.
-	Scored func(view.Decision)
+	// Scores sees each decision that is added; nil without.
+	Scores Scores
 
 	// mu guards kept, which has at most DecisionsKept decisions.
 	mu   sync.Mutex
@@ -22,8 +25,8 @@ type Ring struct {
 
 // Add remembers d and forgets the oldest one beyond DecisionsKept. d must not be changed afterwards.
 func (r *Ring) Add(d view.Decision) {
-	if r.Scored != nil {
-		r.Scored(d)
+	if r.Scores != nil {
+		r.Scores.Scored(d)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -45,10 +45,16 @@ type Plugin struct {
 	Preemption *defaultpreemption.DefaultPreemption
 	// Rooms knows what Reservations count in quotas for pods that use them. The application sets it; nil knows none.
 	Rooms Rooms
+	// Terminating knows which pods go. The application sets it; without it no pod waits for them.
+	Terminating Terminating
+}
+
+// Terminating knows which pods go.
+type Terminating interface {
 	// Await returns a node that will take a pod once its terminating pods have ended, with the status of a pod that
 	// waits for them; a nil status if there is none. If every is true it tries all nodes, else those with terminating
-	// pods. The application sets it; without it no pod waits.
-	Await func(ctx context.Context, h fwk.Handle, cs fwk.CycleState, pod *corev1.Pod, nodes fwk.NodeToStatusReader,
+	// pods.
+	Await(ctx context.Context, h fwk.Handle, cs fwk.CycleState, pod *corev1.Pod, nodes fwk.NodeToStatusReader,
 		every bool) (node string, status *fwk.Status)
 }
 
@@ -289,8 +295,8 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *corev1.
 			return p.withdraw(pod, "no victims in the pod's quota help")
 		}
 	}
-	if p.Await != nil {
-		node, status := p.Await(ctx, p.handle, cs, pod, nodes, p.admitsWithout(cs))
+	if p.Terminating != nil {
+		node, status := p.Terminating.Await(ctx, p.handle, cs, pod, nodes, p.admitsWithout(cs))
 		if status != nil {
 			p.quotas.Update(pod.UID, func(a *quota.Account) { a.Nominate(uid) })
 			return framework.NewPostFilterResultWithNominatedNode(node), status

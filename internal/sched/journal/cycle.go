@@ -97,6 +97,12 @@ func (c *Cycle) Sampled(nodes func() []string) {
 	}
 }
 
+// Unranked is false: rankings choose nodes as they do where nothing is recorded.
+func (c *Cycle) Unranked() bool { return false }
+
+// Unreserving sees nothing: a cycle ends before its reservation is taken back.
+func (c *Cycle) Unreserving(fwk.CycleState, *corev1.Pod) {}
+
 // Schedule sees what inner decides about the pod of the cycle.
 func (c *Cycle) Schedule(inner diag.SchedulePod) diag.SchedulePod {
 	return func(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *framework.QueuedPodInfo,

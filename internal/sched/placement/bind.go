@@ -104,10 +104,10 @@ func (p *Plugin) Bind(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 // record returns the annotations of Record together with those that another component adds to the pod (also).
 func (d *decision) record(c *Cycle, pod *corev1.Pod) map[string]string {
 	record := c.Record()
-	if d.also == nil {
+	if d.others == nil {
 		return record
 	}
-	more := d.also(pod)
+	more := d.others.Record(pod)
 	if record == nil {
 		return more
 	}

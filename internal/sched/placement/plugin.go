@@ -28,15 +28,21 @@ type Decisions struct {
 	metrics *Metrics
 	// tracker follows the pods that are bound.
 	tracker *follow.Tracker
-	// Also returns what else is recorded with the binding of a pod. nil where that is nothing.
-	Also func(*corev1.Pod) map[string]string
-	// Within returns the reservation whose room the pod of a cycle is to use on a node, "" for none, and whether what
-	// it reserves comes from it alone. nil knows none.
-	Within func(cs fwk.CycleState, node string) (uid string, restricted bool)
+	// Others are what the accounts of other features have of a pod; nil where there are none.
+	Others Others
 
 	mu sync.Mutex // guards byProfile
 	// byProfile has the decision of each profile, by the handle that its plugins share.
 	byProfile map[fwk.Handle]*decision
+}
+
+// Others are what the accounts of other features have of a pod.
+type Others interface {
+	// Record returns what else is recorded with the binding of a pod.
+	Record(*corev1.Pod) map[string]string
+	// Chosen returns the Reservation whose room the pod of a cycle is to use on a node, "" for none, and whether what it
+	// reserves comes from it alone.
+	Chosen(cs fwk.CycleState, node string) (uid string, restricted bool)
 }
 
 // NewDecisions returns decisions on store, whose bound pods t follows.
@@ -55,7 +61,7 @@ func (d *Decisions) Join(h fwk.Handle, name string) *Plugin {
 	profile := d.byProfile[h]
 	if profile == nil {
 		profile = &decision{
-			handle: h, store: d.store, metrics: d.metrics, tracker: d.tracker, also: d.Also, within: d.Within,
+			handle: h, store: d.store, metrics: d.metrics, tracker: d.tracker, others: d.Others,
 			names: map[string]bool{}, requests: lru.New(requestsKept),
 		}
 		// Both functions are called for the first pod, when all names of the profile have joined.
@@ -92,9 +98,8 @@ type decision struct {
 	store   *kube.Store
 	metrics *Metrics
 	tracker *follow.Tracker
-	// also and within are those of Decisions.
-	also   func(*corev1.Pod) map[string]string
-	within func(fwk.CycleState, string) (string, bool)
+	// others are those of Decisions.
+	others Others
 	// args returns the arguments for parsing pods, fixed when the profile's first pod comes.
 	args func() convert.Args
 	// requests remembers pods that concern us, by UID: all steps and hints of a pod share one parse.

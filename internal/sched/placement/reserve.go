@@ -108,8 +108,8 @@ func (d *decision) try(v *ledger.View, r *place.Request, pod *corev1.Pod, node s
 func (d *decision) tryWithin(cs fwk.CycleState, v *ledger.View, r *place.Request, pod *corev1.Pod, node string,
 ) (ledger.Offer, why.Reason) {
 	uid, restricted := "", false
-	if d.within != nil {
-		uid, restricted = d.within(cs, node)
+	if d.others != nil {
+		uid, restricted = d.others.Chosen(cs, node)
 	}
 	if uid == "" {
 		return d.try(v, r, pod, node)

@@ -217,6 +217,10 @@ func (r *Reporter) Wrap(inner scheduler.FailureHandlerFn) scheduler.FailureHandl
 	return func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, start time.Time,
 	) {
+		if convert.IsReservePod(pod.Pod) { // whose Reservation has a condition of its own
+			inner(ctx, f, pod, status, nominating, start)
+			return
+		}
 		causes, short := causesOf(f, status), brief(f, status)
 		if r.repeats(pod, causes) {
 			r.publish(pod.Pod)

@@ -21,23 +21,40 @@ import (
 )
 
 // Events counts what may let a pod fit that did not: all for which the queue looks at its unschedulable pods, but that
-// a pod came or was bound. One with affinity to others may fit then too. Its functions say which pods wake; where they
-// are nil, upstream's hints alone do.
+// a pod came or was bound. One with affinity to others may fit then too. Attempts and Rooms say which pods wake; where
+// they are nil, upstream's hints alone do.
 type Events struct {
 	// SiblingPlugin is the plugin that refuses a pod because of others that start with it. For a pod that no other
 	// plugin refused, no event of another pod is of use.
 	SiblingPlugin string
-	// Amounts returns the plugin that compares what a pod asks for with what a node has left, if all nodes refused the
-	// pod in its last attempt, each for reasons of its own; nil for another pod, which is asked about each event. It
-	// must be safe for concurrent use.
-	Amounts func(*corev1.Pod) Amounts
-	// Opens returns which pods an event lets use room that is kept for them, whatever refused them; nil for an event
-	// that opens none. The hints of a plugin are asked only about pods that the plugin has refused.
-	Opens func(old, obj any) (mayUse func(*corev1.Pod) bool)
-	// Node returns a copy of what the cache has of a node.
-	Node func(name string) (*framework.NodeInfo, error)
+	// Attempts knows the last attempt on each pod.
+	Attempts Attempts
+	// Rooms knows the room that is kept for some pods.
+	Rooms Rooms
+	// Nodes has what the cache has of the nodes.
+	Nodes Nodes
 	// count only grows.
 	count atomic.Uint64
+}
+
+// Attempts knows the last attempt on each pod. It is safe for concurrent use.
+type Attempts interface {
+	// Amounts returns the plugin that compares what a pod asks for with what a node has left, if all nodes refused the
+	// pod in its last attempt, each for reasons of its own; nil for another pod, which is asked about each event.
+	Amounts(*corev1.Pod) Amounts
+}
+
+// Rooms knows the room that is kept for some pods.
+type Rooms interface {
+	// Opened returns which pods an event lets use such room, whatever refused them; nil for an event that opens none.
+	// The hints of a plugin are asked only about pods that the plugin has refused.
+	Opened(old, obj any) (mayUse func(*corev1.Pod) bool)
+}
+
+// Nodes is kube-scheduler's cache.
+type Nodes interface {
+	// GetNode returns a copy of what the cache has of a node.
+	GetNode(name string) (*framework.NodeInfo, error)
 }
 
 // Amounts is a plugin as NodeResourcesFit is: its filter reads a node's amounts, and of the state what its PreFilter
@@ -75,7 +92,7 @@ type eventQueue struct {
 // refusal is what is known of the last attempt on a pod.
 type refusal struct {
 	wake.Refusal
-	amounts Amounts // what Events.Amounts said of the pod; nil unless ByAmounts
+	amounts Amounts // what Events.Attempts said of the pod; nil unless ByAmounts
 }
 
 // setRefusal records what is known of a pod.
@@ -160,8 +177,8 @@ func (q *eventQueue) PopSpecificPod(logger klog.Logger, pod *corev1.Pod) *framew
 func (q *eventQueue) AddUnschedulableIfNotPresent(logger klog.Logger, pod *framework.QueuedPodInfo, cycle int64) error {
 	var r refusal
 	r.BySiblings = pod.PendingPlugins.Len() == 0 && pod.UnschedulablePlugins.Equal(sets.New(q.events.SiblingPlugin))
-	if q.events.Amounts != nil {
-		r.amounts = q.events.Amounts(pod.Pod)
+	if q.events.Attempts != nil {
+		r.amounts = q.events.Attempts.Amounts(pod.Pod)
 		r.ByAmounts = r.amounts != nil
 	}
 	q.setRefusal(pod.Pod.UID, r)
@@ -216,10 +233,10 @@ func (q *eventQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk
 		}
 	}
 	q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, old, obj, check)
-	if q.events.Opens == nil {
+	if q.events.Rooms == nil {
 		return
 	}
-	if mayUse := q.events.Opens(old, obj); mayUse != nil {
+	if mayUse := q.events.Rooms.Opened(old, obj); mayUse != nil {
 		all := fwk.ClusterEvent{Resource: fwk.WildCard, ActionType: fwk.All, CustomLabel: event.Label()}
 		q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, all, nil, nil, mayUse)
 	}
@@ -256,10 +273,10 @@ func (q *eventQueue) read(event fwk.ClusterEvent, old any) (wake.Event, *room) {
 // be asked about its amounts, and for a member of a gang. q.asking is held.
 func (q *eventQueue) roomOf(gone *corev1.Pod) *room {
 	name := gone.Spec.NodeName
-	if _, member := convert.GangPod(gone); member || q.events.Node == nil || name == "" || len(q.refused) == 0 {
+	if _, member := convert.GangPod(gone); member || q.events.Nodes == nil || name == "" || len(q.refused) == 0 {
 		return nil
 	}
-	node, err := q.events.Node(name)
+	node, err := q.events.Nodes.GetNode(name)
 	if err != nil || node.Node() == nil {
 		return nil
 	}

@@ -394,18 +394,7 @@ func TestPodsAreWokenByWhatAPodLeaves(t *testing.T) {
 			node := framework.NewNodeInfo(object.Pod("runs", object.Requests("cpu", "3"), object.Priority(5)))
 			node.SetNode(object.Node("n", nil, "cpu", "8"))
 			q := (&Events{
-				Amounts: func(*corev1.Pod) Amounts {
-					if c.unknown {
-						return nil
-					}
-					return amounts{broken: c.broken}
-				},
-				Node: func(name string) (*framework.NodeInfo, error) {
-					if name != "n" {
-						return nil, errors.New("not found")
-					}
-					return node, nil
-				},
+				Attempts: attempts{unknown: c.unknown, broken: c.broken}, Nodes: nodes{"n": node},
 			}).Watch(inner, &Changes{})
 			pod := object.Pod("p", object.Requests("cpu", c.cpus), object.Priority(c.priority))
 			if c.pod != nil {
@@ -433,6 +422,36 @@ func TestPodsAreWokenByWhatAPodLeaves(t *testing.T) {
 	}
 }
 
+// attempts are those on pods that all nodes refuse.
+type attempts struct{ unknown, broken bool }
+
+func (a attempts) Amounts(*corev1.Pod) Amounts {
+	if a.unknown {
+		return nil
+	}
+	return amounts{broken: a.broken}
+}
+
+// nodes are those of a cache, by name.
+type nodes map[string]*framework.NodeInfo
+
+func (n nodes) GetNode(name string) (*framework.NodeInfo, error) {
+	if n[name] == nil {
+		return nil, errors.New("not found")
+	}
+	return n[name], nil
+}
+
+// rooms are opened by an event whose object is the name of their owner.
+type rooms struct{}
+
+func (rooms) Opened(_, obj any) func(*corev1.Pod) bool {
+	if owner, ok := obj.(string); ok {
+		return func(p *corev1.Pod) bool { return p.Name == owner }
+	}
+	return nil
+}
+
 // TestPodsWakeWhenRoomIsKeptForThem: whoever refused them, and also if they are tried while the room comes.
 func TestPodsWakeWhenRoomIsKeptForThem(t *testing.T) {
 	t.Parallel()
@@ -442,12 +461,7 @@ func TestPodsWakeWhenRoomIsKeptForThem(t *testing.T) {
 		queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{"": {
 			{Resource: fwk.Node, ActionType: fwk.All}: {{PluginName: "Fit", QueueingHintFn: alwaysQueue}},
 		}}))
-	q := (&Events{Opens: func(_, obj any) func(*corev1.Pod) bool {
-		if owner, ok := obj.(string); ok {
-			return func(p *corev1.Pod) bool { return p.Name == owner }
-		}
-		return nil
-	}}).Watch(inner, &Changes{})
+	q := (&Events{Rooms: rooms{}}).Watch(inner, &Changes{})
 	tried := map[string]*framework.QueuedPodInfo{}
 	for _, name := range []string{"waits", "owner", "tried"} {
 		q.Add(ctx, object.Pod(name))

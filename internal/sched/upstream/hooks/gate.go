@@ -21,8 +21,8 @@ type Gate struct {
 	// Open is closed when all accounts are complete. Bindings are those that are on their way.
 	Open     <-chan struct{}
 	Bindings *Bindings
-	// Leading is called before each pod: only the leader takes any.
-	Leading func()
+	// Leading is set before each pod: only the leader takes any.
+	Leading *atomic.Bool
 
 	// cycle is when the running scheduling cycle began, in nanoseconds since the epoch; 0 between cycles.
 	cycle atomic.Int64
@@ -33,7 +33,7 @@ func (g *Gate) Wrap(ctx context.Context, next NextPod) NextPod {
 	return func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
 		// The cycle before has ended. Waiting at the gate is not part of any cycle.
 		g.cycle.Store(0)
-		g.Leading()
+		g.Leading.Store(true)
 		select {
 		case <-g.Open:
 		case <-ctx.Done():

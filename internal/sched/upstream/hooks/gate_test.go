@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,7 +11,7 @@ import (
 )
 
 func newGate(open <-chan struct{}) *Gate {
-	return &Gate{Open: open, Bindings: NewBindings(), Leading: func() {}}
+	return &Gate{Open: open, Bindings: NewBindings(), Leading: &atomic.Bool{}}
 }
 
 func TestNothingIsDecidedBeforeAllIsKnown(t *testing.T) {

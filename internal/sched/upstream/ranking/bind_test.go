@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,7 +42,7 @@ func TestNoPodIsTakenWhileTheBindingsOnTheirWayAreTooMany(t *testing.T) {
 		slow := &slowBinder{released: make(chan struct{})}
 		open := make(chan struct{})
 		close(open)
-		g := &hooks.Gate{Open: open, Bindings: hooks.NewBindings(), Leading: func() {}}
+		g := &hooks.Gate{Open: open, Bindings: hooks.NewBindings(), Leading: &atomic.Bool{}}
 		profile := &Profile{Framework: slow, Bindings: g.Bindings}
 		taken := 0
 		next := g.Wrap(t.Context(), func(klog.Logger) (*framework.QueuedPodInfo, error) {

@@ -87,6 +87,21 @@ type Rooms interface {
 		findings []why.Finding, find func(fwk.CycleState, fwk.NodeInfo) []why.Finding) []why.Finding
 }
 
+// Cycle sees what a profile does in the cycle of a pod.
+type Cycle interface {
+	// Seed returns the number of the cycle by which Lot chooses among nodes with equal scores.
+	Seed() uint32
+	// Begun is called where a node is looked for, Sampled where not all nodes were looked at, with those that were
+	// scored.
+	Begun()
+	Sampled(nodes func() []string)
+	// Unranked reports whether the pod of the cycle is evaluated on nodes anew.
+	Unranked() bool
+	// Reserved is called after a reservation, with its status, Unreserving before a reservation is taken back.
+	Reserved(state fwk.CycleState, pod *corev1.Pod, status *fwk.Status)
+	Unreserving(state fwk.CycleState, pod *corev1.Pod)
+}
+
 // scorer is a plugin that scores a node by what is on the node alone, with its weight.
 type scorer struct {
 	fwk.ScorePlugin
@@ -100,18 +115,8 @@ type Profile struct {
 	framework.Framework
 	// ByName chooses the first name among nodes with equal scores. Without it they are chosen round-robin.
 	ByName bool
-	// Seed returns the number of the cycle by which Lot chooses among nodes with equal scores; nil without.
-	Seed func() uint32
-	// Reserved is called after a reservation, with its status; nil without.
-	Reserved func(state fwk.CycleState, pod *corev1.Pod, status *fwk.Status)
-	// Unreserving is called before a reservation is taken back; nil without.
-	Unreserving func(state fwk.CycleState, pod *corev1.Pod)
-	// Begun is called where a node is looked for, Sampled where not all nodes were looked at, with those that were
-	// scored; nil without.
-	Begun   func()
-	Sampled func(nodes func() []string)
-	// Unranked reports whether the pod of the cycle is evaluated on nodes anew; nil where none is for that alone.
-	Unranked func() bool
+	// Cycle sees what the profile does, where it is recorded or replayed; nil where it is not.
+	Cycle Cycle
 	// Memory is how many bytes the rankings and spreads may take; the least recently used ones go. Two always remain.
 	Memory int
 	// DryRun is set for a profile whose pods may not exist: nothing is learnt from them.
@@ -167,7 +172,7 @@ type Profile struct {
 	// ids has the index of each name.
 	ids   map[string]int
 	every []int32 // the indices of names
-	// hashes are those of names; empty without Seed.
+	// hashes are those of names; empty without Cycle.
 	hashes []uint32
 	sets   uint64
 	// changedAt is one more than the last position in the log of changes that names each node, 0 for none; as of
@@ -303,8 +308,8 @@ func (p *Profile) GetNodeHint(
 			node, reason := r.choose(ctx, p, state, pod)
 			if node != "" {
 				p.used, result = r, "hint"
-				if p.Sampled != nil && !r.complete {
-					p.Sampled(func() []string { return r.scored(p) })
+				if p.Cycle != nil && !r.complete {
+					p.Cycle.Sampled(func() []string { return r.scored(p) })
 				}
 				return node
 			}
@@ -348,7 +353,7 @@ func (p *Profile) ClassOf(ctx context.Context, pod *corev1.Pod, signature fwk.Po
 
 // filterKey is all that filters read of a pod; nil for one whose nodes depend on more than each node by itself.
 func (p *Profile) filterKey(pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState) []byte {
-	if p.Unranked != nil && p.Unranked() || signature == nil || state.IsPodGroupSchedulingCycle() ||
+	if p.Cycle != nil && p.Cycle.Unranked() || signature == nil || state.IsPodGroupSchedulingCycle() ||
 		pod.Status.NominatedNodeName != "" ||
 		len(p.Rejections.reasons(pod.UID)) > 0 {
 		return nil
@@ -377,8 +382,8 @@ func (p *Profile) filterKey(pod *corev1.Pod, signature fwk.PodSignature, state f
 // RunPreFilterPlugins reports the pod to the profile's Valuer. It leaves no node where all are known to refuse the pod.
 func (p *Profile) RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
 ) (*fwk.PreFilterResult, *fwk.Status, sets.Set[string]) {
-	if p.Begun != nil {
-		p.Begun()
+	if p.Cycle != nil {
+		p.Cycle.Begun()
 	}
 	result, status, refusing := p.Framework.RunPreFilterPlugins(ctx, state, pod)
 	switch {
@@ -501,13 +506,13 @@ func (p *Profile) RunScorePlugins(
 ) ([]fwk.NodePluginScores, *fwk.Status) {
 	p.feasible = nodes
 	scores, status := p.Framework.RunScorePlugins(ctx, state, pod, nodes)
-	if p.Seed != nil {
+	if p.Cycle != nil {
 		for i := range scores {
-			scores[i].Randomizer = int(Lot(p.Seed(), scores[i].Name))
+			scores[i].Randomizer = int(Lot(p.Cycle.Seed(), scores[i].Name))
 		}
 	}
-	if p.Sampled != nil && !p.allAsked() {
-		p.Sampled(func() (names []string) {
+	if p.Cycle != nil && !p.allAsked() {
+		p.Cycle.Sampled(func() (names []string) {
 			for i := range scores {
 				names = append(names, scores[i].Name)
 			}
@@ -533,16 +538,16 @@ func hashOf(node string) uint32 {
 func (p *Profile) RunReservePluginsReserve(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string,
 ) *fwk.Status {
 	status := p.Framework.RunReservePluginsReserve(ctx, state, pod, node)
-	if p.Reserved != nil {
-		p.Reserved(state, pod, status)
+	if p.Cycle != nil {
+		p.Cycle.Reserved(state, pod, status)
 	}
 	return status
 }
 
 // RunReservePluginsUnreserve reports that the reservation is taken back.
 func (p *Profile) RunReservePluginsUnreserve(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) {
-	if p.Unreserving != nil {
-		p.Unreserving(state, pod)
+	if p.Cycle != nil {
+		p.Cycle.Unreserving(state, pod)
 	}
 	p.Framework.RunReservePluginsUnreserve(ctx, state, pod, node)
 }
@@ -596,7 +601,7 @@ func (p *Profile) begin() *ranking {
 		for i, n := range all {
 			p.names[i], p.every[i] = n.Node().Name, int32(i)
 			p.ids[p.names[i]] = i
-			if p.Seed != nil {
+			if p.Cycle != nil {
 				p.hashes = append(p.hashes, hashOf(p.names[i]))
 			}
 		}

@@ -300,8 +300,8 @@ func (r *ranking) sum(ctx context.Context, p *Profile, state fwk.CycleState, pod
 		total[i] += same
 	}
 	seed := uint32(0)
-	if p.Seed != nil {
-		seed = p.Seed()
+	if p.Cycle != nil {
+		seed = p.Cycle.Seed()
 	}
 	better := func(i, j int) bool {
 		if j < 0 || total[i] != total[j] {

@@ -1,0 +1,236 @@
+package core
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/sched/elasticquota"
+	"github.com/tenon-project/tenon/internal/sched/reserving"
+	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
+	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
+)
+
+// guarded catches the panics of plugins. It replaces plugins inside of kube-scheduler's frameworks and queue, so no
+// layer may be around these yet.
+type guarded struct{ base }
+
+func (l guarded) prepare(context.Context) error {
+	return l.c.options.Metrics.Guard.Scheduler(l.c.Scheduler)
+}
+
+// logged gives each event to the accounts of nodes before kube-scheduler's cache has it, and logs the nodes that
+// changed. It is the first layer of the cache: what a layer outside of it learns from the cache, the accounts know.
+type logged struct{ base }
+
+func (l logged) Cache(inner schedulercache.Cache) schedulercache.Cache {
+	l.c.options.Loads.OnChange(l.c.changes.Node, l.c.changes.Shown)
+	return l.c.changes.Watch(inner, l.c.options.Nodes)
+}
+
+// counted counts the events that may let a pod fit, wakes the pods that an event concerns, and logs nominations. It
+// surrounds logged: an event is counted after the cache has it.
+type counted struct{ base }
+
+func (counted) inside() []layer { return []layer{guarded{}, logged{}} }
+
+func (l counted) Queue(inner queue.SchedulingQueue) queue.SchedulingQueue {
+	l.c.events.Nodes = l.c.Scheduler.Cache
+	return l.c.events.Watch(inner, l.c.changes)
+}
+
+// Next takes pods from the counted queue.
+func (l counted) Next(NextPod) NextPod { return l.c.SchedulingQueue.Pop }
+
+// Amounts returns the plugin by which all nodes have refused a pod; nil where they have not.
+func (c *Core) Amounts(pod *corev1.Pod) hooks.Amounts {
+	if p := c.ranked[pod.Spec.SchedulerName]; p != nil {
+		return p.Amounts(pod)
+	}
+	return nil
+}
+
+// protected adds the rules of Reservations and gangs to the preemption of each profile, and lets pods wait for the end
+// of others instead. It surrounds counted: nominations go through that queue. It surrounds guarded, which replaces
+// plugins by wrappers that other layers are not to see.
+type protected struct{ base }
+
+func (protected) inside() []layer { return []layer{guarded{}, counted{}} }
+
+func (l protected) profile(_ context.Context, _ string, f framework.Framework) (framework.Framework, error) {
+	f.SetPodNominator(l.c.SchedulingQueue)
+	protect(f, l.c.Rounds.Evictions)
+	rooms := pluginOf[*reserving.Plugin](f)
+	if rooms != nil {
+		l.c.events.Rooms = rooms // of all profiles: they share the account
+	}
+	for _, e := range f.PreEnqueuePlugins() {
+		p, ok := e.(*elasticquota.Plugin)
+		if !ok {
+			continue
+		}
+		if p.Terminating = l.c.Rounds; rooms != nil {
+			p.Rooms = rooms
+		}
+	}
+	return f, nil
+}
+
+// held keeps members of gangs out of the queue until it runs: their place in it may change until all are known. It
+// surrounds counted, which has to see each pod that comes into the queue.
+type held struct{ base }
+
+func (l held) acts() bool    { return l.c.options.Serving != nil }
+func (held) inside() []layer { return []layer{counted{}} }
+
+func (l held) Queue(inner queue.SchedulingQueue) queue.SchedulingQueue {
+	return hooks.Hold(inner, l.c.options.Gangs.IsMember)
+}
+
+// ranked keeps a ranking of the nodes for equal pods, and runs filters in the room of Reservations. It surrounds
+// protected: the profile that it hides has its preemption by then.
+type ranked struct{ base }
+
+func (ranked) inside() []layer { return []layer{guarded{}, logged{}, protected{}} }
+
+func (l ranked) profile(ctx context.Context, name string, f framework.Framework) (framework.Framework, error) {
+	p, err := l.c.rank(ctx, name, f, l.c.changes)
+	if err != nil {
+		return nil, err
+	}
+	p.ByName, p.Together, p.Rejections = true, l.c.Rounds, l.c.rejections
+	if serving := l.c.options.Serving; serving != nil {
+		p.ByName, p.Memory, p.Bindings = false, serving.RankingBytes, l.c.Gate.Bindings
+	}
+	l.c.ranked[name] = p
+	return p, nil
+}
+
+// remembered answers for pods equal to one that all nodes refused. It is the first around kube-scheduler's choice of a
+// node: each attempt of the layers outside of it is one of its own. A simulation has none: a pod that all nodes are
+// known to refuse preempts less.
+type remembered struct{ base }
+
+func (l remembered) acts() bool {
+	return l.c.options.Serving != nil || l.c.options.Remember
+}
+func (remembered) inside() []layer { return []layer{ranked{}} }
+
+func (l remembered) Schedule(inner SchedulePod) SchedulePod {
+	return ranking.Remember(l.c.rankedProfile, inner)
+}
+
+func (c *Core) rankedProfile(name string) *ranking.Profile { return c.ranked[name] }
+
+// retried tries the nodes to which the API server refused to bind a pod after all others. It surrounds remembered,
+// which makes an attempt on each of its two tries.
+type retried struct{ base }
+
+func (l retried) acts() bool    { return l.c.options.Serving != nil }
+func (retried) inside() []layer { return []layer{ranked{}, remembered{}} }
+
+func (l retried) Schedule(inner SchedulePod) SchedulePod { return l.c.rejections.Schedule(inner) }
+
+// reserved writes why a Reservation has no node, and queues it again: kube-scheduler's handler would do that to a pod,
+// which no API server has. It is the first around that handler: the layers outside of it see Reservations too.
+type reserved struct{ base }
+
+func (reserved) inside() []layer { return []layer{counted{}} }
+
+func (l reserved) Fail(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
+	return reserving.Fail(l.c.Scheduler, l.c.options.Reservations, inner)
+}
+
+// Reporter writes why a pod has no node.
+type Reporter interface {
+	Wrap(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerFn
+}
+
+// reported writes why a pod has no node, in place of what kube-scheduler's handler would write. It surrounds reserved,
+// which ends the way of Reservations.
+type reported struct{ base }
+
+func (reported) inside() []layer { return []layer{reserved{}} }
+
+func (l reported) Fail(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
+	return l.c.options.Reporter.Wrap(inner)
+}
+
+// shared lets a pod that starts alone come before gangs that have used up their share of the loop. It surrounds the
+// queue alone.
+type shared struct{ base }
+
+func (l shared) acts() bool    { return l.c.options.Serving != nil }
+func (shared) inside() []layer { return []layer{counted{}} }
+
+func (l shared) Next(inner NextPod) NextPod { return l.c.Rounds.Share(inner) }
+
+// gated takes no pod until all accounts are known, and while many Bindings are on their way. It surrounds shared: which
+// pod comes next is decided after the wait.
+type gated struct {
+	base
+	ctx context.Context // of the scheduling loop: its end ends the wait
+}
+
+func (l gated) acts() bool    { return l.c.options.Serving != nil }
+func (gated) inside() []layer { return []layer{shared{}} }
+
+func (l gated) Next(inner NextPod) NextPod { return l.c.Gate.Wrap(l.ctx, inner) }
+
+// Source decides which pod of the queue comes next, and when.
+type Source interface{ Pop(inner NextPod) NextPod }
+
+// sourced is the Source of the options. It surrounds gated: a journal records what came until the wait was over.
+type sourced struct{ base }
+
+func (l sourced) acts() bool    { return l.c.options.Source != nil }
+func (sourced) inside() []layer { return []layer{counted{}, gated{}} }
+
+func (l sourced) Next(inner NextPod) NextPod { return l.c.options.Source.Pop(inner) }
+
+// together starts gangs whole or not at all: the siblings of a pod come after it, all are planned on one snapshot, and
+// a failure of one is that of all. It surrounds sourced, since siblings pass no gate of their own; retried, since a
+// plan makes attempts of its own; and reported, since it decides what the reporter is to say.
+type together struct{ base }
+
+func (together) inside() []layer {
+	return []layer{sourced{}, gated{}, retried{}, remembered{}, reported{}}
+}
+
+func (l together) Next(inner NextPod) NextPod { return l.c.Rounds.Next(inner) }
+
+func (l together) Schedule(inner SchedulePod) SchedulePod { return l.c.Rounds.Schedule(inner) }
+
+func (l together) Fail(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
+	return l.c.Rounds.Fail(inner)
+}
+
+// noted remembers the last choices of nodes. It surrounds together: attempts of a plan are not decisions.
+type noted struct{ base }
+
+func (l noted) acts() bool    { return l.c.options.Decisions != nil }
+func (noted) inside() []layer { return []layer{ranked{}, together{}} }
+
+func (l noted) Schedule(inner SchedulePod) SchedulePod {
+	return l.c.options.Decisions.Record(l.c.options.Flags, inner)
+}
+
+// recorded is the Record of the options.
+type recorded struct {
+	base
+	Record
+}
+
+func (l recorded) acts() bool { return l.Record != nil }
+
+func (recorded) inside() []layer {
+	return []layer{logged{}, counted{}, held{}, ranked{}, sourced{}, together{}, noted{}}
+}
+
+func (l recorded) profile(_ context.Context, name string, _ framework.Framework) (framework.Framework, error) {
+	return l.Record.Profile(l.c.ranked[name]), nil
+}
