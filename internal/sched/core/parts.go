@@ -23,8 +23,8 @@ func (l guarded) prepare(context.Context) error {
 	return l.c.options.Metrics.Guard.Scheduler(l.c.Scheduler)
 }
 
-// logged gives each event to the accounts of nodes before kube-scheduler's cache has it, and logs the nodes that
-// changed. It is the first layer of the cache: what a layer outside of it learns from the cache, the accounts know.
+// logged logs the nodes that changed in kube-scheduler's cache or in an account. It is the first layer of the cache,
+// which has each event after the accounts (internal/kube/accounts).
 type logged struct{ base }
 
 func (l logged) Cache(inner schedulercache.Cache) schedulercache.Cache {

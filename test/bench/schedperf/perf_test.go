@@ -86,15 +86,15 @@ func BenchmarkPerfScheduling(b *testing.B) {
 }
 
 // harness knows the accounts of the scheduler that runs; workloads run one after the other.
-type harness struct{ running atomic.Pointer[accounts] }
+type harness struct{ running atomic.Pointer[fedStore] }
 
-// accounts are one scheduler's; ctx ends with it.
-type accounts struct {
+// fedStore has the accounts of one scheduler; ctx ends with it.
+type fedStore struct {
 	*kube.Store
 	ctx context.Context
 }
 
-func (a *accounts) alive() bool { return a != nil && a.ctx.Err() == nil }
+func (a *fedStore) alive() bool { return a != nil && a.ctx.Err() == nil }
 
 // registry makes Tenon's plugins. Each scheduler has accounts of its own, fed from its own informers.
 func (h *harness) registry() frameworkruntime.Registry {
@@ -108,7 +108,7 @@ func (h *harness) registry() frameworkruntime.Registry {
 			if err := feed(ctx, store, handle); err != nil {
 				return nil, err
 			}
-			h.running.Store(&accounts{store, ctx})
+			h.running.Store(&fedStore{store, ctx})
 			tracker := follow.NewTracker(store, follow.NewMetrics(unexported), time.Now)
 			decisions := placement.NewDecisions(store, placement.NewMetrics(unexported), tracker)
 			return nodenumaresource.Factory(decisions)(ctx, args, handle)
