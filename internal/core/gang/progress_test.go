@@ -238,6 +238,7 @@ func TestWhetherAllPodsAreEvicted(t *testing.T) {
 		want      gang.Truth
 	}{
 		"no pod is":                      {"", "rr", nil, ""},
+		"no pod has a node":              {"", "qq", []int{0, 1}, ""},
 		"one of two is":                  {"", "rr", []int{1}, ""},
 		"all are":                        {"", "rr", []int{0, 1}, gang.True},
 		"all that have nodes are":        {"", "qrs", []int{1}, gang.True},
