@@ -91,7 +91,7 @@ const (
 type ReservationAffinity struct {
 	// Name is that of the Reservation. The selectors are not read beside it.
 	Name string `json:"name,omitempty"`
-	// Required are terms on labels, or on the field metadata.name, of the Reservation, of which one must hold.
+	// Required are terms on labels, or on the field metadata.name, of the Reservation; one must hold.
 	Required *ReservationSelector `json:"requiredDuringSchedulingIgnoredDuringExecution,omitempty"`
 	// ReservationSelector are labels that the Reservation must have.
 	ReservationSelector map[string]string `json:"reservationSelector,omitempty"`
@@ -99,7 +99,7 @@ type ReservationAffinity struct {
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 }
 
-// ReservationSelector are terms of which one must hold.
+// ReservationSelector are terms; one must hold.
 type ReservationSelector struct {
 	ReservationSelectorTerms []corev1.NodeSelectorTerm `json:"reservationSelectorTerms"`
 }

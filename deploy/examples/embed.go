@@ -6,7 +6,7 @@ import _ "embed"
 var demo []byte
 
 // Demo returns pods of every class, one that cannot fit, a tree of quotas with pods that ask for more than it has, a
-// gang that starts, one that lacks a member, pods with GPUs, of which one cannot fit, and batch pods beside a service
+// gang that starts, one that lacks a member, pods with GPUs, one too large, and batch pods beside a service
 // with a wave of load. All carry the label DemoLabel; those whose order counts have the scheduling gate DemoGate.
 func Demo() []byte { return demo }
 

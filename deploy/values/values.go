@@ -82,10 +82,10 @@ type Pods struct {
 	ExtraArgs []string `json:"extraArgs" default:"[]"`
 }
 
-// Replicated are settings of a Deployment of which one pod leads.
+// Replicated are settings of a Deployment; one of its pods leads.
 type Replicated struct {
 	Switch `json:",inline"`
-	// Number of pods, of which one leads.
+	// Number of pods; one leads.
 	Replicas int `json:"replicas" default:"2" minimum:"1" maximum:"9"`
 	// The image.
 	Image Image `json:"image"`

@@ -24,8 +24,10 @@ const (
 
 // palette is the colour of each number of SGR.
 var palette = map[int]string{
-	30: "#8b949e", 31: "#ff7b72", 32: "#7ee787", 33: "#e3b341", 34: "#79c0ff", 35: "#d2a8ff", 36: "#76e3ea", 37: "#c9d1d9",
-	90: "#8b949e", 91: "#ffa198", 92: "#7ee787", 93: "#f2cc60", 94: "#a5d6ff", 95: "#e2c5ff", 96: "#b3f0ff", 97: "#ffffff",
+	30: "#8b949e", 31: "#ff7b72", 32: "#7ee787", 33: "#e3b341",
+	34: "#79c0ff", 35: "#d2a8ff", 36: "#76e3ea", 37: "#c9d1d9",
+	90: "#8b949e", 91: "#ffa198", 92: "#7ee787", 93: "#f2cc60",
+	94: "#a5d6ff", 95: "#e2c5ff", 96: "#b3f0ff", 97: "#ffffff",
 }
 
 // draw writes all scenes one after the other. Each line has the time at which it appears, as a part of the whole.
@@ -73,13 +75,14 @@ func draw(scenes []scene) []byte {
 			if until == starts[i+1] {
 				opacity = 1
 			}
-			typing += fmt.Sprintf(`<text x="%d" y="%d" opacity="%d" textLength="%.1f"><tspan fill="#7ee787">$ </tspan>%s%s</text>`+
-				"\n", margin, margin+rowHeight, opacity, float64(n+3)*fontWidth, html.EscapeString(end),
+			typing += fmt.Sprintf(`<text x="%d" y="%d" opacity="%d" textLength="%.1f">`+
+				`<tspan fill="#7ee787">$ </tspan>%s%s</text>`+"\n", margin, margin+rowHeight, opacity, float64(n+3)*fontWidth, html.EscapeString(end),
 				shown(total, part(from), part(until)))
 		}
 		b.WriteString(typing)
 		for row, l := range s.lines {
-			b.WriteString(text(l, margin+(row+2)*rowHeight, shown(total, part(starts[i]+cut[i][row]), part(starts[i+1]))))
+			animation := shown(total, part(starts[i]+cut[i][row]), part(starts[i+1]))
+			b.WriteString(text(l, margin+(row+2)*rowHeight, animation))
 		}
 		b.WriteString("</g>\n")
 	}

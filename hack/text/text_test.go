@@ -29,6 +29,12 @@ func TestWords(t *testing.T) {
 		"is no longer":           {"x is no longer there", []string{}},
 		"is not":                 {"x is not a directory", []string{}},
 		"two lines":              {"a\nit tells\n", []string{"tells"}},
+		"an inverted clause":     {"a gang of which a part is of no use", []string{"of which a part", "of no use"}},
+		"who for whom":           {"empty for who may not read; for who, c := range x", []string{"for who may"}},
+		"an inverted negation":   {"until it is high no more, or\nit runs no more", []string{"is high no more,", "runs no more"}},
+		"a count":                {"it runs no more pods than that", []string{}},
+		"a copy":                 {"pods that are equal to one", []string{"that are equal to one"}},
+		"a choice":               {"use -f or --like, one of the two", []string{", one of the two"}},
 		"a comment and a string": {"// judge\nx := \"somebody\"", []string{"judge", "somebody"}},
 	} {
 		t.Run(name, func(t *testing.T) {

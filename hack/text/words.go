@@ -10,6 +10,10 @@ var unwanted = regexp.MustCompile(
 	`(?i)\b(told|tells|nobody|somebody|reckoned|hears|stay|stand|near|bury|judge|breathe|loose|turns|` +
 		`seeker|spill|deal|deaf|nameless|surprised|breathes?|strangers?|refuge|graft|is no [a-z]+)\b`)
 
+// phrases are constructions that Kubernetes' own documentation does not have: the actor is missing or comes last.
+var phrases = regexp.MustCompile(`(?i)\b(of no use|of which (one|a part)\b|for who (may|can|must|asks|reads|writes|gets)\b|` +
+	`that are equal to one|, one of the two\b|(runs|does so|is (high|low|used|needed)) no more([.,:;"]|$))`)
+
 // Names are read as their words: groupsTold, groups_told.
 var camel = regexp.MustCompile(`([a-z0-9])([A-Z])`)
 
@@ -25,6 +29,9 @@ func words(file string, content []byte) []hit {
 				continue
 			}
 			hits = append(hits, hit{file, i + 1, word})
+		}
+		for _, phrase := range phrases.FindAllString(line, -1) {
+			hits = append(hits, hit{file, i + 1, phrase})
 		}
 	}
 	return hits

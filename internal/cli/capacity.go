@@ -93,7 +93,7 @@ func newCapacity(flags *genericclioptions.ConfigFlags, streams genericiooptions.
 func (o *capacityOptions) check(gang bool) error {
 	switch {
 	case (o.file == "") == (o.like == ""):
-		return usagef("give the pod with -f FILE or with --like pod/NAME, one of the two")
+		return usagef("specify either -f FILE or --like pod/NAME")
 	case gang && (o.gang < 1 || o.gang > view.MostMembers):
 		return usagef("--gang is %d, want 1 to %d", o.gang, view.MostMembers)
 	}

@@ -210,6 +210,7 @@ func TestCapacityRefusesBadInput(t *testing.T) {
 	t.Cleanup(server.Close)
 	const add = `use "N x MACHINE" or "N x like node/NAME"`
 	const give = "give the pod with -f FILE or with --like pod/NAME"
+	const either = "specify either -f FILE or --like pod/NAME"
 	like := func(args ...string) []string { return append([]string{"--like", "pod/a"}, args...) }
 	file := []string{"-f", "-"}
 	for name, c := range map[string]struct {
@@ -217,8 +218,8 @@ func TestCapacityRefusesBadInput(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no pod":                      {"", nil, give},
-		"two pods":                    {"", like("-f", "x"), give + ", one of the two"},
+		"no pod":                      {"", nil, either},
+		"two pods":                    {"", like("-f", "x"), either},
 		"an argument":                 {"", []string{"pod/a"}, "too many arguments: " + give},
 		"a pod of another kind":       {"", []string{"--like", "gang/a"}, `unknown kind in "gang/a": use pod`},
 		"a pod that does not exist":   {"", []string{"--like", "refused"}, "pod ml/refused does not exist"},

@@ -389,9 +389,11 @@ equal for these nodes: ImageLocality 0
 func TestADecisionWithoutScoresNamesItsCause(t *testing.T) {
 	t.Parallel()
 	for want, d := range map[string]view.Decision{
-		"only n of 7 nodes fits the pod":                           {Node: "n", Of: 7},
-		"n was the only node considered":                           {Node: "n", Of: 1},
-		"n was the only node considered: the cluster has no other": {Node: "n", Of: 1, Only: "the cluster has no other"},
+		"only n of 7 nodes fits the pod": {Node: "n", Of: 7},
+		"n was the only node considered": {Node: "n", Of: 1},
+		"n was the only node considered: the cluster has no other": {
+			Node: "n", Of: 1, Only: "the cluster has no other",
+		},
 	} {
 		if got := whyUnscored(d); got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -96,7 +96,7 @@ func (a *account) reservation(name string) (found view.Reservation, uid types.UI
 		func(r view.Reservation) string { return r.Name })
 }
 
-// loadReservations is load for who asks about Reservations, and must be allowed to read them.
+// loadReservations is load for a user who asks about Reservations, and must be allowed to read them.
 func (c cluster) loadReservations(ctx context.Context) (*account, error) {
 	a, err := c.load(ctx, "", "")
 	if err == nil {

@@ -52,7 +52,7 @@ func nativeGroup(version, name, policy string) string {
 		"{schedulingPolicy: %s}}\n---", version, name, policy)
 }
 
-// TestTheOlderGangIsTriedFirst: of two gangs of which one fits, that whose PodGroup is older starts, whatever the order
+// TestTheOlderGangIsTriedFirst: if one of two gangs fits, that whose PodGroup is older starts, whatever the order
 // of the input and the age of the pods; without PodGroups that with the oldest pod.
 func TestTheOlderGangIsTriedFirst(t *testing.T) {
 	group := func(name, created string) string {

@@ -121,7 +121,7 @@ func GangOf(s *gang.State, id string) *Gang {
 	return out
 }
 
-// progressText says how far a gang is of which a part is bound or holds reservations, and names a pending member; ""
+// progressText says how far a gang is that is bound in part or holds reservations, and names a pending member; ""
 // for any other gang.
 func progressText(g *Gang) string {
 	if len(g.Bound)+len(g.Waiting) == 0 || len(g.Pending)+len(g.Waiting) == 0 {

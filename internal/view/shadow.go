@@ -48,7 +48,7 @@ type ShadowNode struct {
 	Devices map[string][]Device `json:"devices,omitempty"`
 	// Links is 100 × the PCIe or NVLink lanes between the devices, as tenon explain has it.
 	Links int64 `json:"links,omitempty"`
-	// Lost is how much more of the free GPUs, or of the free CPUs of NUMA nodes, is of no use for the pods that are
+	// Lost is how much more of the free GPUs, or of the free CPUs of NUMA nodes, is unusable for the pods that are
 	// expected once the pod is there, in thousandths of one.
 	Lost     int64     `json:"lost"`
 	Refusals []Refusal `json:"refusals,omitempty"`

@@ -58,9 +58,9 @@ const (
 	// alone; there are no changes.
 	MakeRoom = "makeRoom"
 	// Defragment asks for moves of movable pods with which less of the free GPUs, and of the free CPUs of NUMA nodes,
-	// is of no use for the pods that are expected. There are no pods and no changes.
+	// is unusable for the pods that are expected. There are no pods and no changes.
 	Defragment = "defragment"
-	// CountPods asks how many more pods fit that are equal to one pod, which may be bound. They are counted beside all
+	// CountPods asks how many more copies of a pod fit, which may be bound. They are counted beside all
 	// others, and are members of no gang.
 	CountPods = "count"
 )
@@ -81,7 +81,7 @@ type Ask struct {
 	// MaxMoves and Movable belong to MakeRoom and Defragment: how many pods may move, 1 to 8 (0 means 2), and which.
 	MaxMoves int       `json:"maxMoves,omitempty"`
 	Movable  []Movable `json:"movable,omitempty"`
-	// MinFall belongs to Defragment: how much less must be of no use after each move, in percent of a GPU or of the
+	// MinFall belongs to Defragment: how much less must be unusable after each move, in percent of a GPU or of the
 	// CPUs of a NUMA node.
 	MinFall int64 `json:"minFall,omitempty"`
 	// Members and NodesLike belong to CountPods: the members of a gang, 1 to MostMembers, if whole gangs are counted;
@@ -134,7 +134,7 @@ type RoomMove struct {
 	Target   string `json:"target"`
 	Cost     int64  `json:"cost"`
 	Priority int32  `json:"priority"`
-	// Fall is how much less is of no use, as MinFall; absent where room is made.
+	// Fall is how much less is unusable, as MinFall; absent where room is made.
 	Fall int64 `json:"fall,omitempty"`
 
 	ResourceStatus json.RawMessage `json:"resourceStatus,omitempty"`

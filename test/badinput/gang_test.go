@@ -350,7 +350,7 @@ func podGroupCases() (cases []bad) {
 }
 
 // gangs are the gangs of a cluster as a scheduler keeps them, with objects that come past the webhooks. The gang
-// bystander, of which one of two members runs, must not notice.
+// bystander, one of whose two members runs, must not notice.
 type gangs struct {
 	*kube.Gangs
 	t      *testing.T

@@ -123,7 +123,7 @@ type TooManyRestartsArgs struct {
 	PodRestartThreshold int32 `json:"podRestartThreshold" min:"1"`
 	// IncludingInitContainers also counts restarts of init containers.
 	IncludingInitContainers bool `json:"includingInitContainers,omitempty"`
-	// States are the phases of pods, or the reasons for which a container waits, of which one must hold. Default: any.
+	// States are the phases of pods, or the reasons for which a container waits; one must hold. Default: any.
 	States []string `json:"states,omitempty"`
 }
 
@@ -136,9 +136,9 @@ type FailedPodsArgs struct {
 	MinPodLifetimeSeconds *int64 `json:"minPodLifetimeSeconds,omitempty" min:"0"`
 	// ExcludeOwnerKinds are the kinds of owners whose pods are not removed.
 	ExcludeOwnerKinds []string `json:"excludeOwnerKinds,omitempty"`
-	// Reasons for which the pod or a container of it failed, of which one must hold. Default: any.
+	// Reasons for which the pod or a container of it failed; one must hold. Default: any.
 	Reasons []string `json:"reasons,omitempty"`
-	// ExitCodes of containers, of which one must hold. Default: any.
+	// ExitCodes of containers; one must hold. Default: any.
 	ExitCodes []int32 `json:"exitCodes,omitempty"`
 	// IncludingInitContainers also looks at init containers.
 	IncludingInitContainers bool `json:"includingInitContainers,omitempty"`
@@ -151,7 +151,7 @@ type LifeTimeArgs struct {
 
 	// MaxPodLifeTimeSeconds is how old a pod may become.
 	MaxPodLifeTimeSeconds int64 `json:"maxPodLifeTimeSeconds" min:"1"`
-	// States are the phases of pods, or the reasons for which a container waits or ended, of which one must hold.
+	// States are the phases of pods, or the reasons for which a container waits or ended; one must hold.
 	// Default: any.
 	States []string `json:"states,omitempty"`
 	// IncludingInitContainers also looks at init containers.
@@ -322,14 +322,14 @@ type MakeRoomArgs struct {
 	MaxWaitingPerRound int32 `json:"maxWaitingPerRound,omitempty" default:"5" min:"1"`
 }
 
-// DefragmentArgs are those of Defragment: pods move so that less of the free GPUs and CPUs is of no use.
+// DefragmentArgs are those of Defragment: pods move so that less of the free GPUs and CPUs is unusable.
 type DefragmentArgs struct {
 	metav1.TypeMeta `json:",inline"`
 	Target          `json:",inline"`
 
 	// DryRun decides everything and moves no pod.
 	DryRun bool `json:"dryRun,omitempty"`
-	// MinFall is by how much what is free and of no use must fall with each move, in percent of a GPU or, on nodes
+	// MinFall is by how much what is free and unusable must fall with each move, in percent of a GPU or, on nodes
 	// without GPUs, of the CPUs of a NUMA node.
 	MinFall int32 `json:"minFall,omitempty" default:"50" min:"1" max:"6400"`
 	// MaxMovesPerRound is how many pods move in a round.

@@ -90,7 +90,7 @@ func TestBadInputWhileANodeMovesIn(t *testing.T) {
 			holders: holding(`["GPU-x"]`, "main"), free: true,
 			unclear: "the kubelet's pods have the devices GPU-x, which the Device object does not list",
 		},
-		"ids of which one is known": {
+		"ids, one of them known": {
 			file: checkpointOf(entry("a", "main", `["GPU-a","GPU-x"]`)), holders: holding(`["GPU-a","GPU-x"]`, "main"),
 			unclear: "the devices GPU-x, which the Device object does not list",
 		},

@@ -393,7 +393,7 @@ func TestTheLimitOfAMinuteHolds(t *testing.T) {
 	})
 }
 
-// A gang of which one member is gone is followed by the others, though the claimant has left: else it would run below
+// A gang without one of its members is followed by the others, though the claimant has left: else it would run below
 // its min.
 func TestAGangThatBeganToGoGoesWhole(t *testing.T) {
 	t.Parallel()

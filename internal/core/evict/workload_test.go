@@ -193,7 +193,7 @@ func TestGangsKeepTheirMinimum(t *testing.T) {
 			members(s, "g", 4)
 			s.SetGang("default/g", gang.Bond{Least: 4, Plain: true})
 		}},
-		"five of four of which one leaves": {put: func(s *evict.State) {
+		"five of four, one leaves": {put: func(s *evict.State) {
 			members(s, "g", 5)
 			s.SetGang("default/g", gang.Bond{Least: 4})
 			s.SetJob(job("j", "g1", func(j *evict.Job) { j.Workload = "Job g" }))

@@ -43,7 +43,7 @@ func (g *Generation) idle(h *Shape) (sum int64) {
 	return sum
 }
 
-// add adds a GPU of which a part is free, if any spec can use that.
+// add adds a GPU that is free in part, if any spec can use that.
 func (r *rollout) add(free int16, least int64) {
 	if int64(free) >= least {
 		r.part[r.n] = free

@@ -57,7 +57,7 @@ func slice(id, parent string) device.Device {
 	}
 }
 
-// change returns devices of which one is changed.
+// change returns devices, one of them changed.
 func change(all []device.Device, i int, f func(*device.Device)) []device.Device {
 	f(&all[i])
 	return all

@@ -356,7 +356,7 @@ func TestPodsDoNotLandOnGuessedKubeletsAsOnKnownOnes(t *testing.T) {
 }
 
 // TestAPodDoesNotGetCPUsThatAnotherPodHas: of 2 cores with 2 threads and 4 with one, the kubelet takes a core for free
-// of which one thread is, and gives both.
+// if one thread is, and gives both.
 func TestAPodDoesNotGetCPUsThatAnotherPodHas(t *testing.T) {
 	t.Parallel()
 	var s topo.Spec

@@ -19,7 +19,7 @@ type Spec struct {
 	Node    string
 	Created time.Time
 	Labels  map[string]string
-	Owners  []Owner // of which one matches the pods that may use the room
+	Owners  []Owner // one matches the pods that may use the room
 	// Order ranks reservations on one node: the lowest number other than 0 comes first, 0 last.
 	Order int64
 	// Once is a reservation that one pod uses: what the pod leaves of it is not kept.

@@ -105,7 +105,7 @@ func (n *round) RoomFor(ctx context.Context, w plugin.Waiting, without map[types
 	}))
 }
 
-// Fragments asks which of some movable pods to move so that less of what is free is of no use.
+// Fragments asks which of some movable pods to move so that less of what is free is unusable.
 func (n *round) Fragments(ctx context.Context, movable func(*corev1.Pod) bool, maxMoves int, minFall int64,
 ) (*view.RoomAnswer, error) {
 	if n.Defragment == nil {

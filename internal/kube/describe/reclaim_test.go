@@ -17,7 +17,7 @@ import (
 )
 
 // TestWhatTakesWhatBatchPodsMayNotHave has a node of 100 CPUs and 100 GiB that uses 37 CPUs, 30 of them for a service
-// that started before the report, and that shows 20 CPUs to batch pods, of which one requests 12.
+// that started before the report, and that shows 20 CPUs to batch pods; one requests 12.
 func TestWhatTakesWhatBatchPodsMayNotHave(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(100_000, 0)

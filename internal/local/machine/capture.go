@@ -192,7 +192,7 @@ func copyTree(from string, into *store) error {
 		case e.Type()&fs.ModeSymlink != 0:
 			target, err := src.Readlink(name)
 			if err != nil || leadsOut(name, target) {
-				return err // links out of the tree are of no use to a simulated machine
+				return err // links out of the tree are useless to a simulated machine
 			}
 			return into.link(name, target)
 		case !e.Type().IsRegular():

@@ -106,7 +106,8 @@ func TestFlags(t *testing.T) {
 		},
 		"a demo that no profile serves": {
 			args: []string{"--demo", "--scheduler-config", "testdata/by-load.yaml"},
-			want: "must have the schedulerName tenon-scheduler, which the pods of --demo name: the profiles have by-load",
+			want: "must have the schedulerName tenon-scheduler, which the pods of --demo name: the profiles have " +
+				"by-load",
 		},
 		"a negative number of nodes": {args: []string{"--nodes", "-1"}, want: "want 1 to"},
 		"an argument that is none":   {args: []string{"epyc-2s"}, want: "unknown command"},

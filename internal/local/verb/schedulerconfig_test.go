@@ -16,7 +16,8 @@ import (
 func TestASchedulerConfigIsTheClusters(t *testing.T) {
 	c, err := readSchedulerConfig("testdata/by-load.yaml")
 	testkit.Check(t, err)
-	if d := cmp.Diff([]string{"default-scheduler", "tenon-scheduler", "koord-scheduler", "by-load"}, c.names()); d != "" {
+	trusted := []string{"default-scheduler", "tenon-scheduler", "koord-scheduler", "by-load"}
+	if d := cmp.Diff(trusted, c.names()); d != "" {
 		t.Errorf("schedulers whose pods count (-want +got):\n%s", d)
 	}
 	if r := c.quotas.Revoke; r == nil || !r.DryRun || r.Delay != 7*time.Minute {

@@ -66,8 +66,9 @@ func newUp(serve ServeConsole) *cobra.Command {
 		"file with a DeschedulerConfiguration or a DeschedulerPolicy for the descheduler (default: pods move for "+
 			"PodMigrationJobs alone)")
 	c.Flags().StringVar(&f.profiles, "scheduler-config", "",
-		"file with a KubeSchedulerConfiguration for the scheduler; its clientConnection and leaderElection are replaced "+
-			"by the cluster's own (default: the default profile, as default-scheduler, tenon-scheduler and koord-scheduler)")
+		"file with a KubeSchedulerConfiguration for the scheduler; its clientConnection and leaderElection are "+
+			"replaced by the cluster's own (default: the default profile, as default-scheduler, tenon-scheduler and "+
+			"koord-scheduler)")
 	c.Flags().StringVar(&f.console, "console", "",
 		"serve the console on this loopback `address`, such as 127.0.0.1:0 (0: any free port)")
 	c.Flags().BoolVar(&f.journal, "journal", false,

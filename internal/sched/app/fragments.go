@@ -13,7 +13,7 @@ import (
 )
 
 // lost returns what says how much of a node's free GPUs or, of one without GPUs, of the free CPUs of its NUMA nodes is
-// of no use. GPUs are valued by the pods that the scheduler has seen, CPUs by the pods that have CPUs of their own now.
+// unusable. GPUs are valued by the pods that the scheduler has seen, CPUs by the pods that have CPUs of their own now.
 func (s *Scheduler) lost() func(whatif.Trial, *corev1.Node, int64) int64 {
 	devices, _ := s.core.Plugins[deviceshare.Name].(*deviceshare.Plugin)
 	asked := map[int64]int64{} // pods by the number of their CPUs

@@ -68,10 +68,10 @@ func TestSummariesOfDevices(t *testing.T) {
 	hidden := ask(0, "n", func(namespace string) bool { return namespace == "default" })
 	want = first + `"allocateSet":{"gpu":{"default/p":` + asked + `}},"podsHidden":1,` + last
 	if diff := cmp.Diff(want, hidden[:min(len(want), len(hidden))]); diff != "" {
-		t.Errorf("for who may not read a namespace (-want +got):\n%s", diff)
+		t.Errorf("for a caller who may not read a namespace (-want +got):\n%s", diff)
 	}
 	if list := ask(1, "", func(namespace string) bool { return namespace == "default" }); list != "{}" {
-		t.Errorf("all nodes, for who may not read all pods: %s", list)
+		t.Errorf("all nodes, for a caller who may not read all pods: %s", list)
 	}
 	for _, node := range []string{"bare", "unknown"} {
 		if got := ask(0, node, all); got != "" {

@@ -58,14 +58,14 @@ func TestGPUsAreValuedByTheFirstPods(t *testing.T) {
 	l.begin(none())
 	lost := func() int64 { return s.nodes()[0].Lost }
 	if got := lost(); got != 0 {
-		t.Errorf("before the first pod, %d of 2 GPUs is of no use, want 0", got)
+		t.Errorf("before the first pod, %d of 2 GPUs is unusable, want 0", got)
 	}
 	for range 3 {
 		l.learn(fragment.Spec{MilliCPU: 1000, GPUs: 8, Milli: 1000}, none)
 	}
 	// One pod in four is the pod with one GPU that is expected at the start.
 	if got := lost(); got < 1490 || got > 1510 || l.current().number != 1 {
-		t.Errorf("after three pods with 8 GPUs, %d of 2 GPUs is of no use (generation %d), want 1500", got,
+		t.Errorf("after three pods with 8 GPUs, %d of 2 GPUs is unusable (generation %d), want 1500", got,
 			l.current().number)
 	}
 }
@@ -99,7 +99,7 @@ func TestWhatIsFreeAndCannotBeUsed(t *testing.T) {
 	for i, want := range free {
 		cpus := []int64{8000, 1000, 500}[i]
 		if got, gpus := p.Lost(s.store.View(want.Node), cpus); got != want.Lost || !gpus {
-			t.Errorf("%s: %d of the free GPUs is of no use (has GPUs: %v), want %d", want.Node, got, gpus, want.Lost)
+			t.Errorf("%s: %d of the free GPUs is unusable (has GPUs: %v), want %d", want.Node, got, gpus, want.Lost)
 		}
 	}
 	if _, gpus := p.Lost(s.store.View("plain"), 8000); gpus {
@@ -129,7 +129,7 @@ func TestWhatIsFreeAndCannotBeUsed(t *testing.T) {
 		return string(text)
 	}
 	if got := ask(false); got != `{"models":[],"nodes":[]}` {
-		t.Errorf("for who may not read all pods: %s", got)
+		t.Errorf("for a caller who may not read all pods: %s", got)
 	}
 	want := `{"models":[{"model":"X","gpus":4,"freeMilli":3600,"fragmentationMilli":` +
 		fmt.Sprint(600+free[1].Lost) + `,"stranded":[{"cause":"cpu","gpus":1}]},` +

@@ -237,7 +237,7 @@ func (s *server) decisions(w http.ResponseWriter, r *http.Request) {
 	}))
 }
 
-// configuration answers with what the process runs with, for who may get nodes: it names no pods.
+// configuration answers with what the process runs with, for callers who may get nodes: it names no pods.
 func (s *server) configuration(w http.ResponseWriter, r *http.Request) {
 	if !s.mayGet(r, authorizer.AttributesRecord{Resource: "nodes"}) {
 		writeError(w, http.StatusForbidden, "the configuration cannot be read: get on nodes is missing")

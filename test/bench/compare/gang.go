@@ -272,11 +272,11 @@ type gangFigures struct {
 	Slowest     time.Duration `json:"slowestNanoseconds"`
 	CPUSeconds  float64       `json:"schedulerCPUSeconds"` // with its start, where pods are older
 	Writes      float64       `json:"writesPerPod"`        // requests to the API server that change something
-	Partial     int           `json:"partial"`             // gangs of which a part is bound
+	Partial     int           `json:"partial"`             // gangs that are bound in part
 	IdleCPUms   float64       `json:"idleSchedulerCPUmsPerSecond"`
 	IdleWrites  float64       `json:"idleWritesPerSecond"`
 	Evicted     int           `json:"evicted"`
-	PartEvicted int           `json:"partEvicted"` // gangs of which a part was evicted
+	PartEvicted int           `json:"partEvicted"` // gangs that were evicted in part
 }
 
 // finishGangs adds what gangs have to the figures of a run, and watches the scheduler while the rest waits.

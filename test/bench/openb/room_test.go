@@ -59,7 +59,7 @@ func TestMovesLoseNoPodAndGiveNoGPUTwice(t *testing.T) {
 				for uid, h := range before.running {
 					now, runs := after.running[uid]
 					if !runs || now.pod != h.pod {
-						t.Errorf("pod %s ran, and does so no more: %+v", uid, now)
+						t.Errorf("pod %s ran, and does not run now: %+v", uid, now)
 					}
 					if now.node != h.node {
 						elsewhere++

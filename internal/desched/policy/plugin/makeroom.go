@@ -63,7 +63,7 @@ func makeRoom(ctx context.Context, r Round, w Waiting, maxMoves int) error {
 	return nil
 }
 
-// newDefragment moves pods with which less of the free GPUs, and of the free CPUs of NUMA nodes, is of no use.
+// newDefragment moves pods with which less of the free GPUs, and of the free CPUs of NUMA nodes, is unusable.
 func newDefragment(a *descheduler.DefragmentArgs, r Round) Plugin {
 	return targeted("Defragment", a.Target, func(ctx context.Context, t target, nodes []*corev1.Node) error {
 		on := map[string]bool{}
@@ -77,7 +77,7 @@ func newDefragment(a *descheduler.DefragmentArgs, r Round) Plugin {
 		}
 		for _, m := range plan.Moves {
 			one := &view.RoomAnswer{RoomPlan: view.RoomPlan{Moves: []view.RoomMove{m}}}
-			reason := fmt.Sprintf("what is free and of no use falls by %d%% of a GPU or NUMA node", m.Fall)
+			reason := fmt.Sprintf("what is free and unusable falls by %d%% of a GPU or NUMA node", m.Fall)
 			if len(r.MoveAll(ctx, one, Waiting{}, reason)) > 0 {
 				break // each move counts on those before it
 			}

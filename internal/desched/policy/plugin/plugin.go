@@ -61,7 +61,7 @@ type Round interface {
 	Waiting() []Waiting
 	// RoomFor asks which movable pods to move so that those that wait fit, without some.
 	RoomFor(ctx context.Context, w Waiting, without map[types.UID]bool, maxMoves int) (*view.RoomAnswer, error)
-	// Fragments asks which of some movable pods to move so that less of what is free is of no use, by minFall percent
+	// Fragments asks which of some movable pods to move so that less of what is free is unusable, by minFall percent
 	// of a GPU or of a NUMA node's CPUs with each move.
 	Fragments(ctx context.Context, movable func(*corev1.Pod) bool, maxMoves int, minFall int64,
 	) (*view.RoomAnswer, error)

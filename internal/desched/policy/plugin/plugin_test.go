@@ -533,7 +533,7 @@ func TestPlugins(t *testing.T) {
 			nodes: []*corev1.Node{node("n0"), node("n1"), node("n2")},
 			pods:  append(some(2, "n0", asks("cpu", "3")), some(1, "n1", asks("cpu", "1"))...),
 		},
-		"the emptiest node, of which one pod may be moved": {
+		"the emptiest node with a pod that may move": {
 			plugin: "ScaleDownBinPack", args: "{strategy: EvictDirectly, maxPodsToEvict: 1}", want: []string{"n1-0"},
 			nodes: []*corev1.Node{node("n0"), node("n1")},
 			pods:  append(some(1, "n0", asks("cpu", "8")), some(2, "n1", asks("cpu", "500m"))...),

@@ -334,7 +334,7 @@ func (s *session) cordon(name string) error {
 	return nil
 }
 
-// addNodes adds nodes that are equal to one of the cluster, or to a described machine, without pods. Their CPUs and
+// addNodes adds nodes like one of the cluster, or to a described machine, without pods. Their CPUs and
 // devices are all free: the account is that of the model before any pod was placed on it. A label that names the host
 // differs, as pods are spread and selected by it.
 func (s *session) addNodes(a *view.AddNode) error {

@@ -16,11 +16,11 @@ const targetsCompared = 3
 // lowering is a search for moves that lower the fragmentation. It is the defrag.Fragments of the search.
 type lowering struct {
 	*room
-	// lost returns what of a node's free room is of no use, see Cluster.Lost.
+	// lost returns what of a node's free room is unusable, see Cluster.Lost.
 	lost func(Trial, *corev1.Node, int64) int64
 }
 
-// defragment answers which pods to move so that less of what is free is of no use.
+// defragment answers which pods to move so that less of what is free is unusable.
 func (s *session) defragment(q *view.WhatIf, out *view.WhatIfAnswer) error {
 	moves := cmp.Or(q.Ask.MaxMoves, defaultMoves)
 	switch {
@@ -76,7 +76,7 @@ func (s *session) defragment(q *view.WhatIf, out *view.WhatIfAnswer) error {
 // perPercent is a percent of a GPU, or of the CPUs of a NUMA node, in milli.
 const perPercent = 10
 
-// lostOn returns what of a node's free GPUs and CPUs is of no use.
+// lostOn returns what of a node's free GPUs and CPUs is unusable.
 func (l *lowering) lostOn(node string) (int64, error) {
 	info, err := l.nodes.Get(node)
 	if err != nil {

@@ -39,7 +39,7 @@
 //
 // The first two only narrow the search. An answer is a set for which Works has said yes, so every move of it was made
 // on copies, with exact CPUs, devices and quotas. The other mode of core/defrag looks for moves that lower what of the
-// free room is of no use, and measures that before and after each move.
+// free room is unusable, and measures that before and after each move.
 //
 // # Fixes
 //

@@ -88,7 +88,7 @@ type Cluster struct {
 	Imagine func(*corev1.Node, *v1alpha2.NodeResourceTopology, *devicev1alpha1.Device) *ledger.View
 	// AdmitAgain reports whether the quotas of bound pods have room for what the pods hold once more, all together.
 	AdmitAgain func(uids ...string) bool
-	// Lost returns what says how much of a node's free GPUs, or of the free CPUs of its NUMA nodes, is of no use for
+	// Lost returns what says how much of a node's free GPUs, or of the free CPUs of its NUMA nodes, is unusable for
 	// the pods that are expected, in thousandths of a GPU or of a NUMA node; the last argument is the node's free
 	// milli-CPU.
 	Lost func() func(t Trial, node *corev1.Node, milliCPU int64) int64

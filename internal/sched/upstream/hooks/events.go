@@ -208,7 +208,7 @@ func (q *eventQueue) UpdateNominatedPod(logger klog.Logger, old *corev1.Pod, pod
 	q.logNomination(pod.GetPod().UID, pod.GetPod().Status.NominatedNodeName)
 }
 
-// MoveAllToActiveOrBackoffQueue counts the event, and leaves pods asleep for which it is of no use, see package wake.
+// MoveAllToActiveOrBackoffQueue counts the event, and leaves pods asleep that it cannot help, see package wake.
 // Pods wake, whatever refused them, if the event opens room that is kept for them.
 func (q *eventQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.ClusterEvent, old, obj any,
 	check queue.PreEnqueueCheck,

@@ -249,7 +249,7 @@ func TestARunningContainerWithAnotherCardIsReported(t *testing.T) {
 			a.mismatches(1)
 			for _, x := range []*stage.Container{mine, c} {
 				if cpus, err := x.CPUs(); err != nil || cpus == "" {
-					t.Errorf("container %s of %s runs no more: %v", x.Name, x.ID, err)
+					t.Errorf("container %s of %s does not run: %v", x.Name, x.ID, err)
 				}
 			}
 		})
