@@ -79,9 +79,9 @@ func TestPodsLeaveNodesWhoseUseIsHigh(t *testing.T) {
 		change func(*stage)
 		want   []string
 	}{
-		"not after five rounds":                          {thresholds, 5, nil, nil},
+		"not after five rounds":                                 {thresholds, 5, nil, nil},
 		"after the sixth, until the use is below the threshold": {thresholds, 6, nil, []string{"a to lower"}},
-		"and not again before six more":                  {thresholds, 11, nil, []string{"a to lower"}},
+		"and not again before six more":                         {thresholds, 11, nil, []string{"a to lower"}},
 		"after fewer rounds where the arguments say so": {
 			thresholds + ", anomalyCondition: {consecutiveAbnormalities: 1}", 2, nil, []string{"a to lower"},
 		},
