@@ -43,7 +43,7 @@ func TestNoPodIsTakenWhileTheBindingsOnTheirWayAreTooMany(t *testing.T) {
 		open := make(chan struct{})
 		close(open)
 		g := &hooks.Gate{Open: open, Bindings: hooks.NewBindings(), Leading: &atomic.Bool{}}
-		profile := &Profile{Framework: slow, Bindings: g.Bindings}
+		profile := &Profile{Framework: slow, Config: Config{Bindings: g.Bindings}}
 		taken := 0
 		next := g.Wrap(t.Context(), func(klog.Logger) (*framework.QueuedPodInfo, error) {
 			taken++
@@ -115,7 +115,8 @@ func TestANodeToWhichABindingIsRefusedDoesNotWinEveryCycle(t *testing.T) {
 			t.Parallel()
 			rejections := NewRejections()
 			p := &Profile{
-				Framework: &pickyServer{refused: c.refused}, Rejections: rejections, rankings: lru.New(1),
+				Framework: &pickyServer{refused: c.refused}, Config: Config{Rejections: rejections},
+				caches: caches{rankings: lru.New(1)},
 			}
 			schedule := rejections.Schedule(func(ctx context.Context, f framework.Framework, state fwk.CycleState,
 				pod *framework.QueuedPodInfo,
@@ -219,7 +220,7 @@ func TestAMemberOfAGangIsBoundAgain(t *testing.T) {
 			}
 			synctest.Test(t, func(t *testing.T) {
 				f := &refusingBinder{client: client, until: c.until}
-				p := &Profile{Framework: f, Together: membership{all: c.member}}
+				p := &Profile{Framework: f, Config: Config{Together: membership{all: c.member}}}
 				start := time.Now()
 				status := p.RunBindPlugins(t.Context(), nil, pod, "n")
 				if took := time.Since(start); status.IsSuccess() != c.bound || f.tries != c.tries || took != c.took {

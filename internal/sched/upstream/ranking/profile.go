@@ -4,22 +4,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"hash/fnv"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	frameworkplugins "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 	"k8s.io/utils/lru"
@@ -28,176 +24,20 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 )
 
-// Memory is how many bytes the rankings of a profile may take by default.
-const Memory = 64 << 20
-
-// local are the plugins that evaluate a node by its NodeInfo alone.
-var local = []string{
-	names.NodeName, names.NodeUnschedulable, names.TaintToleration, names.NodeAffinity, names.NodePorts,
-	names.NodeResourcesFit, names.NodeResourcesBalancedAllocation, names.ImageLocality, names.NodeDeclaredFeatures,
-}
-
-// Spreader is a plugin that scores a node by the pods of all nodes in its topology, as PodTopologySpread does.
-type Spreader interface {
-	fwk.PreScorePlugin
-	// SpreadKey returns all that its score reads of the pod, "" for a pod that it does not spread.
-	SpreadKey(pod *corev1.Pod) string
-	// IgnoresIncomplete reports whether nodes without all topology keys are left out.
-	IgnoresIncomplete(pod *corev1.Pod) bool
-}
-
-// Together knows the pods that start together.
-type Together interface {
-	// Planned returns the node that a pod is to have, "" for one that may have any.
-	Planned(pod *corev1.Pod) (node string)
-	// Within names the nodes among which the pod of the cycle is placed, "" for all.
-	Within() string
-	// Alone reports whether a pod starts without others: it may have victims of its own.
-	Alone(pod *corev1.Pod) bool
-	// IsMember reports whether a pod is of a gang, started or not.
-	IsMember(pod *corev1.Pod) bool
-	// PostFilter returns what preemption makes of a pod that does not fit and starts with others.
-	PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status)
-	// Waits is called when a reserved pod waits for a permit.
-	Waits(pod *corev1.Pod)
-}
-
-// Valuer is a plugin that scores nodes by what pods of the cluster ask for.
-type Valuer interface {
-	// Arrived is called for each attempt on a pod, before its nodes are filtered.
-	Arrived(state fwk.CycleState, pod *corev1.Pod)
-	// Recall learns from the pods that are bound, if it has not yet.
-	Recall()
-	// Epoch changes when scores can be others although the pod and the nodes are the same; in Arrived alone.
-	Epoch() uint64
-	// Decides reports whether its score is to decide: nodes must get none for the CPUs and memory that they have free,
-	// nor for being apart from pods that the pod does not name.
-	Decides(state fwk.CycleState) bool
-}
-
-// Rooms knows the room on nodes that is kept for some pods.
-type Rooms interface {
-	// Filter runs the filters of f on a node as the pod finds it.
-	Filter(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
-	) *fwk.Status
-	// Concern reports whether the pod of the cycle may use some of it.
-	Concern(state fwk.CycleState) bool
-	// Explain completes what the filters of f by themselves find on a node. find returns what they find in that room.
-	Explain(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
-		findings []why.Finding, find func(fwk.CycleState, fwk.NodeInfo) []why.Finding) []why.Finding
-}
-
-// Cycle sees what a profile does in the cycle of a pod.
-type Cycle interface {
-	// Seed returns the number of the cycle by which Lot chooses among nodes with equal scores.
-	Seed() uint32
-	// Begun is called where a node is looked for, Sampled where not all nodes were looked at, with those that were
-	// scored.
-	Begun()
-	Sampled(nodes func() []string)
-	// Unranked reports whether the pod of the cycle is evaluated on nodes anew.
-	Unranked() bool
-	// Reserved is called after a reservation, with its status, Unreserving before a reservation is taken back.
-	Reserved(state fwk.CycleState, pod *corev1.Pod, status *fwk.Status)
-	Unreserving(state fwk.CycleState, pod *corev1.Pod)
-}
-
-// scorer is a plugin that scores a node by what is on the node alone, with its weight.
-type scorer struct {
-	fwk.ScorePlugin
-	pre    fwk.PreScorePlugin // nil without
-	weight int64
-	alike  bool // it reads no amounts of the pod
-}
-
-// Profile places pods of one signature by a ranking of the nodes. It belongs to the scheduling loop alone.
+// Profile places pods of one signature by a ranking of the nodes. It belongs to the scheduling loop alone, apart from
+// what is atomic.
 type Profile struct {
 	framework.Framework
-	// ByName chooses the first name among nodes with equal scores. Without it they are chosen round-robin.
-	ByName bool
-	// Cycle sees what the profile does, where it is recorded or replayed; nil where it is not.
-	Cycle Cycle
-	// Memory is how many bytes the rankings and spreads may take; the least recently used ones go. Two always remain.
-	Memory int
-	// DryRun is set for a profile whose pods may not exist: nothing is learnt from them.
-	DryRun bool
-	// Bindings counts those of the profile; nil counts none.
-	Bindings *hooks.Bindings
-	// Rejections has the nodes that pods of the profile are not to be tried on; nil has none.
-	Rejections *Rejections
-	// Rooms runs the filters inside of room that is kept for the pod; nil where none is.
-	Rooms Rooms
-	// Together is asked about pods that start together; nil where there are none.
-	Together Together
-
+	Config
+	plugins
 	// changes is the log of nodes that have changed since a ranking was last used.
 	changes *hooks.Changes
-	// usable is true if every score plugin is known. Else no pod is ranked.
-	usable bool
-	// across are the plugins that must have nothing to say about a pod: what they say of a node depends on others.
-	across []string
-	// scorers evaluate each node by itself.
-	scorers []scorer
-	// sized are the local filters that may read amounts of the pod; sizedNames their names.
-	sized      []fwk.FilterPlugin
-	sizedNames sets.Set[string]
-	spreader   Spreader // nil without
-	// spreads is the weight of spreader.
-	spreads int64
-	valuer  Valuer // nil without
-	// affinity is InterPodAffinity: rankings are used only for pods about which it has nothing to say. nil without.
-	affinity fwk.PreScorePlugin
-	// rankings has by what filters read of pods the *ranking, by that without amounts the *family, and by that and what
-	// spreading reads the *spread.
-	rankings *lru.Cache
-	// kept is how many bytes these take.
-	kept     int
-	refusals *lru.Cache           // key → *refusal
-	tables   []*refusal           // the last ones of which each has other statuses, the latest first
-	texts    map[text]*fwk.Status // what these have in common
-	// lowest is the lowest priority that runs, attempt the last attempt on a pod.
-	lowest  priorities
-	attempt attempt
-	refused atomic.Pointer[refusal] // of the attempt; nil unless all nodes refuse its pod. Binding cycles read it too
-	// alone is the pod of the last attempt if all nodes have refused it, each by itself. amounts is NodeResourcesFit,
-	// nil if the profile does not have it.
-	alone   atomic.Pointer[corev1.Pod]
-	amounts hooks.Amounts
 
-	// asked has the score plugins that are known, by name.
-	asked map[string]fwk.ScorePlugin
-
-	// The nodes of the snapshot, by name; they hold while the log's set of nodes is the same.
-	names []string
-	// ids has the index of each name.
-	ids   map[string]int
-	every []int32 // the indices of names
-	// hashes are those of names; empty without Cycle.
-	hashes []uint32
-	sets   uint64
-	// changedAt is one more than the last position in the log of changes that names each node, 0 for none; as of
-	// followed, up to which the log was read.
-	changedAt []uint64
-	followed  uint64
-	// places has the topologies of the nodes, for spreading.
-	places topologies
-
-	// The cycle under way.
-	// key is what the ranking of the pod is known by; empty for a pod that is not ranked.
-	key      string
-	feasible []fwk.NodeInfo
-	// rejected counts the nodes that refused the pod. With the feasible ones it says whether all nodes were asked.
-	rejected atomic.Int64
-	refusing atomic.Pointer[rejections] // of the pod; read by binding cycles too, for what they report
-	// used is the ranking that chose the node; nil if none did.
-	used   *ranking
-	spread *spread // beside used; nil where no spreading acts
-	family *family // of the pod; nil without
-	sums   sums    // of used and spread
-	// The rest is memory that each evaluation writes anew.
-	todo  []int32
-	fits  []bool
-	given []int64
+	caches
+	last
+	search
+	counts
+	scratch
 }
 
 // NewProfile wraps a profile. cfg is what it was made from. localPlugins are plugins outside of kube-scheduler that
@@ -206,68 +46,15 @@ func NewProfile(
 	ctx context.Context, f framework.Framework, cfg *config.KubeSchedulerProfile, changes *hooks.Changes,
 	localPlugins ...string,
 ) (*Profile, error) {
+	made, err := newPlugins(ctx, f, cfg, localPlugins)
+	if err != nil {
+		return nil, err
+	}
 	p := &Profile{
-		Framework: quiet{f}, changes: changes, usable: true, Memory: Memory,
-		refusals: lru.New(refusalsKept), texts: map[text]*fwk.Status{},
-		asked: map[string]fwk.ScorePlugin{}, sizedNames: sets.New[string](),
+		Framework: quiet{f}, Config: Config{Memory: Memory}, plugins: made, changes: changes,
+		caches: caches{refusals: lru.New(refusalsKept), texts: map[text]*fwk.Status{}},
 	}
 	p.rankings = lru.NewWithEvictionFunc(0, func(_ lru.Key, gone any) { p.kept -= *gone.(entry).size() })
-	made := map[string]fwk.Plugin{}
-	for _, e := range f.EnqueueExtensions() {
-		made[e.Name()] = e
-		if valuer, ok := e.(Valuer); ok {
-			p.valuer = valuer
-		}
-	}
-	p.amounts, _ = made[names.NodeResourcesFit].(hooks.Amounts)
-	isLocal := func(name string) bool { return slices.Contains(local, name) || slices.Contains(localPlugins, name) }
-	plugins := f.ListPlugins()
-	for _, enabled := range plugins.Filter.Enabled {
-		if !isLocal(enabled.Name) {
-			// Its answer about one node may depend on others.
-			p.across = append(p.across, enabled.Name)
-		}
-		if filter, ok := made[enabled.Name].(fwk.FilterPlugin); ok && isLocal(enabled.Name) && !isAlike(enabled.Name) {
-			p.sized = append(p.sized, filter)
-			p.sizedNames.Insert(enabled.Name)
-		}
-	}
-	for _, enabled := range plugins.Score.Enabled {
-		plugin, ok := made[enabled.Name].(fwk.ScorePlugin)
-		switch factory, inTree := frameworkplugins.NewInTreeRegistry()[enabled.Name]; {
-		case enabled.Name == names.VolumeBinding || enabled.Name == names.DynamicResources:
-			p.across = append(p.across, enabled.Name) // who passes their filter without a word has a score of 0
-			continue
-		case !ok && inTree && isLocal(enabled.Name): // a plugin that only scores: the framework does not hand it out
-			var args runtime.Object
-			for i := range cfg.PluginConfig {
-				if cfg.PluginConfig[i].Name == enabled.Name {
-					args = cfg.PluginConfig[i].Args
-				}
-			}
-			another, err := factory(ctx, args, f)
-			if err != nil {
-				return nil, fmt.Errorf("make %s: %w", enabled.Name, err)
-			}
-			plugin, ok = another.(fwk.ScorePlugin)
-		}
-		if ok {
-			p.asked[enabled.Name] = plugin
-		}
-		pre, _ := plugin.(fwk.PreScorePlugin)
-		spreader, spreads := plugin.(Spreader)
-		switch {
-		case ok && isLocal(enabled.Name):
-			p.scorers = append(p.scorers,
-				scorer{plugin, pre, int64(enabled.Weight), isAlike(enabled.Name)})
-		case ok && enabled.Name == names.InterPodAffinity:
-			p.affinity = pre
-		case ok && spreads:
-			p.spreader, p.spreads = spreader, int64(enabled.Weight)
-		case enabled.Name != names.PodTopologySpread: // which signs no pod that it would score
-			p.usable = false
-		}
-	}
 	return p, nil
 }
 
@@ -279,7 +66,7 @@ func (p *Profile) GetNodeHint(
 	defer func() {
 		metrics.GetNodeHintDuration.WithLabelValues(result, p.ProfileName()).Observe(metrics.SinceInSeconds(start))
 	}()
-	p.used, p.spread, p.family, p.feasible, p.key = nil, nil, nil, nil, ""
+	p.search = search{}
 	defer func() {
 		if p.panicked(recover()) {
 			node = ""

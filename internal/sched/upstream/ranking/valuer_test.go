@@ -56,7 +56,7 @@ func TestScoresThatDoNotCountBesideAValuer(t *testing.T) {
 		"default spreading":      {&valuer{decides: true}, bare, withSpreading},
 		"the pod's own, counted": {&valuer{decides: true}, spread, capacity},
 	} {
-		p, state := &Profile{Framework: plain{}, valuer: tc.valuer}, framework.NewCycleState()
+		p, state := &Profile{Framework: plain{}, plugins: plugins{valuer: tc.valuer}}, framework.NewCycleState()
 		if status := p.RunPreScorePlugins(t.Context(), state, tc.pod, nil); !status.IsSuccess() {
 			t.Fatal(status)
 		}
@@ -85,7 +85,7 @@ func (n named) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo)
 func TestAValuerLearnsOfPodsThatCanBeTried(t *testing.T) {
 	t.Parallel()
 	v := &valuer{}
-	p := &Profile{Framework: plain{}, valuer: v}
+	p := &Profile{Framework: plain{}, plugins: plugins{valuer: v}}
 	for _, name := range []string{"a", "", "b"} {
 		pod := &corev1.Pod{}
 		pod.Name = name
