@@ -68,79 +68,153 @@ func (s *session) restart() {
 	s.created, s.leaving, s.limits = map[types.UID]bool{}, nil, map[string]Limits{}
 }
 
-// answer makes the changes in their order, and then answers what is asked. A change that cannot be made ends it. The
-// modes differ in what they do with the pods that are asked about: Schedule places one after the other and each sees
-// those before it, Preempt also evicts, MakeRoom moves others first. Defragment and CountPods read no ask.pods that way
-// and end before.
+// answer answers a question of one mode. The modes differ in what they do with the pods that are asked about: Schedule
+// places one after the other and each sees those before it, Preempt also evicts, MakeRoom moves others first.
+// Defragment and CountPods read no ask.pods that way.
 func (s *session) answer(q *view.WhatIf) (*view.WhatIfAnswer, error) {
-	switch q.Ask.Mode {
-	case "", view.Schedule, view.Preempt, view.MakeRoom, view.Defragment, view.CountPods:
-	default:
-		return nil, bad("ask.mode is %q, want %s, %s, %s, %s or %s", q.Ask.Mode, view.Schedule, view.Preempt,
-			view.MakeRoom, view.Defragment, view.CountPods)
-	}
 	out := &view.WhatIfAnswer{
 		SnapshotGeneration: s.round, Placements: []view.WhatIfPlacement{}, Unschedulable: []view.Pod{},
 		Victims: []view.Victim{},
 	}
-	if q.Ask.Mode == view.Defragment {
-		return out, s.defragment(q, out)
+	var err error
+	switch q.Ask.Mode {
+	case "", view.Schedule:
+		err = s.scheduleAsked(q, out)
+	case view.Preempt:
+		err = s.preemptForAsked(q, out)
+	case view.MakeRoom:
+		err = s.makeRoomForAsked(q, out)
+	case view.Defragment:
+		err = s.defragment(q, out)
+	case view.CountPods:
+		err = s.countCopies(q, out)
+	default:
+		err = bad("ask.mode is %q, want %s, %s, %s, %s or %s", q.Ask.Mode, view.Schedule, view.Preempt,
+			view.MakeRoom, view.Defragment, view.CountPods)
 	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// scheduleAsked places the pods that are asked about one after the other.
+func (s *session) scheduleAsked(q *view.WhatIf, out *view.WhatIfAnswer) error {
+	pods, err := s.changeFor(q, out)
+	if err != nil {
+		return err
+	}
+	if q.Ask.Reserve {
+		if admitted, err := s.admitReservations(pods, out); err != nil || !admitted {
+			return err
+		}
+	}
+	var allowed func(node string) bool
+	if len(q.Ask.Nodes) > 0 {
+		allowed = sets.New(q.Ask.Nodes...).Has
+	}
+	for _, pod := range pods {
+		if err := s.ask(pod, false, allowed, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// admitReservations reports whether quotas have room for Reservations beside the pods. If not, it explains each pod.
+func (s *session) admitReservations(pods []*corev1.Pod, out *view.WhatIfAnswer) (admitted bool, err error) {
+	if s.quotas != nil {
+		return false, notForQuotas()
+	}
+	var removed []string
+	for _, pod := range pods {
+		if uid := s.successors[string(pod.UID)]; uid != "" {
+			removed = append(removed, uid)
+		}
+	}
+	if s.AdmitAgain(removed...) {
+		return true, nil
+	}
+	for _, pod := range pods {
+		explained, err := s.explain(pod)
+		if err != nil {
+			return false, err
+		}
+		explained.Notes = []string{"the quota has no room for Reservations beside the pods"}
+		out.Unschedulable = append(out.Unschedulable, explained)
+	}
+	return false, nil
+}
+
+// preemptForAsked places the pods that are asked about one after the other, and evicts pods for those that fit nowhere.
+func (s *session) preemptForAsked(q *view.WhatIf, out *view.WhatIfAnswer) error {
+	pods, err := s.changeFor(q, out)
+	switch {
+	case err != nil:
+		return err
+	case len(q.Ask.Nodes) > 0 || q.Ask.Reserve:
+		return bad("ask.nodes and ask.reserve are not for mode %s", view.Preempt)
+	case s.quotas != nil:
+		return notForQuotas()
+	}
+	for _, pod := range pods {
+		if err := s.ask(pod, true, nil, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// notForQuotas is the error of a question that changes quotas and asks what reads the quotas of the cluster.
+func notForQuotas() error {
+	return bad("setQuota, scaleGang and patchPod are not for mode %s and ask.reserve", view.Preempt)
+}
+
+// makeRoomForAsked finds pods to move so that those that are asked about fit.
+func (s *session) makeRoomForAsked(q *view.WhatIf, out *view.WhatIfAnswer) error {
+	pods, err := s.changeFor(q, out)
+	if err != nil {
+		return err
+	}
+	return s.makeRoom(q, pods, out)
+}
+
+// countCopies counts how many more copies of a pod fit.
+func (s *session) countCopies(q *view.WhatIf, out *view.WhatIfAnswer) error {
+	if err := s.change(q, out); err != nil {
+		return err
+	}
+	return s.capacity(q, out)
+}
+
+// change makes the changes of a question in their order. A change that cannot be made ends it.
+func (s *session) change(q *view.WhatIf, out *view.WhatIfAnswer) error {
 	s.asked = sets.New(q.Ask.Pods...)
 	for i := range q.Changes {
 		p, err := s.apply(&q.Changes[i])
 		if err != nil {
-			return nil, fmt.Errorf("changes[%d]: %w", i, err)
+			return fmt.Errorf("changes[%d]: %w", i, err)
 		}
 		if p != nil {
 			out.Placements = append(out.Placements, p.describe())
 		}
 	}
-	if q.Ask.Mode == view.CountPods {
-		return out, s.capacity(q, out)
+	return nil
+}
+
+// changeFor makes the changes of a question, and returns the pods that it asks about.
+func (s *session) changeFor(q *view.WhatIf, out *view.WhatIfAnswer) (pods []*corev1.Pod, err error) {
+	if err := s.change(q, out); err != nil {
+		return nil, err
 	}
-	var pods []*corev1.Pod
-	var removed []string
 	for i, key := range q.Ask.Pods {
 		pod, err := s.pending(key)
 		if err != nil {
 			return nil, fmt.Errorf("ask.pods[%d]: %w", i, err)
 		}
 		pods = append(pods, pod)
-		if uid := s.successors[string(pod.UID)]; uid != "" {
-			removed = append(removed, uid)
-		}
 	}
-	if q.Ask.Mode == view.MakeRoom {
-		return out, s.makeRoom(q, pods, out)
-	}
-	var allowed func(node string) bool
-	if len(q.Ask.Nodes) > 0 {
-		allowed = sets.New(q.Ask.Nodes...).Has
-	}
-	if q.Ask.Mode == view.Preempt && (allowed != nil || q.Ask.Reserve) {
-		return nil, bad("ask.nodes and ask.reserve are not for mode %s", view.Preempt)
-	}
-	if s.quotas != nil && (q.Ask.Mode == view.Preempt || q.Ask.Reserve) {
-		return nil, bad("setQuota, scaleGang and patchPod are not for mode %s and ask.reserve", view.Preempt)
-	}
-	if q.Ask.Reserve && !s.AdmitAgain(removed...) {
-		for _, pod := range pods {
-			explained, err := s.explain(pod)
-			if err != nil {
-				return nil, err
-			}
-			explained.Notes = []string{"the quota has no room for Reservations beside the pods"}
-			out.Unschedulable = append(out.Unschedulable, explained)
-		}
-		return out, nil
-	}
-	for _, pod := range pods {
-		if err := s.ask(pod, q.Ask.Mode == view.Preempt, allowed, out); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
+	return pods, nil
 }
 
 // ask places one pod, and adds to the answer where, or why not.
