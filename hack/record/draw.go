@@ -76,7 +76,8 @@ func draw(scenes []scene) []byte {
 				opacity = 1
 			}
 			typing += fmt.Sprintf(`<text x="%d" y="%d" opacity="%d" textLength="%.1f">`+
-				`<tspan fill="#7ee787">$ </tspan>%s%s</text>`+"\n", margin, margin+rowHeight, opacity, float64(n+3)*fontWidth, html.EscapeString(end),
+				`<tspan fill="#7ee787">$ </tspan>%s%s</text>`+"\n", margin, margin+rowHeight, opacity,
+				float64(n+3)*fontWidth, html.EscapeString(end),
 				shown(total, part(from), part(until)))
 		}
 		b.WriteString(typing)
