@@ -70,6 +70,8 @@ func TestExchangeOfNeighbors(t *testing.T) {
 	ended.Phase, ended.Pod = move.Succeeded, move.Reference{Namespace: "a", Name: "x", UID: "x"}
 	knows := evictedAt(2)
 	knows.Pod = ended.Pod
+	failed, lost := evictedAt(0), evictedAt(0)
+	failed.Phase, lost.Pod = move.Failed, move.Reference{Namespace: "a", Name: "w", UID: "w"}
 	running := &move.Pod{Reference: move.Reference{UID: "old-b"}, Node: source}
 	x := newPod("x", "n2", 3)
 	for name, c := range map[string]struct {
@@ -98,6 +100,16 @@ func TestExchangeOfNeighbors(t *testing.T) {
 				Job:     &move.Job{PodUID: "old-b", Status: move.Status{Phase: move.Failed}},
 				HasRoom: true, User: x,
 			}, nil, "x",
+		},
+		"b was evicted first, and has ended without a pod": {
+			move.Neighbor{Job: &move.Job{PodUID: "old-b", Status: failed}, HasRoom: true},
+			[]move.Room{{Job: "c", User: x}},
+			"x",
+		},
+		"b was evicted first, and the pod that it knows is gone": {
+			move.Neighbor{Job: &move.Job{PodUID: "old-b", Status: lost}, HasRoom: true},
+			[]move.Room{{Job: "c", User: x}},
+			"x",
 		},
 		"b has no room, and a pod is in one that it released": {
 			move.Neighbor{Job: &move.Job{PodUID: "old-b", Status: evictedAt(2)}},
