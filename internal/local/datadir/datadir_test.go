@@ -307,3 +307,17 @@ func TestWriteFileLeavesNothingHalf(t *testing.T) {
 		t.Errorf("temporary files are left: %v", entries)
 	}
 }
+
+func TestPurgeRemovesTheConfigurationOfSchedulers(t *testing.T) {
+	t.Parallel()
+	d, err := Resolve(filepath.Join(t.TempDir(), "data"))
+	testkit.Check(t, err)
+	testkit.Check(t, d.Make())
+	for _, file := range []string{d.SchedulerConfig(0), filepath.Join(d.Root(), "lock")} {
+		testkit.Check(t, os.WriteFile(file, nil, 0o600))
+	}
+	testkit.Check(t, d.Purge())
+	if _, err := os.Stat(d.Root()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the data folder is there after a purge: %v", err)
+	}
+}

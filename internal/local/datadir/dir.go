@@ -69,9 +69,10 @@ func (d Dir) Nodes() string { return d.path("nodes") }
 // Log returns the path of a process's log.
 func (d Dir) Log(process string) string { return d.path("log", process+".log") }
 
-// SchedulerConfig returns the configuration that a replica of the scheduler is started with, where it has one.
+// SchedulerConfig returns the configuration that a replica of the scheduler is started with, where it has one. It is
+// beside the credential that it names.
 func (d Dir) SchedulerConfig(replica int) string {
-	return d.path("scheduler-" + strconv.Itoa(replica) + ".yaml")
+	return d.path("pki", "scheduler-"+strconv.Itoa(replica)+".yaml")
 }
 
 // Journal returns the folder in which a replica of the scheduler records what it decides.
