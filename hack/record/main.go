@@ -7,6 +7,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -19,16 +20,16 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: record FILE.svg COMMAND...")
 		os.Exit(2)
 	}
-	if err := run(os.Args[1], os.Args[2:]); err != nil {
+	if err := run(context.Background(), os.Args[1], os.Args[2:]); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }
 
-func run(file string, commands []string) error {
+func run(ctx context.Context, file string, commands []string) error {
 	scenes := make([]scene, 0, len(commands))
 	for _, command := range commands {
-		s, err := play(command)
+		s, err := play(ctx, command)
 		if err != nil {
 			return fmt.Errorf("%s: %w", command, err)
 		}
@@ -38,14 +39,14 @@ func run(file string, commands []string) error {
 }
 
 // play runs a command in a terminal, which it leaves empty.
-func play(command string) (scene, error) {
+func play(ctx context.Context, command string) (scene, error) {
 	s := scene{command: command}
 	ours, theirs, err := terminal()
 	if err != nil {
 		return s, err
 	}
 	defer func() { _ = ours.Close() }()
-	c := exec.Command("bash", "-c", command)
+	c := exec.CommandContext(ctx, "bash", "-c", command)
 	c.Stdin, c.Stdout, c.Stderr = theirs, theirs, theirs
 	c.Env = append(os.Environ(), "TERM=xterm-256color")
 	begun := time.Now()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"encoding/xml"
 	"io"
 	"strings"
@@ -27,7 +28,7 @@ func TestAScreenIsWhatATerminalShows(t *testing.T) {
 
 func TestACommandIsRecordedInATerminal(t *testing.T) {
 	t.Parallel()
-	s, err := play("stty size; printf '\\033[32mok <&>\\033[0m\\n'")
+	s, err := play(t.Context(), "stty size; printf '\\033[32mok <&>\\033[0m\\n'")
 	if err != nil {
 		t.Skipf("NOT RUN: no terminal: %v", err)
 	}
@@ -59,7 +60,7 @@ func TestAPictureIsXMLAndShowsEachLineOnce(t *testing.T) {
 	}
 	decoder := xml.NewDecoder(strings.NewReader(picture))
 	for {
-		if _, err := decoder.Token(); err == io.EOF {
+		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
 			return
 		} else if err != nil {
 			t.Fatal(err)

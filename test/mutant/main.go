@@ -186,13 +186,13 @@ func draw(core, others []mutant, seed uint64, all bool) []mutant {
 	return drawn
 }
 
-// testAll tests the first o.n mutants that are programs, o.jobs at once, and prints each survivor when it is found.
+// testAll tests the first o.n mutants that compile, o.jobs at once, and prints each survivor when it is found.
 func testAll(ctx context.Context, root string, o options, drawn []mutant, out io.Writer) ([]result, error) {
 	folder, err := os.MkdirTemp("", "mutant")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(folder)
+	defer func() { _ = os.RemoveAll(folder) }()
 	j := &tester{root: root, tags: o.tags, most: o.most, limit: o.limit, folder: folder}
 	if err := j.importers(ctx); err != nil {
 		return nil, err

@@ -47,11 +47,11 @@ type layer interface {
 	inside() []layer
 }
 
-// NextPod takes a pod from the queue, SchedulePod chooses a node.
-type (
-	NextPod     = hooks.NextPod
-	SchedulePod = diag.SchedulePod
-)
+// NextPod takes a pod from the queue.
+type NextPod = hooks.NextPod
+
+// SchedulePod chooses a node.
+type SchedulePod = diag.SchedulePod
 
 // The seams. Each method returns what takes the place of inner.
 type (

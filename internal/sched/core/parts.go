@@ -61,6 +61,7 @@ type protected struct{ base }
 
 func (protected) inside() []layer { return []layer{guarded{}, counted{}} }
 
+//nolint:unparam // other layers of the seam may fail
 func (l protected) profile(_ context.Context, _ string, f framework.Framework) (framework.Framework, error) {
 	f.SetPodNominator(l.c.SchedulingQueue)
 	protect(f, l.c.Rounds.Evictions)
@@ -231,6 +232,7 @@ func (recorded) inside() []layer {
 	return []layer{logged{}, counted{}, held{}, ranked{}, sourced{}, together{}, noted{}}
 }
 
+//nolint:unparam // other layers of the seam may fail
 func (l recorded) profile(_ context.Context, name string, _ framework.Framework) (framework.Framework, error) {
 	return l.Record.Profile(l.c.ranked[name]), nil
 }

@@ -78,22 +78,22 @@ func TestBoundPodsWithoutRecordGetOne(t *testing.T) {
 			}).Run(ctx)
 		}()
 		leads = true
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // the clock is the bubble's
 		synctest.Wait()
 		if len(wrote) > 0 {
 			t.Errorf("writes %q before all pods are known", wrote)
 		}
 		leads = false
 		close(synced)
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // the clock is the bubble's
 		synctest.Wait()
 		if len(wrote) > 0 {
 			t.Errorf("writes %q while another scheduler leads", wrote)
 		}
-		time.Sleep(5 * time.Second) // between two scans
+		time.Sleep(5 * time.Second) //nolint:forbidigo // the clock is the bubble's; between two scans
 		leads = true
 		for range 6 {
-			time.Sleep(10 * time.Second)
+			time.Sleep(10 * time.Second) //nolint:forbidigo // the clock is the bubble's
 			synctest.Wait()
 			refresh()
 		}
