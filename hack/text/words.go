@@ -11,7 +11,8 @@ var unwanted = regexp.MustCompile(
 		`seeker|spill|deal|deaf|nameless|surprised|breathes?|strangers?|refuge|graft|is no [a-z]+)\b`)
 
 // phrases are constructions that Kubernetes' own documentation does not have: the actor is missing or comes last.
-var phrases = regexp.MustCompile(`(?i)\b(of no use|of which (one|a part)\b|for who (may|can|must|asks|reads|writes|gets)\b|` +
+var phrases = regexp.MustCompile(`(?i)\b(of no use|of which (one|a part)\b|` +
+	`for who (may|can|must|asks|reads|writes|gets)\b|` +
 	`that are equal to one|, one of the two\b|(runs|does so|is (high|low|used|needed)) no more([.,:;"]|$))`)
 
 // Names are read as their words: groupsTold, groups_told.

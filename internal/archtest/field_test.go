@@ -13,7 +13,7 @@ import (
 
 // mostFunctionFields is how many exported fields of structs in internal are functions. A reader cannot see which
 // function such a field is: one with a single implementation becomes the type itself, or an interface of the package
-// that calls it. What remains are callbacks that a caller chooses, and the options of the agent, the descheduler and the
+// that calls it. What remains are callbacks that a caller chooses, and options of the agent, the descheduler and the
 // questions (what-if, diagnostics), most of which have a single implementation still. The number is lowered with each
 // of them that becomes a type.
 const mostFunctionFields = 180

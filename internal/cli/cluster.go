@@ -227,7 +227,9 @@ func (c cluster) objects(ctx context.Context, kind schema.GroupVersionResource, 
 }
 
 // read reads the objects of a kind, or the one of a name, and reports whether the cluster serves the kind.
-func (c cluster) read(ctx context.Context, kind accounts.Kind, name string, put func(any) bool) (served bool, err error) {
+func (c cluster) read(
+	ctx context.Context, kind accounts.Kind, name string, put func(any) bool,
+) (served bool, err error) {
 	for _, s := range kind.Sources {
 		found := false
 		for i := 0; i < len(s.At) && !found; i++ {

@@ -8,7 +8,8 @@
 //
 // The draw and its results are the same every time, since the property tests have fixed seeds. A survivor is a fault
 // that no test notices: it is mended by a test, or explained.yaml says why the program still decides the same. The
-// command fails where a survivor is neither, or where less than 92 of 100 mutants of the core fail in their own package.
+// command fails where a survivor is neither, or where fewer than 92 of 100 mutants of the core fail in their own
+// package.
 package main
 
 import (
@@ -42,7 +43,8 @@ var deciding = []string{
 	"internal/control/gangstatus", "internal/control/nodestrategy", "internal/control/quotarevoke",
 	"internal/control/quotastatus", "internal/desched/policy", "internal/desched/migration", "internal/kube/convert",
 	"internal/kube/reservationstatus.go", "internal/sched/deviceshare", "internal/sched/elasticquota",
-	"internal/sched/loadaware", "internal/sched/nodenumaresource", "internal/sched/placement", "internal/sched/reserving",
+	"internal/sched/loadaware", "internal/sched/nodenumaresource", "internal/sched/placement",
+	"internal/sched/reserving",
 }
 
 // explanation says why a mutant changes no decision. It names the mutant by what stays if lines move.
@@ -68,7 +70,7 @@ func main() {
 	jobs := flag.Int("j", 2, "how many at once")
 	tags := flag.String("tags", "nomsgpack", "build tags")
 	limit := flag.Duration("limit", 10*time.Minute, "time for the tests of a package")
-	most := flag.Int("dependents", 4, "how many packages that import a mutant's are asked about what its own tests pass")
+	most := flag.Int("dependents", 4, "packages that import a mutant's, if its own tests pass")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

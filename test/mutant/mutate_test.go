@@ -81,8 +81,14 @@ func TestADrawIsThatOfItsSeed(t *testing.T) {
 	if !slices.Equal(first, again) || slices.Equal(first, other) {
 		t.Error("a draw does not follow from its seed")
 	}
-	if n := len(slices.DeleteFunc(slices.Clone(first[:20]), func(m mutant) bool { return m.Package != "core" })); n != 15 {
-		t.Errorf("%d of the first 20 are of the core, want 15", n)
+	inCore := 0
+	for _, m := range first[:20] {
+		if m.Package == "core" {
+			inCore++
+		}
+	}
+	if inCore != 15 {
+		t.Errorf("%d of the first 20 are of the core, want 15", inCore)
 	}
 	if len(first) != 80 {
 		t.Errorf("%d of 80 are drawn", len(first))
@@ -149,7 +155,8 @@ func TestOf(t *testing.T) {
 	}
 	want := map[string]verdict{
 		"`n > 5` becomes `!(n > 5)`": killed, "`>` becomes `>=`": survived, "`5` becomes `6`": survived,
-		"without `n = 6`": dependents, "`6` becomes `7`": dependents, "`+` becomes `-`": killed, "`2` becomes `3`": killed,
+		"without `n = 6`": dependents, "`6` becomes `7`": dependents,
+		"`+` becomes `-`": killed, "`2` becomes `3`": killed,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("verdicts (-want +got):\n%s", diff)

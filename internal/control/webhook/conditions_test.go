@@ -495,8 +495,8 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 	}
 }
 
-// TestPodsOfOtherSchedulersWaitForNoWebhook: whatever keys they have, the API server calls one webhook about them, which
-// only warns.
+// TestPodsOfOtherSchedulersWaitForNoWebhook: whatever keys they have, the API server calls one webhook about them,
+// which only warns.
 func TestPodsOfOtherSchedulersWaitForNoWebhook(t *testing.T) {
 	t.Parallel()
 	labelled, annotated := map[string]string{}, map[string]string{}

@@ -68,7 +68,8 @@ func TestATargetIsANodeThatNothingElseNeeds(t *testing.T) {
 				want += n
 			}
 			want += len(pods) - 1
-			got, err := defrag.Search(test, []string{"a", "b", "c", "d"}, pods, want, defrag.Limits{Moves: 2, Targets: 9})
+			nodes, limits := []string{"a", "b", "c", "d"}, defrag.Limits{Moves: 2, Targets: 9}
+			got, err := defrag.Search(test, nodes, pods, want, limits)
 			testkit.Check(t, err)
 			var targets []string
 			for _, m := range slices.SortedFunc(slices.Values(got.Moves), func(a, b defrag.Move) int {

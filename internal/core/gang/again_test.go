@@ -148,7 +148,8 @@ func TestAGroupIsTriedAgainWhenItsPlanSaysSo(t *testing.T) {
 	}
 }
 
-// A reservation that ends by itself lets the other members of a NonStrict gang be tried. Of a Strict gang the round ends.
+// A reservation that ends by itself lets the other members of a NonStrict gang be tried. The round of a Strict gang
+// ends.
 func TestAReservationThatIsLost(t *testing.T) {
 	t.Parallel()
 	for mode, opened := range map[gang.Mode]bool{gang.NonStrict: true, gang.Strict: false} {
@@ -172,7 +173,8 @@ func TestAReservationThatIsLost(t *testing.T) {
 			}
 		}
 		s.Put(gang.Pod{
-			UID: "p1", Namespace: "ns", Name: "p1", Gang: "ns/g", Settings: gang.Settings{Min: 2, Mode: mode}, Node: "n",
+			UID: "p1", Namespace: "ns", Name: "p1", Gang: "ns/g", Node: "n",
+			Settings: gang.Settings{Min: 2, Mode: mode},
 		})
 		if e := s.Lose("p1", why.Finding{}); len(e.Opened)+len(e.Release)+len(e.Allow) > 0 {
 			t.Errorf("mode %v: a bound pod loses a reservation: %+v", mode, e)

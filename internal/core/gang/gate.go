@@ -119,8 +119,8 @@ func (s *State) Try(uid string) Refusal {
 	return Refusal{}
 }
 
-// Describe replaces the cause that a failed plan has for the member that it names, once all refusals of that member have
-// been read. It does nothing for any other pod.
+// Describe replaces the cause that a failed plan has for the member that it names, once all refusals of that member
+// have been read. It does nothing for any other pod.
 func (s *State) Describe(uid string, cause why.Finding) Effects {
 	if m := s.members[uid]; m != nil && m.gang.group != nil &&
 		m.gang.group.failure.Pod == m.pod.Namespace+"/"+m.pod.Name {

@@ -8,6 +8,6 @@
 // that it has. No other package adds the handler of an account to an informer, or puts an object into an account:
 // internal/archtest checks it.
 //
-// The events of one kind reach all accounts in one order, those of two kinds in any order: what accounts have depends on
-// the last state of each object alone.
+// The events of one kind reach all accounts in one order, those of two kinds in any order: what accounts have depends
+// on the last state of each object alone.
 package accounts

@@ -55,7 +55,8 @@ var (
 func live(t *rapid.T, machines []*topo.Machine) *history {
 	h := &history{T: t, machines: machines, now: map[string]map[string]thing{}, events: map[string][]event{}}
 	steps := []func(){
-		h.node, h.topology, h.numatopology, h.device, h.reservation, h.reservation, h.quota, h.quota, h.podGroup, h.network,
+		h.node, h.topology, h.numatopology, h.device, h.reservation, h.reservation, h.quota, h.quota, h.podGroup,
+		h.network,
 		h.metric, h.pod, h.pod, h.pod, h.pod, h.pod, h.pod, h.pod, h.pod,
 	}
 	for range rapid.IntRange(1, 60).Draw(t, "steps") {
@@ -180,7 +181,8 @@ func (h *history) quota() {
 		most[corev1.ResourceName(device)] = most["cpu"]
 	}
 	q := object.Quota("quotas/"+name, object.List("cpu", oneOf(h, "least", "1", "2")), most,
-		annotation.QuotaParent, oneOf(h, "parent", "", "org"), annotation.QuotaIsParent, strconv.FormatBool(name == "org"))
+		annotation.QuotaParent, oneOf(h, "parent", "", "org"),
+		annotation.QuotaIsParent, strconv.FormatBool(name == "org"))
 	if name == "org" {
 		delete(q.Labels, annotation.QuotaParent)
 	}
@@ -299,7 +301,8 @@ func (h *history) bind(p *corev1.Pod) {
 	p.Spec.NodeName = h.nodeName()
 	p.Status.NominatedNodeName = ""
 	p.Status.Conditions = []corev1.PodCondition{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(start.Add(time.Hour)),
+		Type: corev1.PodScheduled, Status: corev1.ConditionTrue,
+		LastTransitionTime: metav1.NewTime(start.Add(time.Hour)),
 	}}
 	object.CPUs(oneOf(h, "cpus", "", "0-1", "2-3", "6"))(p)
 	if uses := oneOf(h, "uses", "", p.Labels["app"]); uses != "" {

@@ -70,8 +70,8 @@ func (k Kind) Follow(i cache.SharedIndexInformer) (cache.ResourceEventHandlerReg
 	return k.apart(i).AddEventHandler(k.accounts)
 }
 
-// kindOf returns a kind with its accounts, which do not get an update between two states that are the same; nil where all
-// updates count.
+// kindOf returns a kind with its accounts, which do not get an update between two states that are the same; nil where
+// all updates count.
 func kindOf[T any](name string, sources []Source, same func(was, now T) bool, accounts ...account[T]) Kind {
 	unchanged := func(i cache.SharedIndexInformer) cache.SharedIndexInformer { return i }
 	k := Kind{

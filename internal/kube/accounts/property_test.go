@@ -140,7 +140,8 @@ func (c *cluster) text() string {
 			fmt.Fprintf(&b, " %s", p.UID)
 		}
 		if pod != nil {
-			fmt.Fprintf(&b, " reserve pod on %q asks %v %v", pod.Spec.NodeName, convert.PodAmounts(pod), pod.Annotations)
+			fmt.Fprintf(&b, " reserve pod on %q asks %v %v", pod.Spec.NodeName, convert.PodAmounts(pod),
+				pod.Annotations)
 		}
 		b.WriteString("\n")
 	}
@@ -195,7 +196,8 @@ func TestAccountsDependOnTheLastObjectsAlone(t *testing.T) {
 		}
 		for _, node := range []string{"n0", "n1", "n2"} {
 			if !rebuilt.Nodes.View(node).Equal(lived.Nodes.View(node)) {
-				t.Fatalf("the account of %s is another one:\n%+v\n%+v", node, rebuilt.Nodes.View(node), lived.Nodes.View(node))
+				t.Fatalf("the account of %s is another one:\n%+v\n%+v", node, rebuilt.Nodes.View(node),
+					lived.Nodes.View(node))
 			}
 		}
 	})

@@ -91,7 +91,9 @@ func (a Accounts) Table() Table {
 // quotaSources are the API groups that have ElasticQuotas.
 func quotaSources() (all []Source) {
 	for _, group := range v1alpha1.Groups() {
-		informer := func(client rest.Interface) cache.SharedIndexInformer { return kube.NewQuotaInformer(client, group) }
+		informer := func(client rest.Interface) cache.SharedIndexInformer {
+			return kube.NewQuotaInformer(client, group)
+		}
 		all = append(all, from(informer, kube.ReadQuota, v1alpha1.Resource(group))...)
 	}
 	return all

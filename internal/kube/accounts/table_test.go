@@ -103,7 +103,8 @@ func TestAHandlerBehindTheAccountsFindsThemUpToDate(t *testing.T) {
 			root, _ := c.Quotas.Report(quota.Root)
 			cpus, divided := obj.(*corev1.Node).Status.Allocatable.Cpu().Value(), root.Max["cpu"]
 			known, _ := c.Nodes.Node("n")
-			if cpus != 3 || divided != 3000 || known.Object == nil || known.Object.Status.Allocatable.Cpu().Value() != 3 {
+			if cpus != 3 || divided != 3000 || known.Object == nil ||
+				known.Object.Status.Allocatable.Cpu().Value() != 3 {
 				t.Errorf("the node is shown with %d CPUs, quotas divide %d milli-CPU, the account has %+v; want 3 of 5",
 					cpus, divided, known.Object)
 			}
@@ -123,7 +124,8 @@ func TestAHandlerBehindTheAccountsFindsThemUpToDate(t *testing.T) {
 	c.informers["Reservation"].deliver(event{now: r})
 	c.informers["Pod"].deliver(event{now: p})
 	if left := c.Reservations.Available("r")["cpu"]; left != 1000 {
-		t.Errorf("the Reservation has %d milli-CPU of its 4 CPUs, want 1000: the pod uses 2 of the 3 that the node has", left)
+		t.Errorf("the Reservation has %d milli-CPU of its 4 CPUs, want 1000: the pod uses 2 of the 3 that the node has",
+			left)
 	}
 	namesake := p.DeepCopy()
 	namesake.UID = "namesake"

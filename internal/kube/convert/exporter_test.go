@@ -68,8 +68,12 @@ attributes:
 - {name: topologyManagerMaxNUMANodes, value: "8"}
 - {name: nodeTopologyPodsFingerprintMethod, value: with-exclusive-resources}
 zones:
-- {name: node-1, type: Node, costs: [{name: node-1, value: 10}, {name: node-0, value: 20}], resources: [{name: memory, capacity: 8Gi, allocatable: 8Gi, available: 8Gi}]}
-- {name: node-0, type: Node, costs: [{name: node-0, value: 10}, {name: node-1, value: 20}], resources: [{name: memory, capacity: 8Gi, allocatable: 6Gi, available: 8Gi}]}
+- {name: node-1, type: Node,
+  costs: [{name: node-1, value: 10}, {name: node-0, value: 20}],
+  resources: [{name: memory, capacity: 8Gi, allocatable: 8Gi, available: 8Gi}]}
+- {name: node-0, type: Node,
+  costs: [{name: node-0, value: 10}, {name: node-1, value: 20}],
+  resources: [{name: memory, capacity: 8Gi, allocatable: 6Gi, available: 8Gi}]}
 `
 	// exampleObject is of the older version and has words alone.
 	exampleObject = `
@@ -78,7 +82,9 @@ kind: NodeResourceTopology
 metadata: {name: n}
 topologyPolicies: [SingleNUMANodeContainerLevel]
 zones:
-- {name: node-0, type: Node, resources: [{name: cpu, capacity: 2, allocatable: 2, available: 1}, {name: vendor/nic1, capacity: 2, allocatable: 2, available: 2}]}
+- {name: node-0, type: Node,
+  resources: [{name: cpu, capacity: 2, allocatable: 2, available: 1},
+    {name: vendor/nic1, capacity: 2, allocatable: 2, available: 2}]}
 - {name: node-1, type: Node, resources: [{name: cpu, capacity: 2, allocatable: 2, available: 2}]}
 `
 	// koordletObject has the annotations of Koordinator, null for no pods, and the kubelet's CPU manager.
@@ -94,8 +100,13 @@ metadata:
     node.koordinator.sh/cpu-shared-pools: '[{"socket":0,"node":0,"cpuset":"1"},{"socket":1,"node":1,"cpuset":"2-3"}]'
 topologyPolicies: [BestEffort]
 zones:
-- {name: node-0, type: Node, resources: [{name: cpu, capacity: 2, allocatable: 2, available: 2}, {name: koordinator.sh/gpu-core, capacity: 100, allocatable: 100, available: 100}, {name: memory, capacity: 8Gi, allocatable: 8Gi, available: 8Gi}]}
-- {name: node-1, type: Node, resources: [{name: cpu, capacity: 2, allocatable: 2, available: 2}, {name: memory, capacity: 8Gi, allocatable: 8Gi, available: 8Gi}]}
+- {name: node-0, type: Node,
+  resources: [{name: cpu, capacity: 2, allocatable: 2, available: 2},
+    {name: koordinator.sh/gpu-core, capacity: 100, allocatable: 100, available: 100},
+    {name: memory, capacity: 8Gi, allocatable: 8Gi, available: 8Gi}]}
+- {name: node-1, type: Node,
+  resources: [{name: cpu, capacity: 2, allocatable: 2, available: 2},
+    {name: memory, capacity: 8Gi, allocatable: 8Gi, available: 8Gi}]}
 `
 	// balloonObject has zones of other types only.
 	balloonObject = `
@@ -104,8 +115,11 @@ kind: NodeResourceTopology
 metadata: {name: n}
 topologyPolicies: [None]
 zones:
-- {name: reserved, type: balloon, attributes: [{name: cpuset, value: "0"}], resources: [{name: cpu, capacity: 1, allocatable: 1, available: 1}]}
-- {name: node-0, type: cache, costs: [{name: reserved, value: 7}], resources: [{name: memory, capacity: 8Gi, allocatable: 8Gi, available: 8Gi}]}
+- {name: reserved, type: balloon, attributes: [{name: cpuset, value: "0"}],
+  resources: [{name: cpu, capacity: 1, allocatable: 1, available: 1}]}
+- {name: node-0, type: cache,
+  costs: [{name: reserved, value: 7}],
+  resources: [{name: memory, capacity: 8Gi, allocatable: 8Gi, available: 8Gi}]}
 `
 )
 

@@ -24,7 +24,8 @@ func Move(j *v1alpha1.PodMigrationJob, mode v1alpha1.PodMigrationJobMode, ttl ti
 	start := migrationStart(j)
 	m := &move.Job{
 		Direct: cmp.Or(j.Spec.Mode, mode) == v1alpha1.EvictDirectly, Paused: j.Spec.Paused,
-		Deleting: j.DeletionTimestamp != nil, Workload: start.Workload, Source: start.Node, Created: j.CreationTimestamp.Time, TTL: ttl,
+		Deleting: j.DeletionTimestamp != nil, Workload: start.Workload, Source: start.Node,
+		Created: j.CreationTimestamp.Time, TTL: ttl,
 		Started: start.Time.Time, Status: moveStatus(&j.Status),
 	}
 	stop, _ := annotation.ParseBool(j.Annotations[annotation.AbortMigration])

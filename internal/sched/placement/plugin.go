@@ -40,8 +40,8 @@ type Decisions struct {
 type Others interface {
 	// Record returns what else is recorded with the binding of a pod.
 	Record(*corev1.Pod) map[string]string
-	// Chosen returns the Reservation whose room the pod of a cycle is to use on a node, "" for none, and whether what it
-	// reserves comes from it alone.
+	// Chosen returns the Reservation whose room the pod of a cycle is to use on a node, "" for none, and whether what
+	// it reserves comes from it alone.
 	Chosen(cs fwk.CycleState, node string) (uid string, restricted bool)
 }
 
