@@ -86,8 +86,9 @@ func TestColumnsShowWhatMatters(t *testing.T) {
 			"Phase=Running Min=3 Scheduled=3 Running=2 Age",
 		},
 		"ElasticQuota": {
-			`{spec: {min: {cpu: 4}, max: {cpu: "8"}}, status: {used: {cpu: 500m}}}`,
-			`Min={"cpu":4} Max={"cpu":"8"} Used={"cpu":"500m"} Age`,
+			`{metadata: {annotations: {quota.scheduling.koordinator.sh/runtime: '{"cpu":"6"}'}},
+			  spec: {min: {cpu: 4}, max: {cpu: "8"}}, status: {used: {cpu: 500m}}}`,
+			`Min={"cpu":4} Max={"cpu":"8"} Runtime={"cpu":"6"} Used={"cpu":"500m"} Age`,
 		},
 		"ElasticQuotaProfile": {`{spec: {quotaName: arm, resourceRatio: "0.9"}}`, "Quota=arm Ratio=0.9 Age"},
 		"Reservation": {

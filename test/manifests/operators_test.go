@@ -73,8 +73,8 @@ func (c *cluster) operators(t *testing.T) {
 	c.stored(t, objects, mapper)
 }
 
-// asked lets simulate answer about each manifest on a cluster with the node of the cases, as it does from files.
-// test/system asks a scheduler.
+// asked lets simulate answer about each manifest on a cluster with the node of the cases alone, as it does from files:
+// pods and nodes of other tests are deleted. test/system asks a scheduler.
 func (c *cluster) asked(t *testing.T, cases []operator.Case) {
 	nodes, want := c.client.CoreV1().Nodes(), &corev1.Node{}
 	testkit.Check(t, yaml.Unmarshal([]byte(operator.Node), want))
@@ -86,17 +86,26 @@ func (c *cluster) asked(t *testing.T, cases []operator.Case) {
 	node.Status.Allocatable = want.Status.Allocatable
 	_, err = nodes.UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
 	testkit.Check(t, err)
-	before, err := sim.RunCluster(t.Context(), c.config, sim.Input{Warn: io.Discard})
+	others, err := nodes.List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name!=" + want.Name})
 	testkit.Check(t, err)
-	known := map[string]bool{} // pods that other tests have left
-	for _, p := range before.Pods {
-		known[p.Namespace+"/"+p.Name] = true
+	for i := range others.Items {
+		testkit.Check(t, nodes.Delete(t.Context(), others.Items[i].Name, metav1.DeleteOptions{}))
+	}
+	pods, err := c.client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+	testkit.Check(t, err)
+	now := int64(0)
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		err := c.client.CoreV1().Pods(p.Namespace).Delete(t.Context(), p.Name,
+			metav1.DeleteOptions{GracePeriodSeconds: &now})
+		if !apierrors.IsNotFound(err) {
+			testkit.Check(t, err)
+		}
 	}
 	for _, one := range cases {
 		r, err := sim.RunCluster(t.Context(), c.config, sim.Input{
 			Paths: []string{"-"}, Stdin: strings.NewReader(one.Text), Warn: io.Discard,
 		})
-		r.Pods = slices.DeleteFunc(r.Pods, func(p sim.Pod) bool { return known[p.Namespace+"/"+p.Name] })
 		got := verdicts(r)
 		if err != nil {
 			got = "refused"
