@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,8 +54,16 @@ func TestBoundPodsWithoutRecordGetOne(t *testing.T) {
 				}
 			}
 		}
+		var mu sync.Mutex // guards wrote
 		var wrote []string
+		written := func() []string {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Sorted(slices.Values(wrote))
+		}
 		client.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			mu.Lock()
+			defer mu.Unlock()
 			name := a.(clienttesting.PatchAction).GetName()
 			first := name == "refused" && !slices.Contains(wrote, name)
 			wrote = append(wrote, name)
@@ -63,12 +73,12 @@ func TestBoundPodsWithoutRecordGetOne(t *testing.T) {
 			return false, nil, nil
 		})
 		ctx, cancel := context.WithCancel(t.Context())
-		ended, synced, leads := make(chan struct{}), make(chan struct{}), false
+		ended, synced, leads := make(chan struct{}), make(chan struct{}), atomic.Bool{}
 		go func() {
 			defer close(ended)
 			quotarecord.New(quotarecord.Options{
 				Pods: corelisters.NewPodLister(known), Client: client, Synced: synced,
-				Leading: func() bool { return leads },
+				Leading: leads.Load,
 				Record: func(p *corev1.Pod) map[string]string {
 					if p.Labels["quota"] == "" {
 						return nil
@@ -77,21 +87,21 @@ func TestBoundPodsWithoutRecordGetOne(t *testing.T) {
 				},
 			}).Run(ctx)
 		}()
-		leads = true
+		leads.Store(true)
 		time.Sleep(time.Minute) //nolint:forbidigo // the clock is the bubble's
 		synctest.Wait()
-		if len(wrote) > 0 {
+		if wrote := written(); len(wrote) > 0 {
 			t.Errorf("writes %q before all pods are known", wrote)
 		}
-		leads = false
+		leads.Store(false)
 		close(synced)
 		time.Sleep(time.Minute) //nolint:forbidigo // the clock is the bubble's
 		synctest.Wait()
-		if len(wrote) > 0 {
+		if wrote := written(); len(wrote) > 0 {
 			t.Errorf("writes %q while another scheduler leads", wrote)
 		}
 		time.Sleep(5 * time.Second) //nolint:forbidigo // the clock is the bubble's; between two scans
-		leads = true
+		leads.Store(true)
 		for range 6 {
 			time.Sleep(10 * time.Second) //nolint:forbidigo // the clock is the bubble's
 			synctest.Wait()
@@ -99,9 +109,8 @@ func TestBoundPodsWithoutRecordGetOne(t *testing.T) {
 		}
 		cancel()
 		<-ended
-		slices.Sort(wrote)
-		if want := []string{"bound", "refused", "refused"}; !slices.Equal(wrote, want) {
-			t.Errorf("writes %q, want %q", wrote, want)
+		if got, want := written(), []string{"bound", "refused", "refused"}; !slices.Equal(got, want) {
+			t.Errorf("writes %q, want %q", got, want)
 		}
 		got := map[string]string{}
 		for _, o := range known.List() {
