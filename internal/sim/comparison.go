@@ -246,7 +246,7 @@ func (c *comparison) run(ctx context.Context, free *course) error {
 		}
 		return free.apply(ctx, record)
 	})
-	if free.replay != nil {
+	if free.replay != nil && free.engine != nil { // the core took the configuration
 		free.engine.end()
 	}
 	return err
