@@ -161,7 +161,7 @@ func TestSystem(t *testing.T) {
 	defer func() { _, _ = s.run("down") }()
 
 	out := s.must("up", "--detach", "--machine", "snc2", "--machine", "epyc-2s@static,restricted,memory-static")
-	for _, part := range []string{"Ready in", "snc2-0", "epyc-2s-0", "export KUBECONFIG=" + dir.Kubeconfig()} {
+	for _, part := range []string{"Ready in", "snc2-0", "epyc-2s-0", " KUBECONFIG=" + dir.Kubeconfig()} {
 		if !strings.Contains(out, part) {
 			t.Errorf("tenon up does not say %q:\n%s", part, out)
 		}
