@@ -54,8 +54,11 @@ func (w *Writer) Run(ctx context.Context) {
 		pods, err := w.Pods.List(labels.Everything())
 		utilruntime.Must(err) // a lister has none
 		for _, pod := range pods {
+			if !w.Leading() {
+				break
+			}
 			record := w.missing(pod)
-			if record == nil || !w.Leading() {
+			if record == nil {
 				continue
 			}
 			if err := w.write(ctx, pod, record); err != nil && ctx.Err() == nil {
