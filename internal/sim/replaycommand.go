@@ -66,10 +66,10 @@ func NewReplayCommand(streams genericiooptions.IOStreams) *cobra.Command {
 
 // compare prints what the configuration of a file changes.
 func compare(ctx context.Context, out io.Writer, path string, until time.Time, with, format string) error {
-	other, err := app.ReadConfig(with)
+	other, err := app.ReadConfig("--with", with)
 	switch {
 	case err != nil:
-		return inputErrorf("--with: %s", strings.TrimLeft(strings.TrimPrefix(err.Error(), "--config"), ": "))
+		return inputErrorf("--with: %s", strings.TrimLeft(strings.TrimPrefix(err.Error(), "--with"), ": "))
 	case len(other.Extenders) > 0:
 		return inputErrorf("--with: %s: extenders: must be empty: what HTTP extenders answer is not recorded", with)
 	}

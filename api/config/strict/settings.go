@@ -46,21 +46,22 @@ type Settings struct {
 	file *Document
 }
 
-// ReadFile returns the one document of a configuration file; nil without a name.
-func ReadFile(name string) (*Document, error) {
+// ReadFile returns the one document of a configuration file; nil without a name. Errors name the flag that the file was
+// given with.
+func ReadFile(flag, name string) (*Document, error) {
 	if name == "" {
 		return nil, nil
 	}
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return nil, fmt.Errorf("--config: %w", err)
+		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	all, err := Parse(name, text)
 	if err != nil {
 		return nil, err
 	}
 	if len(all) != 1 {
-		return nil, fmt.Errorf("--config %s: has %d documents, want one", name, len(all))
+		return nil, fmt.Errorf("%s %s: has %d documents, want one", flag, name, len(all))
 	}
 	return all[0], nil
 }

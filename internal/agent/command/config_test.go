@@ -23,7 +23,7 @@ func checkConfig(t *testing.T, text string) (strict.Settings, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "agent.yaml")
 	testkit.Check(t, os.WriteFile(file, []byte(text), 0o600))
-	d, err := strict.ReadFile(file)
+	d, err := strict.ReadFile("--config", file)
 	testkit.Check(t, err)
 	d.File = "agent.yaml"
 	return CheckConfig(d)

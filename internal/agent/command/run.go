@@ -48,7 +48,7 @@ func newRunCommand(serveNRI func(context.Context, transport.NRIOptions) error) *
 		Short: "Run the agent of this node",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			d, err := strict.ReadFile(file)
+			d, err := strict.ReadFile("--config", file)
 			if err != nil {
 				return err
 			}

@@ -58,7 +58,7 @@ func CheckConfig(d *strict.Document) (strict.Settings, error) {
 
 // configure reads the files that flags name. A flag wins over what they say.
 func (o *Options) configure(fs *pflag.FlagSet, file, quotaArgs string) error {
-	d, err := strict.ReadFile(file)
+	d, err := strict.ReadFile("--config", file)
 	if err != nil {
 		return err
 	}

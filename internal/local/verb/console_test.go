@@ -98,7 +98,7 @@ func TestFlags(t *testing.T) {
 			want: "--schedulers: 4 is not allowed: use 1 to 3",
 		},
 		"a scheduler's file that does not exist": {
-			args: []string{"--scheduler-config", "/none.yaml"}, want: "/none.yaml: no such file",
+			args: []string{"--scheduler-config", "/none.yaml"}, want: "--scheduler-config: open /none.yaml: no such file",
 		},
 		"a scheduler's file with a field that is unknown": {
 			args: []string{"--scheduler-config", "testdata/misspelt.yaml"},

@@ -31,7 +31,7 @@ func readSchedulerConfig(file string) (c schedulerConfig, err error) {
 	if file == "" {
 		return c, nil
 	}
-	read, err := schedapp.ReadConfig(file)
+	read, err := schedapp.ReadConfig("--scheduler-config", file)
 	if err != nil {
 		return c, err
 	}

@@ -59,9 +59,10 @@ func CheckConfig(d *strict.Document, more ...string) error {
 }
 
 // ReadConfig reads the configuration of a file as a scheduler started with it has it. A replay with another
-// configuration reads it so: it must place pods as a scheduler with that file would.
-func ReadConfig(name string) (*schedulerconfig.KubeSchedulerConfiguration, error) {
-	file, err := strict.ReadFile(name)
+// configuration reads it so: it must place pods as a scheduler with that file would. Errors name the flag that the file
+// was given with.
+func ReadConfig(flag, name string) (*schedulerconfig.KubeSchedulerConfiguration, error) {
+	file, err := strict.ReadFile(flag, name)
 	if err == nil && file == nil {
 		err = errors.New("the name of the file must not be empty")
 	}

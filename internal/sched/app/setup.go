@@ -77,7 +77,7 @@ func Setup(ctx context.Context, o *Options) (*Scheduler, error) {
 	if errs := o.Validate(); len(errs) > 0 {
 		return nil, utilerrors.NewAggregate(errs)
 	}
-	file, err := strict.ReadFile(o.ConfigFile)
+	file, err := strict.ReadFile("--config", o.ConfigFile)
 	if err == nil && file != nil {
 		err = errors.Join(CheckConfig(file, slices.Collect(maps.Keys(o.Plugins))...), showSettings(file))
 	}

@@ -92,7 +92,7 @@ func (e *endpoints) add(fs *pflag.FlagSet) {
 
 // read adds what the file says.
 func (e *endpoints) read(fs *pflag.FlagSet) (strict.Settings, error) {
-	d, err := strict.ReadFile(e.file)
+	d, err := strict.ReadFile("--config", e.file)
 	if err != nil {
 		return strict.Settings{}, err
 	}
