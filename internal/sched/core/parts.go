@@ -74,7 +74,7 @@ func (l protected) profile(_ context.Context, _ string, f framework.Framework) (
 		if !ok {
 			continue
 		}
-		if p.Terminating = l.c.Rounds; rooms != nil {
+		if p.Terminating = l.c.Rounds.Evictions; rooms != nil {
 			p.Rooms = rooms
 		}
 	}

@@ -58,7 +58,7 @@ func (pl *planner) gatherByAffinity(ctx context.Context, m *members) {
 
 // profileOf returns the profile of a pod.
 func (pl *planner) profileOf(pod *corev1.Pod) framework.Framework {
-	return pl.Core.Profiles[pod.Spec.SchedulerName]
+	return pl.cluster.Core.Profiles[pod.Spec.SchedulerName]
 }
 
 // sharesAffinity reports whether two pods require the same affinity to pods.

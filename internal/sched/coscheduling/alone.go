@@ -27,38 +27,38 @@ func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state
 	pod *framework.QueuedPodInfo,
 ) (scheduler.ScheduleResult, error) {
 	uid := string(pod.Pod.UID)
-	g := kube.Ask(r.Gangs, func(s *gang.State) *domain.Request { return s.DomainRequest(uid) })
+	g := kube.Ask(r.cluster.Gangs, func(s *gang.State) *domain.Request { return s.DomainRequest(uid) })
 	if g == nil {
-		return r.schedule(ctx, f, state, pod)
+		return r.planner.schedule(ctx, f, state, pod)
 	}
 	// must is true if a rule of the gang confines the pod. found has the domains, best first.
-	m, must := r.membersBeside(pod, g), g.Bound() != (domain.Rule{})
-	found := r.domains.search(f, m, []*domain.Request{g}, nil)
-	chosen := r.firstPlace(ctx, m, found, must)
-	r.domains.release(f)
+	m, must := r.planner.membersBeside(pod, g), g.Bound() != (domain.Rule{})
+	found := r.planner.domains.search(f, m, []*domain.Request{g}, nil)
+	chosen := r.planner.firstPlace(ctx, m, found, must)
+	r.planner.domains.release(f)
 	switch {
 	case chosen == nil && must:
 		return unplaced(state, r.refusalOf(pod.Pod, gang.Refusal{
-			Code: why.GangSiblingFailed, Gang: r.Gangs.GangOf(pod.Pod), Need: 1, Tried: found.unsatisfiedRule(),
+			Code: why.GangSiblingFailed, Gang: r.cluster.Gangs.GangOf(pod.Pod), Need: 1, Tried: found.unsatisfiedRule(),
 		}))
 	case chosen == nil:
-		return r.schedule(ctx, f, state, pod)
+		return r.planner.schedule(ctx, f, state, pod)
 	}
 	if chosen.mark != nil {
 		chosen.mark(state)
 	}
-	if err := r.domains.confine(f, &chosen.parts[0]); err != nil {
+	if err := r.planner.domains.confine(f, &chosen.parts[0]); err != nil {
 		return scheduler.ScheduleResult{}, err
 	}
-	result, err := r.schedule(ctx, f, state, pod)
+	result, err := r.planner.schedule(ctx, f, state, pod)
 	// The preferred domain refused the pod after all: it may go anywhere.
 	if err != nil && !must {
-		r.domains.release(f)
-		return r.schedule(ctx, f, state, pod)
+		r.planner.domains.release(f)
+		return r.planner.schedule(ctx, f, state, pod)
 	}
 	// Later members of the gang get devices next to those of this one first.
-	if r.domains.jointDevices = nil; err == nil && chosen.mark != nil {
-		r.domains.jointDevices = chosen
+	if r.planner.domains.jointDevices = nil; err == nil && chosen.mark != nil {
+		r.planner.domains.jointDevices = chosen
 	}
 	if fit := (*framework.FitError)(nil); errors.As(err, &fit) {
 		// The nodes outside of the domain count as refused by the gang's rule, so that the report is of all nodes.
@@ -107,7 +107,7 @@ func (pl *planner) membersBeside(pod *framework.QueuedPodInfo, g *domain.Request
 	uid := string(pod.Pod.UID)
 	m := &members{pods: map[string]*framework.QueuedPodInfo{uid: pod}, order: []string{uid}}
 	for _, uid := range g.Members {
-		other := pl.Gangs.Pod(uid)
+		other := pl.cluster.Gangs.Pod(uid)
 		if other == nil || m.pods[uid] != nil || len(other.Spec.SchedulingGates) > 0 {
 			continue
 		}

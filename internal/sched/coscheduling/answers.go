@@ -47,8 +47,10 @@ type answer struct {
 
 // answers are known by shape. They belong to the scheduling loop.
 type answers struct {
-	*Evictions
-	at uint64 // how many events were counted when those of known were learned; another count forgets all
+	cluster   *Cluster
+	planner   *planner
+	evictions *Evictions
+	at        uint64 // how many events were counted when those of known were learned; another count forgets all
 	// known has at most mostAnswers. nil before the first one is learnt.
 	known map[shape]*answer
 }
@@ -70,9 +72,9 @@ func (a *answers) recall(ctx context.Context, round *groupRound) bool {
 	}
 	member := round.first()
 	s, ok := a.shape(ctx, round.members)
-	rank := a.Gangs.RankOf(member)
+	rank := a.cluster.Gangs.RankOf(member)
 	k := a.known[s]
-	overtaken := kube.Ask(a.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), false) })
+	overtaken := kube.Ask(a.cluster.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), false) })
 	if !ok || k == nil || k.answered[rank.Name] || !k.first.Before(rank) ||
 		overtaken && k.failure.Outlook != gang.Hopeless {
 		return false
@@ -86,7 +88,7 @@ func (a *answers) recall(ctx context.Context, round *groupRound) bool {
 		round.failure.Outlook = gang.Short
 	}
 	round.cause = copyFor(round.pods[failed].Pod, k.cause)
-	round.failure.Again = a.preemptsAt(member, a.Clock.Now())
+	round.failure.Again = a.evictions.preemptsAt(member, a.cluster.Clock.Now())
 	return true
 }
 
@@ -112,7 +114,7 @@ func (a *answers) learn(ctx context.Context, round *groupRound) {
 	if !ok {
 		return
 	}
-	rank := a.Gangs.RankOf(round.first())
+	rank := a.cluster.Gangs.RankOf(round.first())
 	// All answers are forgotten at once: that is rare, and an answer that is missing costs one plan.
 	if len(a.known) == mostAnswers || a.known == nil {
 		a.known = map[shape]*answer{}
@@ -139,21 +141,23 @@ func (a *answers) shape(ctx context.Context, m *members) (s shape, ok bool) {
 	hash := sha256.New()
 	gangs, classes := map[string]int{}, map[string]string{}
 	// Plugins sign the pod by the state of a cycle, which needs marks but no reservation.
-	trial := &attempt{planner: a.planner, ctx: ctx, members: m, trial: a.Plugins.Trial(), admits: true}
+	trial := &attempt{
+		cluster: a.cluster, planner: a.planner, ctx: ctx, members: m, trial: a.cluster.Plugins.Trial(), admits: true,
+	}
 	for _, uid := range m.order {
 		pod := m.pods[uid]
-		if pod.Pod.Status.NominatedNodeName != "" || a.isEvicting(uid) {
+		if pod.Pod.Status.NominatedNodeName != "" || a.evictions.isEvicting(uid) {
 			return s, false
 		}
-		gangUID := a.Gangs.GangOf(pod.Pod)
+		gangUID := a.cluster.Gangs.GangOf(pod.Pod)
 		at, known := gangs[gangUID]
 		if !known {
 			at = len(gangs)
 			gangs[gangUID] = at
-			fmt.Fprintln(hash, a.describe(gangUID))
+			fmt.Fprintln(hash, a.cluster.describe(gangUID))
 		}
 		key := kindOf(pod.Pod)
-		if a.Quotas.Limits(pod.Pod) {
+		if a.cluster.Quotas.Limits(pod.Pod) {
 			key += fmt.Sprint(convert.PodsOf(pod.Pod), convert.IsPreemptible(pod.Pod))
 		}
 		class, known := classes[key]

@@ -21,8 +21,9 @@ import (
 // attempt places members on the snapshot and on a copy of the accounts, each beside those before it. Each step pushes
 // what undoes it; rollback pops and runs these, so that in the end snapshot and accounts are as before.
 type attempt struct {
-	*planner
 	*members
+	cluster *Cluster
+	planner *planner
 	// ctx is that of the scheduling cycle in which the attempt is made.
 	ctx context.Context
 	// places are the domains in which members are tried that may not be anywhere, by UID.
@@ -60,8 +61,8 @@ func (pl *planner) attempt(ctx context.Context, m *members, places map[string]*p
 		chosen.at = 0
 	}
 	a := &attempt{
-		planner: pl, members: m, ctx: ctx, places: places, planned: map[string]scheduler.ScheduleResult{},
-		trial: pl.Plugins.Trial(), placed: map[string]*placed{},
+		cluster: pl.cluster, planner: pl, members: m, ctx: ctx, places: places,
+		planned: map[string]scheduler.ScheduleResult{}, trial: pl.cluster.Plugins.Trial(), placed: map[string]*placed{},
 	}
 	maps.Copy(a.planned, planned)
 	return a
@@ -78,7 +79,7 @@ func on(nodes map[string]string) map[string]scheduler.ScheduleResult {
 
 // profile returns the profile of a member. Members of one gang may have different ones.
 func (a *attempt) profile(uid string) framework.Framework {
-	return a.Core.Profiles[a.pods[uid].Pod.Spec.SchedulerName]
+	return a.cluster.Core.Profiles[a.pods[uid].Pod.Spec.SchedulerName]
 }
 
 // state returns the state of a cycle that works on the copies.
@@ -86,18 +87,18 @@ func (a *attempt) state() fwk.CycleState {
 	state := framework.NewCycleState()
 	state.Write(framework.PodsToActivateKey, framework.NewPodsToActivate())
 	a.trial.Mark(state)
-	a.Plugins.Planned(state)
+	a.cluster.Plugins.Planned(state)
 	if a.admits {
-		a.Plugins.Admitted(state)
+		a.cluster.Plugins.Admitted(state)
 	}
 	return state
 }
 
 // findNode chooses a node for a member.
 func (a *attempt) findNode(uid string, state fwk.CycleState) (scheduler.ScheduleResult, error) {
-	a.attempting = a
-	defer func() { a.attempting = nil }()
-	return a.schedule(a.ctx, a.profile(uid), state, anywhere(a.pods[uid]))
+	a.planner.attempting = a
+	defer func() { a.planner.attempting = nil }()
+	return a.planner.schedule(a.ctx, a.profile(uid), state, anywhere(a.pods[uid]))
 }
 
 // try chooses a node for a member, the planned one where that takes it, and reserves it there. The state holds what
@@ -129,7 +130,8 @@ func (a *attempt) tryOn(uid, node string) error {
 	if chosen := a.places[uid]; chosen != nil && chosen.mark != nil {
 		chosen.mark(state)
 	}
-	if err := a.domains.confine(a.profile(uid), &part{name: "node " + node, nodes: sets.New(node)}); err != nil {
+	alone := &part{name: "node " + node, nodes: sets.New(node)}
+	if err := a.planner.domains.confine(a.profile(uid), alone); err != nil {
 		return err
 	}
 	a.planned[uid] = scheduler.ScheduleResult{SuggestedHost: node}
@@ -157,14 +159,14 @@ func (a *attempt) reserveResult(uid string, state fwk.CycleState, result schedul
 func (a *attempt) confine(uid string, state fwk.CycleState) error {
 	chosen := a.places[uid]
 	if chosen == nil {
-		return a.domains.confine(a.profile(uid), nil)
+		return a.planner.domains.confine(a.profile(uid), nil)
 	}
 	if chosen.mark != nil {
 		chosen.mark(state)
 	}
 	for i := range chosen.parts[chosen.at:] {
 		if p := &chosen.parts[chosen.at+i]; p.members == 0 || a.count(p, chosen) < p.members {
-			return a.domains.confine(a.profile(uid), p)
+			return a.planner.domains.confine(a.profile(uid), p)
 		}
 	}
 	return errors.New("the other members of its gang are as many as their domains may have: " +
@@ -285,7 +287,7 @@ func (a *attempt) displace(uid string) {
 // markChanged records that a node has changed in the snapshot, for rankings and classes.
 func (a *attempt) markChanged(node string) {
 	a.changed = append(a.changed, node)
-	a.Changes.Shown(node)
+	a.cluster.Changes.Shown(node)
 }
 
 // anywhere returns a member without its nomination, which the framework would try before the planned node.

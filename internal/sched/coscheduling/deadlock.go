@@ -24,7 +24,9 @@ const (
 // deadlocks is what is known of NonStrict gangs that keep each other from starting. It belongs to the scheduling loop,
 // apart from requested.
 type deadlocks struct {
-	*Evictions
+	cluster   *Cluster
+	planner   *planner
+	evictions *Evictions
 	// requested makes the next cycle of a pod that starts alone look for deadlocks. Any goroutine may set it.
 	requested atomic.Bool
 	// holders are the gangs of the last look, if it helped none of them; else nil.
@@ -38,12 +40,15 @@ type deadlocks struct {
 // LookForDeadlocks makes the next cycle of a pod that starts without others look whether NonStrict gangs keep each
 // other from starting, and sees that there is one. It returns false, and does nothing, where none holds a reservation.
 // Any goroutine may call it.
-func (d *deadlocks) LookForDeadlocks(logger klog.Logger) bool {
-	for _, h := range kube.Ask(d.Gangs, func(s *gang.State) []gang.Holder { return s.Holders(mostHolders) }) {
+func (r *Rounds) LookForDeadlocks(logger klog.Logger) bool {
+	gangs := r.cluster.Gangs
+	for _, h := range kube.Ask(gangs, func(s *gang.State) []gang.Holder { return s.Holders(mostHolders) }) {
 		for _, uid := range h.Plan.Members {
-			if pod := d.Gangs.Pod(uid); pod != nil {
-				d.requested.Store(true)
-				d.Core.SchedulingQueue.Activate(logger, map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
+			if pod := gangs.Pod(uid); pod != nil {
+				r.deadlocks.requested.Store(true)
+				r.cluster.Core.SchedulingQueue.Activate(logger, map[string]*corev1.Pod{
+					pod.Namespace + "/" + pod.Name: pod,
+				})
 				return true
 			}
 		}
@@ -52,7 +57,7 @@ func (d *deadlocks) LookForDeadlocks(logger klog.Logger) bool {
 }
 
 // Releases returns how often gangs gave back what they held for the sake of another.
-func (d *deadlocks) Releases() int { return d.releases }
+func (r *Rounds) Releases() int { return r.deadlocks.releases }
 
 // resolveIfRequested is resolve, where LookForDeadlocks was called since the last time.
 func (d *deadlocks) resolveIfRequested(ctx context.Context) {
@@ -63,14 +68,14 @@ func (d *deadlocks) resolveIfRequested(ctx context.Context) {
 
 // resolve lets NonStrict gangs give back what another one needs, where none can start as it is.
 func (d *deadlocks) resolve(ctx context.Context) {
-	holders := kube.Ask(d.Gangs, func(s *gang.State) []gang.Holder { return s.Holders(mostHolders) })
+	holders := kube.Ask(d.cluster.Gangs, func(s *gang.State) []gang.Holder { return s.Holders(mostHolders) })
 	same := slices.EqualFunc(holders, d.holders, func(a, b gang.Holder) bool {
 		return a.Key == b.Key && slices.Equal(a.Reserved, b.Reserved) && slices.Equal(a.Plan.Members, b.Plan.Members)
 	})
-	if same && d.Clock.Now().Sub(d.checked) < lookAgain {
+	if same && d.cluster.Clock.Now().Sub(d.checked) < lookAgain {
 		return
 	}
-	d.holders, d.checked = holders, d.Clock.Now()
+	d.holders, d.checked = holders, d.cluster.Clock.Now()
 	// The attempts are on the snapshot of the cycle under way.
 	winner, released := gang.Resolve(len(holders), func(h int, without []int) bool {
 		var others []string
@@ -88,7 +93,7 @@ func (d *deadlocks) resolve(ctx context.Context) {
 			holders[winner].Key, "behind", behind)
 		d.releases++
 		d.holders = nil
-		d.Gangs.Update(func(s *gang.State) gang.Effects { return s.Release(holders[winner].Key, behind) })
+		d.cluster.Gangs.Update(func(s *gang.State) gang.Effects { return s.Release(holders[winner].Key, behind) })
 	}
 }
 
@@ -96,23 +101,23 @@ func (d *deadlocks) resolve(ctx context.Context) {
 // accounts, and in quotas. The pods are victims of an attempt that is always rolled back: nothing is evicted, and the
 // members keep what they hold.
 func (d *deadlocks) couldStart(ctx context.Context, h gang.Holder, without []string) bool {
-	m := d.restOf(ctx, h.Plan)
+	m := d.planner.restOf(ctx, h.Plan)
 	if len(m.order) == 0 {
 		return false
 	}
-	p := d.newPreemption(ctx, m, nil, nil)
+	p := d.evictions.newPreemption(ctx, m, nil, nil)
 	p.prepare()
-	defer d.domains.release(p.profile(m.order[0])) // the next question is about all nodes again
+	defer d.planner.domains.release(p.profile(m.order[0])) // the next question is about all nodes again
 	defer p.rollback(0)
 	for _, uid := range without {
-		info, _ := p.find(d.Gangs.Pod(uid))
+		info, _ := p.find(d.cluster.Gangs.Pod(uid))
 		if info == nil {
 			return false
 		}
 		p.removeVictims(&unit{pods: []fwk.PodInfo{info}})
 	}
 	// The first domains count that may have the room without the removed pods.
-	for p.places = range d.placesWithout(m, d.below(m, m.plan.DomainRequests)) {
+	for p.places = range d.planner.placesWithout(m, d.planner.below(m, m.plan.DomainRequests)) {
 		failed, _ := p.plan.Try(m.order, func(uid string) bool {
 			if !p.plan.Lacks(uid) {
 				return false // members beyond the minimum follow later

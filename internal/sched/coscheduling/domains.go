@@ -40,7 +40,7 @@ type place struct {
 
 // domains chooses domains of the network, and confines attempts to them. It belongs to the scheduling loop.
 type domains struct {
-	*Cluster
+	cluster *Cluster
 	// sites are the nodes with their domains and their free resources, by the rules and resources of gangs.
 	sites map[string]*knownSites
 	// confined is the part of the snapshot that attempts see; nil for all nodes. Invariant: it is nil between cycles.
@@ -107,11 +107,11 @@ func isWhole(places map[string]*place, planned map[string]scheduler.ScheduleResu
 }
 
 // Within names the nodes to which the attempt under way is confined; empty where it is not.
-func (pl *planner) Within() string {
-	if pl.domains.confined == nil {
-		return ""
+func (r *Rounds) Within() string {
+	if confined := r.planner.domains.confined; confined != nil {
+		return confined.name
 	}
-	return pl.domains.confined.name
+	return ""
 }
 
 // confine lets attempts see the nodes of a part alone, all nodes where it is nil. It must not be in force when the
@@ -182,7 +182,7 @@ func (pl *planner) widen(f framework.Framework, plan *outcome, uid string) bool 
 
 // search is where the members of several requests may be tried. The slices have an element for each request.
 type search struct {
-	*domains
+	domains *domains
 	// f is the profile of the members.
 	f framework.Framework
 	// members are those that the plan tries.
@@ -211,7 +211,7 @@ func isEmpty[T any](all iter.Seq[T]) bool {
 func (d *domains) search(f framework.Framework, m *members, requests []*domain.Request, goes func(*corev1.Pod) bool,
 ) *search {
 	s := &search{domains: d, f: f, members: m}
-	usable := d.usableBy(m)
+	usable := d.cluster.usableBy(m)
 	for _, g := range requests {
 		tried := *g // a member behind a gate is not
 		gated := func(uid string) bool { return m.pods[uid] == nil }
@@ -267,7 +267,7 @@ func (s *search) placeIn(d *domain.Domain, request int) *place {
 		chosen.parts = append(chosen.parts, part{name, nodes, p.Members})
 	}
 	if first := chosen.parts[0].nodes; chosen.Joint && len(chosen.parts) == 1 && first.Len() == 1 {
-		_, chosen.mark = s.Plugins.Joint(s.f, first.UnsortedList()[0], s.members.podsOf(chosen.Request))
+		_, chosen.mark = s.domains.cluster.Plugins.Joint(s.f, first.UnsortedList()[0], s.members.podsOf(chosen.Request))
 	}
 	return chosen
 }
@@ -282,7 +282,7 @@ func (d *domains) sitesOf(f framework.Framework, m *members, g *domain.Request, 
 		return nil
 	}
 	dimensions := m.dimensions(g.Members)
-	layers, key := kube.Ask(d.Gangs, (*gang.State).Layers), fmt.Sprint(g.Rules, dimensions)
+	layers, key := kube.Ask(d.cluster.Gangs, (*gang.State).Layers), fmt.Sprint(g.Rules, dimensions)
 	// Sites are reused while only some nodes have changed. What goes for one group is not free for another.
 	known := d.sites[key]
 	if known == nil || known.layers != layers || len(known.nodes) != len(nodes) || goes != nil {
@@ -350,7 +350,7 @@ func (d *domains) link(f framework.Framework, m *members, g *domain.Request, sit
 			fits = fits && sites[i].Free[dimension] >= all
 		}
 		if fits {
-			sites[i].Link, _ = d.Plugins.Joint(f, sites[i].Name, pods)
+			sites[i].Link, _ = d.cluster.Plugins.Joint(f, sites[i].Name, pods)
 		}
 	}
 }
@@ -369,7 +369,7 @@ func leavesUnlimited(n fwk.NodeInfo, name corev1.ResourceName) bool {
 func (d *domains) heldOn(nodes []fwk.NodeInfo, uids []string) map[string]int {
 	held, reserved := map[string]int{}, sets.New[string]()
 	for _, uid := range uids {
-		if pod := d.Gangs.Pod(uid); pod != nil && pod.Spec.NodeName != "" {
+		if pod := d.cluster.Gangs.Pod(uid); pod != nil && pod.Spec.NodeName != "" {
 			held[pod.Spec.NodeName]++
 		} else {
 			reserved.Insert(uid)
@@ -393,7 +393,7 @@ func (pl *planner) below(m *members, all []*domain.Request) func(*corev1.Pod) bo
 	lowest := int32(math.MaxInt32)
 	for _, g := range all {
 		for _, pod := range m.podsOf(g) {
-			lowest = min(lowest, pl.Gangs.Priority(pod))
+			lowest = min(lowest, pl.cluster.Gangs.Priority(pod))
 		}
 	}
 	return func(p *corev1.Pod) bool { return corev1helpers.PodPriority(p) < lowest }
@@ -411,7 +411,7 @@ func (pl *planner) placesWithout(m *members, goes func(*corev1.Pod) bool) iter.S
 			yield(nil)
 			return
 		}
-		n, f := 0, pl.Core.Profiles[m.first().Spec.SchedulerName]
+		n, f := 0, pl.cluster.Core.Profiles[m.first().Spec.SchedulerName]
 		for places := range pl.domains.search(f, m, bound, goes).places() {
 			// Each place costs a preemption's dry run on all of its nodes.
 			if n++; n > mostEvictions || !yield(places) {

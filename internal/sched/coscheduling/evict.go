@@ -37,8 +37,8 @@ import (
 func (ev *Evictions) evictVictims(ctx context.Context, member *corev1.Pod, nominated map[string]string,
 	victims []*unit,
 ) {
-	f := ev.Core.Profiles[member.Spec.SchedulerName]
-	chooser := ev.Plugins.Preemption(f)
+	f, gangs := ev.cluster.Core.Profiles[member.Spec.SchedulerName], ev.cluster.Gangs
+	chooser := ev.cluster.Plugins.Preemption(f)
 	var pods []*corev1.Pod
 	for _, u := range victims {
 		for _, info := range u.pods {
@@ -51,9 +51,9 @@ func (ev *Evictions) evictVictims(ctx context.Context, member *corev1.Pod, nomin
 	begin := func(ctx context.Context) {
 		f.Parallelizer().Until(ctx, len(pods), func(i int) {
 			// The gang may have lost a member since the plan.
-			gate := kube.Ask(ev.Gangs, func(s *gang.State) gang.Refusal { return s.Gate(string(member.UID)) })
+			gate := kube.Ask(gangs, func(s *gang.State) gang.Refusal { return s.Gate(string(member.UID)) })
 			if gate.Code == why.None {
-				evictor := preemptor{member, types.UID(ev.Gangs.GangOf(member)), ev.Gangs.Priority(member), deleted}
+				evictor := preemptor{member, types.UID(gangs.GangOf(member)), gangs.Priority(member), deleted}
 				// an error is logged, and seen when the gang is tried again
 				_ = chooser.Executor.PreemptPod(ctx, victim{pods[i]}, evictor, pods[i], Name)
 			}
@@ -70,7 +70,7 @@ func (ev *Evictions) evictVictims(ctx context.Context, member *corev1.Pod, nomin
 			delete(ev.evicting, uid)
 		}
 		ev.mu.Unlock()
-		ev.Core.SchedulingQueue.Activate(klog.FromContext(ctx), map[string]*corev1.Pod{
+		ev.cluster.Core.SchedulingQueue.Activate(klog.FromContext(ctx), map[string]*corev1.Pod{
 			member.Namespace + "/" + member.Name: member,
 		})
 	}
@@ -117,9 +117,9 @@ func (ev *Evictions) PreemptPod(h fwk.Handle) func(context.Context, upstream.Can
 			related = pods[0]
 		}
 		recorder.Eventf(pod, related, e.Type(), e.String(), "Preempting", "%s", text)
-		if gangUID := ev.Gangs.GangOf(pod); gangUID != "" {
+		if gangUID := ev.cluster.Gangs.GangOf(pod); gangUID != "" {
 			var about runtime.Object = pod
-			if g := ev.Gangs.Object(gangUID); g != nil {
+			if g := ev.cluster.Gangs.Object(gangUID); g != nil {
 				about = g
 			}
 			e = event.GangPreempted

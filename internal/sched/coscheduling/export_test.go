@@ -10,7 +10,7 @@ import (
 
 // PreemptsAgain returns when a gang that has failed now is to be tried again to evict pods; zero where it may at once.
 func PreemptsAgain(gangs *kube.Gangs, p *corev1.Pod, now time.Time) time.Time {
-	return NewRounds(Cluster{Gangs: gangs}).preemptsAt(p, now)
+	return NewEvictions(Cluster{Gangs: gangs}).preemptsAt(p, now)
 }
 
 // UntilAllGo is untilAllGo.

@@ -43,17 +43,17 @@ func (ev *Evictions) Forget() { ev.mayWhole.Clear() }
 func (ev *Evictions) mayGo(node fwk.NodeInfo, victim, preemptor *corev1.Pod,
 	may defaultpreemption.IsEligiblePodFunc,
 ) bool {
-	gangUID := ev.Gangs.GangOf(victim)
+	gangUID := ev.cluster.Gangs.GangOf(victim)
 	if gangUID == "" {
 		return true
 	}
 	var here []string
 	for _, info := range node.GetPods() {
-		if pod := info.GetPod(); ev.Gangs.GangOf(pod) == gangUID {
+		if pod := info.GetPod(); ev.cluster.Gangs.GangOf(pod) == gangUID {
 			here = append(here, string(pod.UID))
 		}
 	}
-	for _, unit := range units(ev.Gangs, here, nil) {
+	for _, unit := range units(ev.cluster.Gangs, here, nil) {
 		if len(unit) == 1 {
 			continue
 		}
@@ -62,8 +62,8 @@ func (ev *Evictions) mayGo(node fwk.NodeInfo, victim, preemptor *corev1.Pod,
 		known, found := ev.mayWhole.Load(key)
 		if !found {
 			known = !slices.ContainsFunc(unit, func(uid string) bool {
-				pod := ev.Gangs.Pod(uid)
-				return pod == nil || ev.importance(pod) >= corev1helpers.PodPriority(preemptor) ||
+				pod := ev.cluster.Gangs.Pod(uid)
+				return pod == nil || ev.cluster.importance(pod) >= corev1helpers.PodPriority(preemptor) ||
 					!may(node, &framework.PodInfo{Pod: pod}, preemptor)
 			})
 			ev.mayWhole.Store(key, known)
@@ -72,7 +72,7 @@ func (ev *Evictions) mayGo(node fwk.NodeInfo, victim, preemptor *corev1.Pod,
 			return false
 		}
 	}
-	return !slices.Contains(ev.group(preemptor), gangUID)
+	return !slices.Contains(ev.cluster.group(preemptor), gangUID)
 }
 
 // importance is the priority below which no preemptor evicts a pod.
@@ -97,8 +97,8 @@ func (c *Cluster) group(pod *corev1.Pod) (ids []string) {
 // gang: of each one either all go, or enough remain for its minimum.
 type whole struct {
 	upstream.Interface // which chooses victims on one node, and knows nothing of gangs
-	*Evictions
-	plugin *defaultpreemption.DefaultPreemption // of the profile, for its order of importance
+	evictions          *Evictions
+	plugin             *defaultpreemption.DefaultPreemption // of the profile, for its order of importance
 	// handle is that of the profile, whose filters decide whether victims suffice.
 	handle fwk.Handle
 }
@@ -118,7 +118,7 @@ func (w whole) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState, po
 	}
 	// A preemption for a gang counts the other members itself, see preemption.option.
 	victims, violating, status := w.Interface.SelectVictimsOnNode(ctx, state, pod, node, pdbs)
-	if w.preempting != nil {
+	if w.evictions.preempting != nil {
 		return victims, violating, status
 	}
 	here := map[string]bool{}
@@ -128,9 +128,9 @@ func (w whole) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState, po
 		uids = append(uids, string(v.UID))
 	}
 	var others []*corev1.Pod
-	for _, unit := range units(w.Gangs, uids, nil) {
+	for _, unit := range units(w.evictions.cluster.Gangs, uids, nil) {
 		for _, uid := range unit {
-			if o := w.Gangs.Pod(uid); !here[uid] && o != nil && !terminates(o) {
+			if o := w.evictions.cluster.Gangs.Pod(uid); !here[uid] && o != nil && !terminates(o) {
 				others = append(others, o)
 			}
 		}

@@ -126,16 +126,16 @@ func (m *members) demand(g *domain.Request) (d domain.Demand) {
 // what pods behind it have where it was overtaken by too many.
 func (ev *Evictions) shortage(m *members) (failure gang.Failure) {
 	member := m.first()
-	f := ev.Core.Profiles[member.Spec.SchedulerName]
-	evicts, priority := ev.chooser(member) != nil, ev.Gangs.Priority(member)
-	rank := ev.Gangs.RankOf(member)
-	overtaken := kube.Ask(ev.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), false) })
+	f := ev.cluster.Core.Profiles[member.Spec.SchedulerName]
+	evicts, priority := ev.chooser(member) != nil, ev.cluster.Gangs.Priority(member)
+	rank := ev.cluster.Gangs.RankOf(member)
+	overtaken := kube.Ask(ev.cluster.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), false) })
 	// Room that pods leave counts as free only if they would have to go for this gang.
-	goes := either(ev.usableBy(m), func(p *corev1.Pod) bool {
-		return evicts && corev1helpers.PodPriority(p) < priority || overtaken && rank.Before(ev.Gangs.RankOf(p))
+	goes := either(ev.cluster.usableBy(m), func(p *corev1.Pod) bool {
+		return evicts && corev1helpers.PodPriority(p) < priority || overtaken && rank.Before(ev.cluster.Gangs.RankOf(p))
 	})
-	for _, id := range ev.group(member) {
-		o := ev.Gangs.Object(id)
+	for _, id := range ev.cluster.group(member) {
+		o := ev.cluster.Gangs.Object(id)
 		if o == nil {
 			continue
 		}

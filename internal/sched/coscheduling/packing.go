@@ -27,13 +27,13 @@ import (
 func (pl *planner) describePacking(ctx context.Context, m *members) *gang.Packing {
 	p := &gang.Packing{Steps: gang.MostPackSteps, Places: gang.MostPackPlaces}
 	var takes map[string][]int64
-	if slices.ContainsFunc(m.order, func(uid string) bool { return pl.Quotas.Limits(m.pods[uid].Pod) }) {
-		pl.Quotas.Read(func(a *quota.Account) { p.Left, takes = a.Left(m.order) })
+	if slices.ContainsFunc(m.order, func(uid string) bool { return pl.cluster.Quotas.Limits(m.pods[uid].Pod) }) {
+		pl.cluster.Quotas.Read(func(a *quota.Account) { p.Left, takes = a.Left(m.order) })
 	}
 	var first []*framework.QueuedPodInfo // of each class
 	for _, uid := range m.order {
 		pod, class := m.pods[uid], 0
-		for class < len(first) && !(pl.asksTheSame(first[class], pod) &&
+		for class < len(first) && !(pl.cluster.asksTheSame(first[class], pod) &&
 			slices.Equal(takes[string(first[class].Pod.UID)], takes[uid])) {
 			class++
 		}
@@ -46,11 +46,11 @@ func (pl *planner) describePacking(ctx context.Context, m *members) *gang.Packin
 	if len(first) == 1 {
 		return nil
 	}
-	nodes, err := pl.Core.Profiles[first[0].Pod.Spec.SchedulerName].SnapshotSharedLister().NodeInfos().List()
+	nodes, err := pl.cluster.Core.Profiles[first[0].Pod.Spec.SchedulerName].SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return nil
 	}
-	dimensions, goes := m.dimensions(m.order), pl.usableBy(m)
+	dimensions, goes := m.dimensions(m.order), pl.cluster.usableBy(m)
 	for _, n := range nodes {
 		p.Free = append(p.Free, freeInDimensions(n, dimensions, goes))
 	}
@@ -135,7 +135,7 @@ func (pl *planner) searchNodes(ctx context.Context, m *members, places map[strin
 			return o, false
 		}
 	}
-	f := pl.Core.Profiles[m.first().Spec.SchedulerName]
+	f := pl.cluster.Core.Profiles[m.first().Spec.SchedulerName]
 	pl.domains.release(f) // the nodes of the packing are those of the whole snapshot
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {

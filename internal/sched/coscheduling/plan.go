@@ -20,7 +20,7 @@ import (
 
 // planner makes plans on the snapshot of a cycle: attempts in domains. It belongs to the scheduling loop.
 type planner struct {
-	Cluster
+	cluster  *Cluster
 	schedule schedulePod // kube-scheduler's own; set by Rounds.Schedule
 	domains  domains
 	// attempting is the attempt for which a node is being chosen; nil outside of one. The ranking of nodes asks it for
@@ -56,19 +56,19 @@ func (o *outcome) isPlanned(uid string) bool { return o.unfit[uid] == nil }
 func (r *Rounds) makePlan(ctx context.Context, round *groupRound, current string) (fits bool) {
 	round.order = append([]string{current}, round.next...)
 	round.planned = map[string]scheduler.ScheduleResult{}
-	if round.failure = r.shortage(round.members); round.failure.UID != "" {
+	if round.failure = r.Evictions.shortage(round.members); round.failure.UID != "" {
 		round.asked = map[string]sets.Set[string]{current: sets.New(names.NodeResourcesFit)}
 		return false
 	}
 	if r.answers.recall(ctx, round) {
 		return false
 	}
-	r.gatherByAffinity(ctx, round.members)
-	round.packing = r.describePacking(ctx, round.members)
+	r.planner.gatherByAffinity(ctx, round.members)
+	round.packing = r.planner.describePacking(ctx, round.members)
 	if len(round.plan.DomainRequests) > 0 {
-		round.outcome, fits = r.planInDomains(ctx, round.members, round.events)
+		round.outcome, fits = r.planner.planInDomains(ctx, round.members, round.events)
 	} else {
-		round.outcome, fits = r.planMembers(ctx, round.members, nil)
+		round.outcome, fits = r.planner.planMembers(ctx, round.members, nil)
 	}
 	if fits {
 		round.next = round.cycles
@@ -82,7 +82,7 @@ func (r *Rounds) makePlan(ctx context.Context, round *groupRound, current string
 // skips these. events is how many events were counted before the snapshot was taken.
 func (pl *planner) planInDomains(ctx context.Context, m *members, events uint64) (best outcome, fits bool) {
 	first := m.order[0]
-	f := pl.Core.Profiles[m.first().Spec.SchedulerName]
+	f := pl.cluster.Core.Profiles[m.first().Spec.SchedulerName]
 	// Each choice confines the snapshot; in the end all nodes are seen again.
 	defer pl.domains.release(f)
 	tried, refusing := map[string]int{}, sets.New(Name, names.NodeResourcesFit)

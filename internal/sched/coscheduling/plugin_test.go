@@ -489,7 +489,7 @@ func TestAVictimIsEvictedAndNotItsNamesake(t *testing.T) {
 		}
 		return true, &corev1.Pod{}, nil
 	})
-	preempt := coscheduling.NewRounds(coscheduling.Cluster{Gangs: gangs}).PreemptPod(h)
+	preempt := coscheduling.NewEvictions(coscheduling.Cluster{Gangs: gangs}).PreemptPod(h)
 	for _, p := range []*corev1.Pod{victim, gone, plain, member("waits", "g", "2")} {
 		gangs.PutPod(p)
 		if err := preempt(t.Context(), candidate{}, podCandidate{member("urgent", "", "")}, p, "who"); err != nil {
@@ -546,7 +546,7 @@ func TestAVictimIsEvictedOnceItIsKnownToGo(t *testing.T) {
 			testkit.Check(t, store.Add(victim))
 			evicted := make(chan error, 1)
 			go func() {
-				preempt := coscheduling.NewRounds(coscheduling.Cluster{Gangs: gangs}).PreemptPod(h)
+				preempt := coscheduling.NewEvictions(coscheduling.Cluster{Gangs: gangs}).PreemptPod(h)
 				evicted <- preempt(t.Context(), candidate{}, podCandidate{member("urgent", "", "")}, victim, "who")
 			}()
 			<-deleted

@@ -30,7 +30,8 @@ import (
 
 // Evictions decides which pods make way for gangs, and evicts them.
 type Evictions struct {
-	*planner
+	cluster *Cluster
+	planner *planner
 	// preempting is the preemption under way; nil outside of one. The profiles' rules of eligibility read it.
 	preempting *preemption
 	// mayWhole knows whether all of a gang's group may be evicted, by UID of the pod that preempts, and gang. It is
@@ -51,9 +52,8 @@ func NewEvictions(c Cluster) *Evictions {
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}
-	pl := &planner{Cluster: c}
-	pl.domains = domains{Cluster: &pl.Cluster, sites: map[string]*knownSites{}}
-	return &Evictions{planner: pl, evicting: map[string]string{}, due: map[types.UID]func(){}}
+	pl := &planner{cluster: &c, domains: domains{cluster: &c, sites: map[string]*knownSites{}}}
+	return &Evictions{cluster: &c, planner: pl, evicting: map[string]string{}, due: map[types.UID]func(){}}
 }
 
 // preemption is an attempt of which pods of lower priority make way. Each member that does not fit gets the node where
@@ -106,7 +106,7 @@ func (ev *Evictions) preempt(ctx context.Context, m *members, failed *outcome) (
 	if pending != nil {
 		return nomination{nodes: pending, preempts: true, unchanged: true}, nil
 	}
-	if again := ev.preemptsAt(m.first(), ev.Clock.Now()); !may || !again.IsZero() {
+	if again := ev.preemptsAt(m.first(), ev.cluster.Clock.Now()); !may || !again.IsZero() {
 		if may {
 			failed.failure.Again = again
 		}
@@ -118,7 +118,7 @@ func (ev *Evictions) preempt(ctx context.Context, m *members, failed *outcome) (
 	if m.plan.Chooses() { // a quota may admit other members than the first ones
 		orders = m.orders()
 	}
-	for places := range ev.placesWithout(m, ev.below(m, m.plan.DomainRequests)) {
+	for places := range ev.planner.placesWithout(m, ev.planner.below(m, m.plan.DomainRequests)) {
 		var p *preemption
 		var nodes map[string]string
 		var taken []*unit
@@ -131,7 +131,7 @@ func (ev *Evictions) preempt(ctx context.Context, m *members, failed *outcome) (
 			nodes, taken = p.nodes(), p.victims()
 			p.rollback(0)
 			ev.preempting = nil
-			ev.domains.release(p.profile(m.order[0]))
+			ev.planner.domains.release(p.profile(m.order[0]))
 			return found && !p.broken
 		})
 		if !found {
@@ -188,23 +188,24 @@ func (ev *Evictions) takeDue(uid types.UID) func() {
 // pending members does not fit. The others are nominated as well; they leave the queue for that.
 func (r *Rounds) preemptRest(ctx context.Context, pod *framework.QueuedPodInfo, cause error) {
 	var unfit *framework.FitError
-	plan := kube.Ask(r.Gangs, func(s *gang.State) *gang.Plan { return s.Rest(string(pod.Pod.UID)) })
+	plan := kube.Ask(r.cluster.Gangs, func(s *gang.State) *gang.Plan { return s.Rest(string(pod.Pod.UID)) })
 	if plan == nil || !errors.As(cause, &unfit) {
 		return
 	}
-	m := r.restOf(ctx, plan, pod)
-	n, evict := r.preempt(ctx, m, &outcome{failure: gang.Failure{UID: m.order[0]}})
+	m := r.planner.restOf(ctx, plan, pod)
+	n, evict := r.Evictions.preempt(ctx, m, &outcome{failure: gang.Failure{UID: m.order[0]}})
 	r.failed = &report{&groupRound{members: m, outcome: outcome{asked: map[string]sets.Set[string]{}}}, n}
-	r.evictAfter(pod.Pod, evict)
+	r.Evictions.evictAfter(pod.Pod, evict)
 	// The failure handler writes this member's nomination. The others are in the queue: each is taken out and fails as
 	// if it had been tried, with the node of its nomination, and for the reasons for which this one failed.
 	for _, uid := range m.order[1:] {
 		if n.nodes[uid] == "" || n.unchanged {
 			continue
 		}
-		if other := r.Core.SchedulingQueue.PopSpecificPod(klog.FromContext(ctx), m.pods[uid].Pod); other != nil {
+		other := r.cluster.Core.SchedulingQueue.PopSpecificPod(klog.FromContext(ctx), m.pods[uid].Pod)
+		if other != nil {
 			r.failed.asked[uid] = unfit.Diagnosis.UnschedulablePlugins
-			because := gang.Refusal{Code: why.GangPreempting, Gang: r.Gangs.GangOf(other.Pod)}
+			because := gang.Refusal{Code: why.GangPreempting, Gang: r.cluster.Gangs.GangOf(other.Pod)}
 			r.requeue(ctx, other, r.refusalOf(other.Pod, because))
 		}
 	}
@@ -218,11 +219,11 @@ func (pl *planner) restOf(ctx context.Context, plan *gang.Plan, first ...*framew
 		m.pods[string(pod.Pod.UID)], m.order = pod, append(m.order, string(pod.Pod.UID))
 	}
 	for _, uid := range plan.Members {
-		pod := pl.Gangs.Pod(uid)
+		pod := pl.cluster.Gangs.Pod(uid)
 		if m.pods[uid] != nil || pod == nil || len(pod.Spec.SchedulingGates) > 0 {
 			continue
 		}
-		f := pl.Core.Profiles[pod.Spec.SchedulerName]
+		f := pl.cluster.Core.Profiles[pod.Spec.SchedulerName]
 		if info, err := framework.NewPodInfo(pod); f != nil && err == nil {
 			m.pods[uid] = &framework.QueuedPodInfo{PodInfo: info, PodSignature: f.SignPod(ctx, pod)}
 			m.order = append(m.order, uid)
@@ -236,7 +237,7 @@ func (ev *Evictions) newPreemption(ctx context.Context, m *members, places map[s
 	planned map[string]scheduler.ScheduleResult,
 ) *preemption {
 	p := &preemption{
-		attempt: ev.attempt(ctx, m, places, planned), classes: map[string]*class{}, gone: map[string]bool{},
+		attempt: ev.planner.attempt(ctx, m, places, planned), classes: map[string]*class{}, gone: map[string]bool{},
 		spared: map[string]bool{}, charges: gang.Charges{},
 	}
 	p.admits = true
@@ -269,32 +270,32 @@ func (ev *Evictions) mayPreempt(ctx context.Context, m *members) (may bool, pend
 // chooser returns what chooses victims for a member of a gang; nil for one that evicts none. An extender that has a say
 // in preemption is asked about the victims on one node, not about those of a gang.
 func (ev *Evictions) chooser(pod *corev1.Pod) *defaultpreemption.DefaultPreemption {
-	f := ev.Core.Profiles[pod.Spec.SchedulerName]
-	group := ev.Gangs.Object(ev.Gangs.GangOf(pod))
+	f := ev.cluster.Core.Profiles[pod.Spec.SchedulerName]
+	group := ev.cluster.Gangs.Object(ev.cluster.Gangs.GangOf(pod))
 	may := ptr.Deref(pod.Spec.PreemptionPolicy, "") != corev1.PreemptNever && (group == nil || !group.NeverPreempts) &&
 		slices.ContainsFunc(f.PreEnqueuePlugins(), func(p fwk.PreEnqueuePlugin) bool {
 			plugin, ok := p.(*Plugin)
 			return ok && plugin.preempts
 		}) &&
-		!slices.ContainsFunc(ev.Core.Extenders, func(e fwk.Extender) bool {
+		!slices.ContainsFunc(ev.cluster.Core.Extenders, func(e fwk.Extender) bool {
 			return e.SupportsPreemption() && e.IsInterested(pod)
 		})
 	if !may {
 		return nil
 	}
-	return ev.Plugins.Preemption(f)
+	return ev.cluster.Plugins.Preemption(f)
 }
 
 // allows reports whether a pod may be a victim of the members: of lower priority than all, and not of their group.
 func (p *preemption) allows(victim *corev1.Pod) bool {
-	gangUID := p.Gangs.GangOf(victim)
-	return p.importance(victim) < p.lowest && !p.spared[gangUID]
+	gangUID := p.cluster.Gangs.GangOf(victim)
+	return p.cluster.importance(victim) < p.lowest && !p.spared[gangUID]
 }
 
 // preemptor returns a member with the priority that decides whom it evicts.
 func (p *preemption) preemptor(uid string) *corev1.Pod {
 	pod := p.pods[uid].Pod
-	if priority := p.Gangs.Priority(pod); priority != corev1helpers.PodPriority(pod) {
+	if priority := p.cluster.Gangs.Priority(pod); priority != corev1helpers.PodPriority(pod) {
 		pod = pod.DeepCopy()
 		pod.Spec.Priority = &priority
 	}
@@ -306,12 +307,12 @@ func (p *preemption) prepare() bool {
 	known := map[string]bool{}
 	for i, uid := range p.order {
 		pod := p.pods[uid].Pod
-		if priority := p.Gangs.Priority(pod); i == 0 || priority < p.lowest {
+		if priority := p.cluster.Gangs.Priority(pod); i == 0 || priority < p.lowest {
 			p.lowest = priority
 		}
-		if gangUID := p.Gangs.GangOf(pod); !known[gangUID] {
+		if gangUID := p.cluster.Gangs.GangOf(pod); !known[gangUID] {
 			known[gangUID] = true
-			for _, id := range p.group(pod) {
+			for _, id := range p.cluster.group(pod) {
 				p.spared[id] = true
 			}
 		}
@@ -353,11 +354,11 @@ func (p *preemption) placeMembers(order []string) bool {
 
 // admitsBeside reports whether the quotas admit a member beside those that are placed, without more victims.
 func (p *preemption) admitsBeside(uid string) bool {
-	if !p.Quotas.Limits(p.pods[uid].Pod) {
+	if !p.cluster.Quotas.Limits(p.pods[uid].Pod) {
 		return true
 	}
 	t := p.tryQuotas(uid)
-	return kube.Ask(p.Quotas, func(a *quota.Account) *quota.Excess { return a.AdmitTrial(t) }) == nil
+	return kube.Ask(p.cluster.Quotas, func(a *quota.Account) *quota.Excess { return a.AdmitTrial(t) }) == nil
 }
 
 // classifier knows what placing a pod depends on; the class of a pod with demands of its own is "".
@@ -470,7 +471,7 @@ func (p *preemption) update(c *class, uid string, state fwk.CycleState) {
 
 // findVictims looks for victims on nodes. Where they belong to a gang that cannot go, others are looked for.
 func (p *preemption) findVictims(c *class, uid string, state fwk.CycleState, nodes []fwk.NodeInfo) {
-	pod, chooser := p.preemptor(uid), p.Plugins.Preemption(p.profile(uid))
+	pod, chooser := p.preemptor(uid), p.cluster.Plugins.Preemption(p.profile(uid))
 	for len(nodes) > 0 {
 		found, _, err := chooser.Evaluator.DryRunPreemption(p.ctx, state, pod, nodes, p.pdbs, 0, int32(len(nodes)))
 		if err != nil {
@@ -503,17 +504,17 @@ func (p *preemption) admitMembers() bool {
 	known := map[string]bool{}
 	for _, uid := range p.order {
 		pod := p.pods[uid].Pod
-		gangUID := p.Gangs.GangOf(pod)
-		if p.placed[uid] == nil || known[gangUID] || !p.Quotas.Limits(pod) {
+		gangUID := p.cluster.Gangs.GangOf(pod)
+		if p.placed[uid] == nil || known[gangUID] || !p.cluster.Quotas.Limits(pod) {
 			continue
 		}
 		known[gangUID] = true
 		var nodes map[string]bool
-		p.Quotas.Read(func(a *quota.Account) { nodes, _ = a.VictimNodes(uid) })
+		p.cluster.Quotas.Read(func(a *quota.Account) { nodes, _ = a.VictimNodes(uid) })
 		for name := range nodes {
 			for _, node := range p.named(name) {
 				for _, info := range node.GetPods() {
-					may := p.Plugins.Preemption(p.profile(uid)).IsEligiblePod(node, info, p.preemptor(uid))
+					may := p.cluster.Plugins.Preemption(p.profile(uid)).IsEligiblePod(node, info, p.preemptor(uid))
 					if o, _ := p.option(uid, []*corev1.Pod{info.GetPod()}); may && o != nil {
 						choices = append(choices, choice{uid, o})
 					}
@@ -541,7 +542,7 @@ func (p *preemption) admitMembers() bool {
 // tryQuotas returns a dry run of the quotas with the members that are placed and others, without the victims.
 func (p *preemption) tryQuotas(others ...string) *quota.Trial {
 	uids := slices.AppendSeq(others, maps.Keys(p.placed))
-	return kube.Ask(p.Quotas, func(a *quota.Account) *quota.Trial {
+	return kube.Ask(p.cluster.Quotas, func(a *quota.Account) *quota.Trial {
 		t := a.TryAll(uids)
 		for uid := range p.gone {
 			a.Take(t, uid)
@@ -552,7 +553,7 @@ func (p *preemption) tryQuotas(others ...string) *quota.Trial {
 
 // admitted reports whether the quotas of all members admit them, with what is evicted.
 func (p *preemption) admitted() bool {
-	return kube.Ask(p.Quotas, func(a *quota.Account) *quota.Excess { return a.AdmitTrial(p.quotas) }) == nil
+	return kube.Ask(p.cluster.Quotas, func(a *quota.Account) *quota.Excess { return a.AdmitTrial(p.quotas) }) == nil
 }
 
 // restoreVictims spares each unit of victims without which all members fit as well: first those that violate a budget,
@@ -604,7 +605,7 @@ func (p *preemption) splits(u *unit) bool {
 		uids = append(uids, string(info.GetPod().UID))
 	}
 	gone := func(uid string) bool { return p.gone[uid] }
-	return kube.Ask(p.Gangs, func(s *gang.State) bool { return s.Splits(uids, gone) })
+	return kube.Ask(p.cluster.Gangs, func(s *gang.State) bool { return s.Splits(uids, gone) })
 }
 
 // verifyPlacement places all members once more, now that it is known who makes way.

@@ -41,7 +41,7 @@ func (r *Rounds) PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status
 	ineligible := fwk.NewStatus(fwk.Unschedulable, notEligible+"the pod starts with others")
 	// A member that is not of the plan that failed last keeps its nomination only while nodes are kept for its group.
 	if failed == nil || failed.pods[uid] == nil {
-		if pod.Status.NominatedNodeName == "" || r.reservations.reserves(r.Gangs.RankOf(pod).Name) {
+		if pod.Status.NominatedNodeName == "" || r.reservations.reserves(r.cluster.Gangs.RankOf(pod).Name) {
 			return nil, ineligible
 		}
 		failed = &report{}
@@ -50,7 +50,7 @@ func (r *Rounds) PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status
 	if node == "" {
 		count = (*quota.Account).Withdraw
 	}
-	r.Quotas.Update(pod.UID, func(a *quota.Account) { count(a, uid) })
+	r.cluster.Quotas.Update(pod.UID, func(a *quota.Account) { count(a, uid) })
 	result := framework.NewPostFilterResultWithNominatedNode(node)
 	switch {
 	case failed.unchanged, failed.awaits && node != "":
@@ -73,8 +73,8 @@ func (r *Rounds) concludeFailedPlan(ctx context.Context, f framework.Framework, 
 	if round.cause != nil && !round.recalled {
 		if round.failure.Skip.Choices == 0 {
 			var evict func()
-			failed.nomination, evict = r.preempt(ctx, round.members, &round.outcome)
-			r.evictAfter(pod.Pod, evict)
+			failed.nomination, evict = r.Evictions.preempt(ctx, round.members, &round.outcome)
+			r.Evictions.evictAfter(pod.Pod, evict)
 		}
 		if round.failure.Preempts = failed.preempts; !failed.preempts {
 			failed.nodes, round.failure.Outlook = r.reservations.keepNodes(ctx, round.members,
@@ -92,7 +92,7 @@ func (r *Rounds) concludeFailedPlan(ctx context.Context, f framework.Framework, 
 	}
 	// The member is tried once more, on the snapshot without its siblings: PostFilter and the report of the failure
 	// read the state of the attempt. If it fits by now, an event says so, and concerns the plugins that refused it.
-	if _, err := r.schedule(ctx, f, state, pod); err != nil {
+	if _, err := r.planner.schedule(ctx, f, state, pod); err != nil {
 		return scheduler.ScheduleResult{}, err
 	}
 	return unplaced(state, round.cause)
@@ -108,7 +108,8 @@ func unplaced(state fwk.CycleState, err error) (scheduler.ScheduleResult, error)
 
 // refusal returns why a member does not start, as the gangs' state has it, as an error of its cycle.
 func (r *Rounds) refusal(pod *corev1.Pod) error {
-	return r.refusalOf(pod, kube.Ask(r.Gangs, func(s *gang.State) gang.Refusal { return s.Why(string(pod.UID)) }))
+	because := kube.Ask(r.cluster.Gangs, func(s *gang.State) gang.Refusal { return s.Why(string(pod.UID)) })
+	return r.refusalOf(pod, because)
 }
 
 // refusalOf returns a refusal as an error of a pod's cycle. It names the plugins whose events may let the pod be tried
@@ -134,7 +135,7 @@ func (r *Rounds) failRound(ctx context.Context, failed *report) {
 	r.conclude()
 	failed.chooseAsked()
 	r.failed = failed
-	f := r.Core.Profiles[failed.first().Spec.SchedulerName]
+	f := r.cluster.Core.Profiles[failed.first().Spec.SchedulerName]
 	f.Parallelizer().Until(ctx, len(failed.order)-1, func(i int) {
 		uid := failed.order[i+1]
 		err := r.refusal(failed.pods[uid].Pod)
@@ -147,12 +148,12 @@ func (r *Rounds) failRound(ctx context.Context, failed *report) {
 
 // requeue sends a member of the plan that failed last back to the queue, with its nomination.
 func (r *Rounds) requeue(ctx context.Context, pod *framework.QueuedPodInfo, err error) {
-	f := r.Core.Profiles[pod.Pod.Spec.SchedulerName]
+	f := r.cluster.Core.Profiles[pod.Pod.Spec.SchedulerName]
 	var nominating *fwk.NominatingInfo
 	if result, _ := r.PostFilter(pod.Pod); result != nil {
 		nominating = result.NominatingInfo
 	}
-	r.fail(ctx, f, pod, fwk.NewStatus(fwk.Unschedulable).WithError(err), nominating, r.Clock.Now())
+	r.fail(ctx, f, pod, fwk.NewStatus(fwk.Unschedulable).WithError(err), nominating, r.cluster.Clock.Now())
 }
 
 // chooseAsked chooses one member of each kind, beside the one that failed, to be asked about events by the plugins that

@@ -41,7 +41,9 @@ type reservation struct {
 
 // reservations are the nodes that are kept for groups. They belong to the scheduling loop.
 type reservations struct {
-	*Evictions
+	cluster   *Cluster
+	planner   *planner
+	evictions *Evictions
 	// kept has the reservation of each group, by the name of the group's rank. Some have ended by the group's state;
 	// suspend removes these.
 	kept map[string]*reservation
@@ -54,27 +56,27 @@ type reservations struct {
 // remains while portion says that the plan has domains left to try.
 func (r *reservations) keepNodes(ctx context.Context, m *members, portion bool) (map[string]string, gang.Outlook) {
 	member := m.first()
-	preferred, rank := m.nominated(), r.Gangs.RankOf(member)
+	preferred, rank := m.nominated(), r.cluster.Gangs.RankOf(member)
 	nominated := slices.ContainsFunc(m.order, func(uid string) bool { return preferred[uid] != "" })
 	if h := r.kept[rank.Name]; h != nil {
 		preferred = h.nodes
 	}
 	// A group that was not overtaken too often keeps nothing. While domains are left to try, what is kept remains.
 	switch {
-	case !kube.Ask(r.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), nominated) }):
+	case !kube.Ask(r.cluster.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), nominated) }):
 		return nil, gang.Short
 	case portion: // the rest of the plan may find room
 		return preferred, gang.Short
 	}
 	// Room is kept from the pods behind the group in the queue, which may have started, and not from its own members.
-	own := r.group(member)
+	own := r.cluster.group(member)
 	goes := func(p *corev1.Pod) bool {
-		return rank.Before(r.Gangs.RankOf(p)) && !slices.Contains(own, r.Gangs.GangOf(p))
+		return rank.Before(r.cluster.Gangs.RankOf(p)) && !slices.Contains(own, r.cluster.Gangs.GangOf(p))
 	}
 	var nodes map[string]string
-	for places := range r.placesWithout(m, goes) {
+	for places := range r.planner.placesWithout(m, goes) {
 		nodes = r.planWithout(ctx, m, places, preferred, goes)
-		if r.domains.release(r.Core.Profiles[member.Spec.SchedulerName]); nodes != nil {
+		if r.planner.domains.release(r.cluster.Core.Profiles[member.Spec.SchedulerName]); nodes != nil {
 			break
 		}
 	}
@@ -106,7 +108,7 @@ type crowded struct {
 func (r *reservations) planWithout(ctx context.Context, m *members, places map[string]*place,
 	preferred map[string]string, goes func(*corev1.Pod) bool,
 ) map[string]string {
-	f := r.Core.Profiles[m.first().Spec.SchedulerName]
+	f := r.cluster.Core.Profiles[m.first().Spec.SchedulerName]
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return nil
@@ -138,7 +140,7 @@ func (r *reservations) planWithout(ctx context.Context, m *members, places map[s
 	// fails, in each order of the packing, on all of these nodes.
 	first := 0
 	for _, order := range append([][]string{m.order}, m.orders()...) {
-		p := r.newPreemption(ctx, m, places, on(preferred))
+		p := r.evictions.newPreemption(ctx, m, places, on(preferred))
 		p.prepare()
 		placed := p.placeWithout(order, all, first)
 		first = len(all)
@@ -194,7 +196,7 @@ func (r *reservations) suspend(pod *corev1.Pod) {
 	if len(r.kept) == 0 {
 		return
 	}
-	rank := r.Gangs.RankOf(pod)
+	rank := r.cluster.Gangs.RankOf(pod)
 	for key, h := range r.kept {
 		switch {
 		case !r.reserves(key):
@@ -202,8 +204,9 @@ func (r *reservations) suspend(pod *corev1.Pod) {
 		case corev1helpers.PodPriority(pod) <= h.highest && rank.Before(h.rank):
 			for uid := range h.nodes {
 				// The filters count nominated pods, so the nomination itself is lifted for this cycle.
-				r.Core.SchedulingQueue.DeleteNominatedPodIfExists(h.pods[uid])
-				r.Quotas.Read(func(a *quota.Account) { a.Withdraw(uid) }) // which wakes no pod: it is for this cycle
+				r.cluster.Core.SchedulingQueue.DeleteNominatedPodIfExists(h.pods[uid])
+				// This wakes no pod, as it is for this cycle.
+				r.cluster.Quotas.Read(func(a *quota.Account) { a.Withdraw(uid) })
 			}
 			r.suspended = append(r.suspended, h)
 		}
@@ -212,7 +215,7 @@ func (r *reservations) suspend(pod *corev1.Pod) {
 
 // reserves reports whether nodes are kept for the group of a name.
 func (r *reservations) reserves(name string) bool {
-	return kube.Ask(r.Gangs, func(s *gang.State) bool { return s.Reserves(name) })
+	return kube.Ask(r.cluster.Gangs, func(s *gang.State) bool { return s.Reserves(name) })
 }
 
 // resume ends what suspend does: what is still kept is nominated again.
@@ -220,10 +223,10 @@ func (r *reservations) resume(logger klog.Logger) {
 	for _, h := range r.suspended {
 		stands := r.reserves(h.rank.Name)
 		for uid, node := range h.nodes {
-			if pod := r.Gangs.Pod(uid); stands && pod != nil {
+			if pod := r.cluster.Gangs.Pod(uid); stands && pod != nil {
 				nominating := &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node}
-				r.Core.SchedulingQueue.AddNominatedPod(logger, &framework.PodInfo{Pod: pod}, nominating)
-				r.Quotas.Read(func(a *quota.Account) { a.Nominate(uid) })
+				r.cluster.Core.SchedulingQueue.AddNominatedPod(logger, &framework.PodInfo{Pod: pod}, nominating)
+				r.cluster.Quotas.Read(func(a *quota.Account) { a.Nominate(uid) })
 			}
 		}
 	}
@@ -231,9 +234,9 @@ func (r *reservations) resume(logger klog.Logger) {
 }
 
 // Withdraw ends the nomination of a pod. Any goroutine may call it.
-func (c *Cluster) Withdraw(pod *corev1.Pod) {
-	c.Core.SchedulingQueue.DeleteNominatedPodIfExists(pod)
-	c.Quotas.Update(pod.UID, func(a *quota.Account) { a.Withdraw(string(pod.UID)) })
+func (r *Rounds) Withdraw(pod *corev1.Pod) {
+	r.cluster.Core.SchedulingQueue.DeleteNominatedPodIfExists(pod)
+	r.cluster.Quotas.Update(pod.UID, func(a *quota.Account) { a.Withdraw(string(pod.UID)) })
 }
 
 // withdraw ends the nominations of pods that their gang's gate holds back: it has lost a member since.
@@ -257,11 +260,11 @@ func (h *Held) withdraw(ctx context.Context) {
 
 // preemptsAt returns when the group of a member that has failed now may evict pods; zero where it may at once.
 func (ev *Evictions) preemptsAt(member *corev1.Pod, now time.Time) time.Time {
-	delay := ev.Gangs.Rules().PreemptionDelay
+	delay := ev.cluster.Gangs.Rules().PreemptionDelay
 	if delay == 0 {
 		return time.Time{}
 	}
-	since := kube.Ask(ev.Gangs, func(s *gang.State) time.Time { return s.FailedSince(string(member.UID), now) })
+	since := kube.Ask(ev.cluster.Gangs, func(s *gang.State) time.Time { return s.FailedSince(string(member.UID), now) })
 	if now.Sub(since) >= delay {
 		return time.Time{}
 	}

@@ -32,8 +32,11 @@ import (
 //
 // The scheduling loop alone calls it, apart from the handler of failures.
 type Rounds struct {
-	*Evictions // which has the planner and the Cluster
-	deadlocks
+	cluster   *Cluster
+	planner   *planner
+	Evictions *Evictions
+
+	deadlocks    deadlocks
 	reservations reservations
 	answers      answers
 
@@ -56,8 +59,12 @@ type Rounds struct {
 func NewRounds(c Cluster) *Rounds {
 	e := NewEvictions(c)
 	return &Rounds{
-		Evictions: e, deadlocks: deadlocks{Evictions: e}, answers: answers{Evictions: e},
-		reservations: reservations{Evictions: e, kept: map[string]*reservation{}},
+		cluster: e.cluster, planner: e.planner, Evictions: e,
+		deadlocks: deadlocks{cluster: e.cluster, planner: e.planner, evictions: e},
+		reservations: reservations{
+			cluster: e.cluster, planner: e.planner, evictions: e, kept: map[string]*reservation{},
+		},
+		answers: answers{cluster: e.cluster, planner: e.planner, evictions: e},
 	}
 }
 
@@ -169,11 +176,11 @@ func (r *Rounds) Next(next nextPod) nextPod {
 
 // begin pulls the siblings of a pod; nil for a pod that is tried alone.
 func (r *Rounds) begin(logger klog.Logger, pod *framework.QueuedPodInfo) *groupRound {
-	plan, all, refused := r.Gangs.Begin(pod.Pod)
+	plan, all, refused := r.cluster.Gangs.Begin(pod.Pod)
 	uid := string(pod.Pod.UID)
 	r.failed = nil
 	m := &members{plan: plan, pods: map[string]*framework.QueuedPodInfo{uid: pod}}
-	round := &groupRound{members: m, pending: map[string]bool{}, events: r.Events.Count()}
+	round := &groupRound{members: m, pending: map[string]bool{}, events: r.cluster.Events.Count()}
 	switch {
 	case refused.Code != why.None:
 		all = []*corev1.Pod{pod.Pod}
@@ -183,14 +190,14 @@ func (r *Rounds) begin(logger klog.Logger, pod *framework.QueuedPodInfo) *groupR
 	for _, sibling := range all {
 		uid := string(sibling.UID)
 		if m.pods[uid] == nil {
-			if m.pods[uid] = r.Core.SchedulingQueue.PopSpecificPod(logger, sibling); m.pods[uid] == nil {
+			if m.pods[uid] = r.cluster.Core.SchedulingQueue.PopSpecificPod(logger, sibling); m.pods[uid] == nil {
 				continue
 			}
 			r.pulled++
 		}
 		round.next, round.pending[uid] = append(round.next, uid), true
 	}
-	r.share.Begin(r.Clock.Now())
+	r.share.Begin(r.cluster.Clock.Now())
 	return round
 }
 
@@ -199,7 +206,7 @@ func (r *Rounds) begin(logger klog.Logger, pod *framework.QueuedPodInfo) *groupR
 // members that wait.
 func (r *Rounds) Share(next nextPod) nextPod {
 	return func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
-		now := r.Clock.Now()
+		now := r.cluster.Clock.Now()
 		r.share.End(r.failed != nil && !r.failed.preempts, now)
 		if r.share.IsSpent(now) {
 			if pod := r.popAlone(logger); pod != nil {
@@ -216,19 +223,19 @@ func (r *Rounds) popAlone(logger klog.Logger) *framework.QueuedPodInfo {
 	var first *corev1.Pod
 	// A member with a higher priority than the pod comes first all the same.
 	highest := int32(math.MinInt32) // priority of the members
-	for _, pod := range r.Core.SchedulingQueue.PodsInActiveQ() {
+	for _, pod := range r.cluster.Core.SchedulingQueue.PodsInActiveQ() {
 		switch {
-		case !r.Gangs.Alone(pod):
-			highest = max(highest, r.Gangs.Priority(pod))
-		case first == nil || cmp.Or(cmp.Compare(r.Gangs.Priority(first), r.Gangs.Priority(pod)),
-			r.Gangs.Compare(pod, first)) < 0:
+		case !r.cluster.Gangs.Alone(pod):
+			highest = max(highest, r.cluster.Gangs.Priority(pod))
+		case first == nil || cmp.Or(cmp.Compare(r.cluster.Gangs.Priority(first), r.cluster.Gangs.Priority(pod)),
+			r.cluster.Gangs.Compare(pod, first)) < 0:
 			first = pod
 		}
 	}
 	if first == nil || corev1helpers.PodPriority(first) < highest {
 		return nil
 	}
-	return r.Core.SchedulingQueue.PopSpecificPod(logger, first)
+	return r.cluster.Core.SchedulingQueue.PopSpecificPod(logger, first)
 }
 
 // Pulled returns how many pods were ever taken out of the queue with a sibling, and of how many the cycles have yet to
@@ -252,8 +259,8 @@ func (round *groupRound) take() *framework.QueuedPodInfo {
 func (r *Rounds) Planned(pod *corev1.Pod) string {
 	uid := string(pod.UID)
 	switch {
-	case r.attempting != nil:
-		return r.attempting.planned[uid].SuggestedHost
+	case r.planner.attempting != nil:
+		return r.planner.attempting.planned[uid].SuggestedHost
 	case r.current != nil:
 		return r.current.planned[uid].SuggestedHost
 	}
@@ -261,10 +268,10 @@ func (r *Rounds) Planned(pod *corev1.Pod) string {
 }
 
 // Alone reports whether a pod starts without others: for one member of a gang victims would be evicted in vain.
-func (c *Cluster) Alone(pod *corev1.Pod) bool { return c.Gangs.Alone(pod) }
+func (r *Rounds) Alone(pod *corev1.Pod) bool { return r.cluster.Gangs.Alone(pod) }
 
 // IsMember reports whether a pod is of a gang, started or not.
-func (c *Cluster) IsMember(pod *corev1.Pod) bool { return c.Gangs.GangOf(pod) != "" }
+func (r *Rounds) IsMember(pod *corev1.Pod) bool { return r.cluster.Gangs.GangOf(pod) != "" }
 
 // Schedule is the cycle of one pod:
 //
@@ -274,13 +281,13 @@ func (c *Cluster) IsMember(pod *corev1.Pod) bool { return c.Gangs.GangOf(pod) !=
 //   - each member of a round that fits gets its planned node, if that still takes it, else another one. A member that
 //     the plan does without has its cycle behind all planned ones: before them it would take their room.
 func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
-	r.schedule = schedule
+	r.planner.schedule = schedule
 	return func(ctx context.Context, f framework.Framework, state fwk.CycleState,
 		pod *framework.QueuedPodInfo,
 	) (scheduler.ScheduleResult, error) {
 		round, uid := r.current, string(pod.Pod.UID)
-		r.Forget() // what is remembered about victims holds for one pod and one snapshot
-		defer r.domains.release(f)
+		r.Evictions.Forget() // what is remembered about victims holds for one pod and one snapshot
+		defer r.planner.domains.release(f)
 		if len(r.reservations.suspended) == 0 { // for another member of the round
 			r.reservations.suspend(pod.Pod)
 		}
@@ -291,7 +298,7 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 			if err != nil {
 				r.preemptRest(ctx, pod, err)
 			} else {
-				r.Gangs.Overtake(pod.Pod)
+				r.cluster.Gangs.Overtake(pod.Pod)
 			}
 			return result, err
 		case round.plan == nil:
@@ -301,11 +308,11 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 		case round.unfit[uid] != nil && slices.ContainsFunc(round.next, round.isPlanned):
 			return unplaced(state, round.unfit[uid])
 		}
-		if err := r.confineToPlan(f, state, &round.outcome, uid); err != nil {
+		if err := r.planner.confineToPlan(f, state, &round.outcome, uid); err != nil {
 			return unplaced(state, err)
 		}
 		result, err := schedule(ctx, f, state, anywhere(pod))
-		if err != nil && r.widen(f, &round.outcome, uid) {
+		if err != nil && r.planner.widen(f, &round.outcome, uid) {
 			result, err = schedule(ctx, f, state, anywhere(pod))
 		}
 		if was := round.planned[uid]; err == nil && was.SuggestedHost == result.SuggestedHost {
@@ -330,7 +337,7 @@ func (r *Rounds) Fail(fail scheduler.FailureHandlerFn) scheduler.FailureHandlerF
 			round.failure = gang.Failure{UID: uid, Cause: causeOf(f, pod.Pod, status.AsError())}
 		}
 		r.mu.Unlock()
-		evict := r.takeDue(pod.Pod.UID)
+		evict := r.Evictions.takeDue(pod.Pod.UID)
 		fail(ctx, f, pod, status, nominating, start)
 		if evict != nil {
 			evict()
@@ -339,7 +346,8 @@ func (r *Rounds) Fail(fail scheduler.FailureHandlerFn) scheduler.FailureHandlerF
 		case mine:
 			r.end(uid)
 		case single:
-			r.Gangs.Update(func(s *gang.State) gang.Effects { return s.Fail(uid, why.Finding{}, r.Clock.Now()) })
+			now := r.cluster.Clock.Now()
+			r.cluster.Gangs.Update(func(s *gang.State) gang.Effects { return s.Fail(uid, why.Finding{}, now) })
 		}
 	}
 }
@@ -347,10 +355,10 @@ func (r *Rounds) Fail(fail scheduler.FailureHandlerFn) scheduler.FailureHandlerF
 // Describe records what was reported of a pod that was refused: if the plan of a gang has failed for it, the other
 // members name it with the same text.
 func (r *Rounds) Describe(pod *corev1.Pod, cause why.Finding) {
-	if !r.Gangs.IsMember(pod) {
+	if !r.cluster.Gangs.IsMember(pod) {
 		return
 	}
-	r.Gangs.Update(func(s *gang.State) gang.Effects { return s.Describe(string(pod.UID), cause) })
+	r.cluster.Gangs.Update(func(s *gang.State) gang.Effects { return s.Describe(string(pod.UID), cause) })
 }
 
 // Waits is called when a reserved pod waits for a permit. A pod that was tried alone concludes a round of its own.
@@ -363,8 +371,8 @@ func (r *Rounds) Waits(pod *corev1.Pod) {
 		}
 		return
 	}
-	one := []string{uid}
-	r.Gangs.Update(func(s *gang.State) gang.Effects { return s.Conclude(one, one, gang.Failure{}, r.Clock.Now()) })
+	one, now := []string{uid}, r.cluster.Clock.Now()
+	r.cluster.Gangs.Update(func(s *gang.State) gang.Effects { return s.Conclude(one, one, gang.Failure{}, now) })
 }
 
 // end notes that the cycle of a member of the round has ended: it waits for its permit, or has failed. The last one
@@ -387,8 +395,8 @@ func (r *Rounds) conclude() {
 	r.current = nil
 	r.mu.Unlock()
 	if round != nil && round.plan != nil {
-		r.Gangs.Update(func(s *gang.State) gang.Effects {
-			return s.Conclude(round.plan.Members, round.placed, round.failure, r.Clock.Now())
+		r.cluster.Gangs.Update(func(s *gang.State) gang.Effects {
+			return s.Conclude(round.plan.Members, round.placed, round.failure, r.cluster.Clock.Now())
 		})
 	}
 }

@@ -40,7 +40,7 @@ type unit struct {
 // option returns what is evicted with these pods of one node for a member. It returns nil and the gang that cannot go
 // where a gang would lose members that it needs and one of the others may not be evicted, or is on no node yet.
 func (p *preemption) option(uid string, pods []*corev1.Pod) (o *option, kept string) {
-	preemptor, chooser := p.preemptor(uid), p.Plugins.Preemption(p.profile(uid))
+	preemptor, chooser := p.preemptor(uid), p.cluster.Plugins.Preemption(p.profile(uid))
 	// A victim of the dry run is known; the other members of its gang are looked up.
 	known, uids := map[string]*corev1.Pod{}, make([]string, 0, len(pods))
 	for _, pod := range pods {
@@ -48,14 +48,14 @@ func (p *preemption) option(uid string, pods []*corev1.Pod) (o *option, kept str
 		uids = append(uids, string(pod.UID))
 	}
 	o = &option{victims: pods}
-	for _, together := range units(p.Gangs, uids, p.gone) {
+	for _, together := range units(p.cluster.Gangs, uids, p.gone) {
 		u, whole := &unit{}, true
 		for _, uid := range together {
 			pod := known[uid]
 			if pod == nil {
-				pod = p.Gangs.Pod(uid)
+				pod = p.cluster.Gangs.Pod(uid)
 			} else {
-				kept = p.Gangs.GangOf(pod)
+				kept = p.cluster.Gangs.GangOf(pod)
 			}
 			info, node := p.find(pod)
 			whole = whole && info != nil && chooser.IsEligiblePod(node, info, preemptor)
@@ -74,7 +74,7 @@ func (p *preemption) option(uid string, pods []*corev1.Pod) (o *option, kept str
 // find returns a pod as the snapshot has it, nil where it has not.
 func (p *preemption) find(pod *corev1.Pod) (fwk.PodInfo, fwk.NodeInfo) {
 	if pod != nil && pod.Spec.NodeName == "" { // it is not known to be bound
-		pod, _ = p.Core.Cache.GetPod(pod)
+		pod, _ = p.cluster.Core.Cache.GetPod(pod)
 	}
 	if pod == nil {
 		return nil, nil
@@ -161,7 +161,7 @@ func (p *preemption) moveVictims(u *unit, away bool) {
 		}
 		move(name, uid)
 		if p.quotas != nil {
-			p.Quotas.Read(func(a *quota.Account) { count(a, p.quotas, uid) })
+			p.cluster.Quotas.Read(func(a *quota.Account) { count(a, p.quotas, uid) })
 		}
 		p.markChanged(name)
 	}
