@@ -124,6 +124,21 @@ func TestHealthFollowsItsRules(t *testing.T) {
 }
 
 // A clock that was set back must not keep a device unusable for as long as it was set back.
+// TestADeviceRelapsesWithinAnHour: one that breaks later has to work as long as one that breaks the first time.
+func TestADeviceRelapsesWithinAnHour(t *testing.T) {
+	t.Parallel()
+	recovered := time.Unix(1_000_000, 0)
+	for after, want := range map[time.Duration]time.Duration{
+		time.Hour - time.Second: 8 * time.Minute,
+		time.Hour:               time.Minute,
+	} {
+		h := device.Health{State: device.Healthy, Wait: 4 * time.Minute, Recovered: recovered}
+		if got := h.After(device.Breaks, recovered.Add(after)); got.Wait != want || got.State != device.Unhealthy {
+			t.Errorf("broken after %v, it must work for %v, want %v (%v)", after, got.Wait, want, got.State)
+		}
+	}
+}
+
 func TestRecoveryOutlivesAClockThatIsSetBack(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)

@@ -156,3 +156,56 @@ func TestASliceOfAGPU(t *testing.T) {
 		}
 	}
 }
+
+// TestTheRestOfADeviceOfUnknownMemory: it has a ratio, and no bytes, since they would be percent.
+func TestTheRestOfADeviceOfUnknownMemory(t *testing.T) {
+	t.Parallel()
+	spec := device.Spec{Devices: []device.Device{
+		{Type: device.GPU, ID: "GPU-0", Healthy: true},
+		{Type: device.GPU, ID: "GPU-1", Minor: 1, Healthy: true, Total: device.Vector{device.Bytes: 80 * gib}},
+	}}
+	rest := empty(t, spec).Rest([]device.Type{device.GPU})
+	want := []device.Grant{
+		{Type: device.GPU, ID: "GPU-0", Ratio: 100, Amount: device.Vector{device.Cores: 100}},
+		{
+			Type: device.GPU, ID: "GPU-1", Minor: 1, Ratio: 100,
+			Amount: device.Vector{device.Cores: 100, device.Bytes: 80 * gib},
+		},
+	}
+	if !slices.EqualFunc(rest, want, device.Grant.Equal) {
+		t.Errorf("the rest is %+v, want %+v", rest, want)
+	}
+}
+
+func TestWhatAPodLeavesOfGrants(t *testing.T) {
+	t.Parallel()
+	gpu := func(id string, cores, bytes, ratio int64, vfs ...string) device.Grant {
+		return device.Grant{
+			Type: device.GPU, ID: id, Ratio: ratio, VFs: vfs,
+			Amount: device.Vector{device.Cores: cores, device.Bytes: bytes},
+		}
+	}
+	list := func(grants ...device.Grant) []device.Grant { return grants }
+	named := gpu("b", 30, 30, 30)
+	named.Containers = []device.ContainerGrant{{Name: "main"}}
+	for name, c := range map[string]struct{ list, taken, want []device.Grant }{
+		"nothing is taken": {list(named), nil, list(named)},
+		"a part is":        {list(named), list(gpu("b", 10, 20, 20)), list(gpu("b", 20, 10, 10))},
+		"all is":           {list(named, gpu("c", 1, 1, 1)), list(gpu("b", 30, 30, 30)), list(gpu("c", 1, 1, 1))},
+		"twice": {
+			list(gpu("b", 30, 30, 30)), list(gpu("b", 10, 10, 10), gpu("b", 10, 10, 10)), list(gpu("b", 10, 10, 10)),
+		},
+		"a ratio beyond it": {list(gpu("b", 30, 30, 10)), list(gpu("b", 10, 10, 20)), list(gpu("b", 20, 20, 0))},
+		"a ratio alone":     {list(gpu("b", 0, 0, 30)), list(gpu("b", 0, 0, 10)), list(gpu("b", 0, 0, 20))},
+		"a virtual function": {
+			list(gpu("b", 0, 0, 0, "v0", "v1")), list(gpu("b", 0, 0, 0, "v0")), list(gpu("b", 0, 0, 0, "v1")),
+		},
+		"of another device": {list(named), list(gpu("c", 30, 30, 30)), list(named)},
+		"of another type":   {list(named), list(device.Grant{Type: device.RDMA, ID: "b"}), list(named)},
+		"of another minor":  {list(named), list(device.Grant{Type: device.GPU, ID: "b", Minor: 1}), list(named)},
+	} {
+		if got := device.Minus(c.list, c.taken); !slices.EqualFunc(got, c.want, device.Grant.Equal) {
+			t.Errorf("%s: left are %+v, want %+v", name, got, c.want)
+		}
+	}
+}

@@ -30,7 +30,6 @@ func Promise(v *ledger.View, r *Request) (e ledger.Entry, ok bool) {
 		free = v.Machine().FormatList(v.State().Free)
 	}
 	switch {
-	case v.Machine() == nil:
 	case v.Facts().Mode == ledger.Follow && v.Kubelet() != nil && r.Kubelet.CPUs() > 0:
 		e.Guest = allCPUs(&v.Facts().Model, r, free)
 	case r.Role.Binds():

@@ -1,10 +1,13 @@
 package place_test
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/hint"
+	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 )
@@ -45,6 +48,30 @@ func TestNoOtherPodGetsWhatAPromiseHolds(t *testing.T) {
 	t.Logf("%d pods kept their room, %d waited for more", kept, waiting)
 	if kept == 0 || waiting == 0 {
 		t.Error("the random cases are too few")
+	}
+}
+
+// TestAPromiseOfAKubeletHoldsItsFreeCPUs: the pod waits for more than the kubelet has left.
+func TestAPromiseOfAKubeletHoldsItsFreeCPUs(t *testing.T) {
+	t.Parallel()
+	l := ledger.New(guardedFacts(t, 2, ledger.Follow, hint.None))
+	offer, reason := place.Try(l.View(), pinnedRequest("held", 9, 1))
+	if err := l.Commit(offer); err != nil || !reason.OK() {
+		t.Fatalf("%v, %+v", err, reason)
+	}
+	r := pinnedRequest("new", 9, 1)
+	held, ok := place.Promise(l.View(), r)
+	if !ok || held.Guest == nil || held.CPUList != "" {
+		t.Fatalf("the promise is %t, %+v; want what the kubelet gives", ok, held)
+	}
+	free := l.View().Machine().FormatList(l.View().State().Free)
+	got := held.Guest.Prediction.Held
+	if want := []kubelet.Held{{Container: r.Kubelet.Containers[0].Name, CPUList: free}}; !slices.EqualFunc(got, want,
+		func(a, b kubelet.Held) bool { return a.Container == b.Container && a.CPUList == b.CPUList }) || free == "" {
+		t.Errorf("it holds %+v, want %+v", got, want)
+	}
+	if reason := place.Fits(l.View().With(held), pinnedRequest("other", 1, 1)); reason.OK() {
+		t.Error("another pod gets a CPU of the promise")
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -136,5 +137,20 @@ func TestDevicesThatShareMemoryDifferByEveryField(t *testing.T) {
 				t.Errorf("type %s: DeviceInfo%s: alike is %t, want %t", kind, field, !ignored, ignored)
 			}
 		})
+	}
+}
+
+// TestServersThatDifferByTheIDsOfGPUsAreReadOnce, in their links too.
+func TestServersThatDifferByTheIDsOfGPUsAreReadOnce(t *testing.T) {
+	t.Parallel()
+	var known convert.Known
+	for node := range 3 {
+		object := deviceObject(t, fmt.Sprintf(`,"annotations":{%q:"{\"links\":[{\"ids\":[\"a%[2]d\",\"b%[2]d\"]}]}"}`,
+			annotation.DeviceLinksKey, node), fmt.Sprintf(`[{"type":"gpu","id":"a%[1]d","minor":0,"health":true},`+
+			`{"type":"gpu","id":"b%[1]d","minor":1,"health":true}]`, node))
+		known.Read(convert.Sources{Devices: object}, convert.DefaultArgs())
+	}
+	if got := known.Servers(); got != 1 {
+		t.Errorf("%d servers are kept, want 1", got)
 	}
 }

@@ -709,3 +709,13 @@ func TestFragmentsAreLoweredByMovesOfTheTarget(t *testing.T) {
 		})
 	}
 }
+
+func TestAPodWithoutPriorityHasZero(t *testing.T) {
+	t.Parallel()
+	if got := Priority(&corev1.Pod{}); got != 0 {
+		t.Errorf("the priority is %d", got)
+	}
+	if got := Priority(object.Pod("p", object.Priority(7))); got != 7 {
+		t.Errorf("the priority is %d, want 7", got)
+	}
+}
