@@ -92,7 +92,7 @@ func evictionOf(j *v1alpha1.PodMigrationJob) view.Eviction {
 		To: j.Status.NodeName, CreateTime: &j.CreationTimestamp.Time,
 		Plugin: j.Annotations[annotation.MigrationPlugin], Wish: j.Annotations[annotation.MigrationReason],
 	}
-	if at := convert.EvictJob(j).Evicted; !at.IsZero() {
+	if at := convert.MigrationJob(j).LastEviction(); !at.IsZero() {
 		e.Evicted = &at
 	}
 	if r := j.Spec.PodRef; r != nil {

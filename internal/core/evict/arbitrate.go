@@ -7,27 +7,27 @@ import (
 	"time"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/move"
 	"github.com/tenon-project/tenon/internal/core/qos"
 )
 
-// Arbitrate recount which of the waiting jobs start now, in their order and with Phase and StartedAt set, and why the
+// Arbitrate recount which of the waiting jobs start now, in their order and with Started set, and why the
 // others do not, by UID. It changes nothing: the caller records what has passed. The jobs may be those that Waiting
 // returns, or some of them.
-func (s *State) Arbitrate(p *Policy, waiting []Job, now time.Time) (passed []Job, refused map[string]Refusal) {
+func (s *State) Arbitrate(p *Policy, waiting []move.Job, now time.Time) (passed []move.Job, refused map[string]Refusal) {
 	refused = map[string]Refusal{}
-	var changed []Job // as they were before
+	var changed []move.Job // as they were before
 	for _, unit := range s.units(s.order(waiting)) {
 		root := Refusal{}
 		for i := range unit {
 			if was, known := s.Job(unit[i].UID); known {
 				changed = append(changed, was)
 			} else {
-				changed = append(changed, Job{UID: unit[i].UID})
+				changed = append(changed, move.Job{UID: unit[i].UID})
 			}
-			unit[i].Phase, unit[i].StartedAt = Waiting, now
 			s.SetJob(unit[i])
 			unit[i] = *s.jobs[unit[i].UID]
-			unit[i].Phase = Started
+			unit[i].Started = now
 			s.SetJob(unit[i])
 		}
 		own := map[string]Refusal{}
@@ -55,7 +55,7 @@ func (s *State) Arbitrate(p *Policy, waiting []Job, now time.Time) (passed []Job
 }
 
 // restore puts jobs back; those without a pod were not known.
-func (s *State) restore(jobs []Job) {
+func (s *State) restore(jobs []move.Job) {
 	for _, j := range jobs {
 		if j.PodUID == "" {
 			s.DeleteJob(j.UID)
@@ -67,7 +67,7 @@ func (s *State) restore(jobs []Job) {
 
 // cluster is jobs that follow each other: those of a gang group, or of the pods of a Job, or one.
 type cluster struct {
-	jobs     []Job // the first decides the place
+	jobs     []move.Job // the first decides the place
 	rank     rank
 	workload string
 	turn     int // of its workload among the clusters of equal rank
@@ -103,7 +103,7 @@ func compareBool(a, b bool) int {
 var classes = [...]int{qos.None: 1, qos.LSE: 2, qos.LSR: 2, qos.LS: 1, qos.BE: 0, qos.System: 3}
 
 // rankOf returns the rank of a job. A pod that is not known has the rank of one with all defaults.
-func (s *State) rankOf(j *Job) rank {
+func (s *State) rankOf(j *move.Job) rank {
 	p := s.pods[j.PodUID]
 	if p == nil {
 		p = &Pod{}
@@ -112,21 +112,21 @@ func (s *State) rankOf(j *Job) rank {
 		idle: true, priority: p.Priority, class: classes[p.QoS], eviction: p.EvictionCost, deletion: p.DeletionCost,
 	}
 	for _, o := range s.workloadJob[j.Workload] {
-		r.idle = r.idle && o.Phase != Started
+		r.idle = r.idle && !o.IsRunning()
 	}
 	return r
 }
 
 // order recount the waiting jobs in clusters, as they are tried.
-func (s *State) order(waiting []Job) []*cluster {
+func (s *State) order(waiting []move.Job) []*cluster {
 	ranks := map[string]rank{}
 	for i := range waiting {
 		ranks[waiting[i].UID] = s.rankOf(&waiting[i])
 	}
 	byName, pods := map[string]*cluster{}, map[string]bool{}
 	var all []*cluster
-	for _, j := range slices.SortedFunc(slices.Values(waiting), func(a, b Job) int {
-		return cmp.Or(ranks[a.UID].compare(ranks[b.UID]), a.compare(&b))
+	for _, j := range slices.SortedFunc(slices.Values(waiting), func(a, b move.Job) int {
+		return cmp.Or(ranks[a.UID].compare(ranks[b.UID]), compareJobs(&a, &b))
 	}) {
 		name := s.clusterOf(&j)
 		if pods[j.PodUID] { // a second job of a pod must not hold up its gang
@@ -155,7 +155,7 @@ func (s *State) order(waiting []Job) []*cluster {
 }
 
 // clusterOf names what a job belongs to.
-func (s *State) clusterOf(j *Job) string {
+func (s *State) clusterOf(j *move.Job) string {
 	if p := s.pods[j.PodUID]; p != nil && p.Gang != "" {
 		return "gang " + s.groupOf(p.Gang)[0]
 	}
@@ -168,19 +168,19 @@ func (s *State) clusterOf(j *Job) string {
 // units divides clusters into the jobs that start together: members of a gang group that would lose a minimum, if there
 // are jobs for all members that do not leave anyway. Each other job is a unit. While a gang can spare members, the
 // others wait for their turn.
-func (s *State) units(clusters []*cluster) (units [][]Job) {
+func (s *State) units(clusters []*cluster) (units [][]move.Job) {
 	for _, c := range clusters {
-		members, rest := map[string][]Job{}, map[string]int{}
+		members, rest := map[string][]move.Job{}, map[string]int{}
 		moved := map[string]bool{}
 		for _, j := range c.jobs {
 			if p := s.pods[j.PodUID]; p != nil && p.Gang != "" && p.holds() && !s.leaves(p.UID) {
 				members[p.Gang] = append(members[p.Gang], j)
 				moved[p.UID] = true
 			} else {
-				units = append(units, []Job{j})
+				units = append(units, []move.Job{j})
 			}
 		}
-		var single, whole []Job
+		var single, whole []move.Job
 		together := true
 		for _, id := range slices.Sorted(maps.Keys(members)) {
 			for uid, p := range s.byGang[id] {
@@ -193,7 +193,7 @@ func (s *State) units(clusters []*cluster) (units [][]Job) {
 			together = together && (len(alone) == 0 || len(joint) == 0)
 		}
 		for _, j := range single {
-			units = append(units, []Job{j})
+			units = append(units, []move.Job{j})
 		}
 		switch {
 		case len(whole) == 0:
@@ -201,7 +201,7 @@ func (s *State) units(clusters []*cluster) (units [][]Job) {
 			units = append(units, whole)
 		default:
 			for _, j := range whole {
-				units = append(units, []Job{j})
+				units = append(units, []move.Job{j})
 			}
 		}
 	}

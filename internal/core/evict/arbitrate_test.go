@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/move"
 	"github.com/tenon-project/tenon/internal/core/qos"
 )
 
@@ -24,16 +25,16 @@ var free = evict.Policy{
 }
 
 // waiting puts jobs for pods, with the names of the pods, the first one the oldest.
-func waiting(s *evict.State, uids ...string) []evict.Job {
+func waiting(s *evict.State, uids ...string) []move.Job {
 	for i, uid := range uids {
-		s.SetJob(evict.Job{
+		s.SetJob(move.Job{
 			UID: "j-" + uid, Name: uid, PodUID: uid, Created: ago(time.Hour).Add(time.Duration(i) * time.Second),
 		})
 	}
 	return s.Waiting()
 }
 
-func names(jobs []evict.Job) (all []string) {
+func names(jobs []move.Job) (all []string) {
 	for _, j := range jobs {
 		all = append(all, j.Name)
 	}
@@ -71,7 +72,7 @@ func TestTheOrderOfArbitration(t *testing.T) {
 		"the older one first": {jobs: []string{"b0", "a0"}, want: []string{"b0", "a0"}},
 		"a workload that migrates first": {
 			put: func(s *evict.State) {
-				s.SetJob(job("x", "a3", func(j *evict.Job) { j.Workload = "Deployment default/a" }))
+				s.SetJob(job("x", "a3", func(j *move.Job) { j.Workload = "Deployment default/a" }))
 			},
 			jobs: []string{"b0", "a0"}, want: []string{"a0", "b0"},
 		},
@@ -122,16 +123,16 @@ func TestWhatPassesIsCompleteAndNothingChanges(t *testing.T) {
 	s := fleet()
 	before := waiting(s, "a0", "a1", "a2")
 	passed, refused := s.Arbitrate(limits(free), before, now)
-	want := []evict.Job{
+	want := []move.Job{
 		{
 			UID: "j-a0", Name: "a0", PodUID: "a0", Namespace: "default", Workload: "Deployment default/a",
 			Source:  "n-a0",
-			Created: ago(time.Hour), StartedAt: now, Phase: evict.Started,
+			Created: ago(time.Hour), Started: now,
 		},
 		{
 			UID: "j-a1", Name: "a1", PodUID: "a1", Namespace: "default", Workload: "Deployment default/a",
 			Source:  "n-a1",
-			Created: ago(time.Hour).Add(time.Second), StartedAt: now, Phase: evict.Started,
+			Created: ago(time.Hour).Add(time.Second), Started: now,
 		},
 	}
 	if diff := gocmp.Diff(want, passed); diff != "" {
@@ -158,7 +159,7 @@ func TestTwoJobsOfAPod(t *testing.T) {
 	members(s, "g", 2)
 	s.SetGang("default/g", gang.Bond{Least: 2})
 	waiting(s, "g0", "g1")
-	s.SetJob(evict.Job{UID: "twin", Name: "twin", PodUID: "g0", Created: ago(time.Minute)})
+	s.SetJob(move.Job{UID: "twin", Name: "twin", PodUID: "g0", Created: ago(time.Minute)})
 	settings := whole
 	settings.MaxMigratingPerNode, settings.WorkloadWindow = unlimited, noWindow
 	passed, refused := s.Arbitrate(limits(settings), s.Waiting(), now)
@@ -258,7 +259,7 @@ func TestTheBackoffHoldsForAWholeGang(t *testing.T) {
 	s := fleet()
 	members(s, "g", 2)
 	s.SetGang("default/g", gang.Bond{Least: 2})
-	s.SetJob(job("last", "gone", evicted(time.Minute), func(j *evict.Job) { j.Workload = "Job g" }))
+	s.SetJob(job("last", "gone", evicted(time.Minute), func(j *move.Job) { j.Workload = "Job g" }))
 	settings := whole
 	settings.WorkloadWindow = noWindow
 	jobs := waiting(s, "g0", "g1")
@@ -293,7 +294,7 @@ func TestArbitrationAgainstAPlainLoop(t *testing.T) {
 			}
 		}
 		if rapid.Bool().Draw(t, "started") {
-			s.SetJob(job("x", "b3", func(j *evict.Job) { j.Workload = "Deployment default/b" }))
+			s.SetJob(job("x", "b3", func(j *move.Job) { j.Workload = "Deployment default/b" }))
 			uids = slices.DeleteFunc(uids, func(uid string) bool { return uid == "b3" })
 		}
 		settings := free
@@ -313,13 +314,13 @@ func TestArbitrationAgainstAPlainLoop(t *testing.T) {
 }
 
 // plainLoop tries the best job that is left, until none is.
-func plainLoop(s *evict.State, p *evict.Policy, left []evict.Job) (passed []string) {
+func plainLoop(s *evict.State, p *evict.Policy, left []move.Job) (passed []string) {
 	left = slices.Clone(left)
 	moving := map[string]bool{}
 	if _, started := s.Job("x"); started {
 		moving["Deployment default/b"] = true
 	}
-	rank := func(j evict.Job) []int {
+	rank := func(j move.Job) []int {
 		pod, _ := s.Pod(j.PodUID)
 		first := 1
 		if moving[pod.Workload] {
@@ -330,10 +331,10 @@ func plainLoop(s *evict.State, p *evict.Policy, left []evict.Job) (passed []stri
 			int(pod.EvictionCost),
 		}
 	}
-	var tried []evict.Job
+	var tried []move.Job
 	for len(left) > 0 {
-		best := slices.MinFunc(left, func(a, b evict.Job) int {
-			count := func(j evict.Job) (n int) { // of its workload at this rank
+		best := slices.MinFunc(left, func(a, b move.Job) int {
+			count := func(j move.Job) (n int) { // of its workload at this rank
 				for _, o := range tried {
 					if o.Workload == j.Workload && slices.Equal(rank(o), rank(j)) {
 						n++
@@ -344,15 +345,15 @@ func plainLoop(s *evict.State, p *evict.Policy, left []evict.Job) (passed []stri
 			return cmp.Or(slices.Compare(rank(a), rank(b)), cmp.Compare(count(a), count(b)),
 				a.Created.Compare(b.Created))
 		})
-		left = slices.DeleteFunc(left, func(j evict.Job) bool { return j.UID == best.UID })
+		left = slices.DeleteFunc(left, func(j move.Job) bool { return j.UID == best.UID })
 		tried = append(tried, best)
 		if len(s.Check(p, best.PodUID, now)) > 0 {
 			continue
 		}
-		best.Phase, best.StartedAt = evict.Started, now
+		best.Started = now
 		s.SetJob(best)
 		defer func() {
-			best.Phase = evict.Waiting
+			best.Started = time.Time{}
 			s.SetJob(best)
 		}()
 		passed = append(passed, best.Name)

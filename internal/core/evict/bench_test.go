@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tenon-project/tenon/internal/core/evict"
+	"github.com/tenon-project/tenon/internal/core/move"
 )
 
 // BenchmarkArbitrate is what is asked twice a second: which of the waiting jobs may start, beside the pods of a cluster
@@ -23,10 +24,10 @@ func BenchmarkArbitrate(b *testing.B) {
 				s.SetPod(pod(uid, func(p *evict.Pod) { p.Workload = key }))
 				switch {
 				case i < size.waiting:
-					s.SetJob(evict.Job{UID: uid, Name: uid, PodUID: uid, Created: ago(time.Minute)})
+					s.SetJob(move.Job{UID: uid, Name: uid, PodUID: uid, Created: ago(time.Minute)})
 				case i < size.waiting+size.ended:
 					at := evicted(time.Duration(i) * time.Second)
-					s.SetJob(job(uid, uid, at, func(j *evict.Job) { j.Workload = key }))
+					s.SetJob(job(uid, uid, at, func(j *move.Job) { j.Workload = key }))
 				}
 			}
 			p, waiting := limits(evict.Policy{}), s.Waiting()

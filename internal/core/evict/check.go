@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tenon-project/tenon/internal/core/move"
 )
 
 // Move is a pod that may be evicted, with what is known of the place that it would go to.
@@ -27,7 +29,7 @@ type candidate struct {
 	now      time.Time
 	pod      *Pod
 	workload *Workload // nil where there is none or it is not known
-	job      *Job      // its own; nil where there is none
+	job      *move.Job // its own; nil where there is none
 	target   string
 }
 
@@ -140,15 +142,16 @@ func (s *State) candidate(p *Policy, m Move, now time.Time) candidate {
 		c.job = s.ownJob(m.PodUID)
 	}
 	if c.target == "" && c.job != nil {
-		c.target = c.job.Target
+		c.target = c.job.Status.Node
 	}
 	return c
 }
 
 // ownJob returns the pod's started job, else its oldest one; nil where each has ended.
-func (s *State) ownJob(uid string) (own *Job) {
+func (s *State) ownJob(uid string) (own *move.Job) {
 	for _, j := range s.jobsOf[uid] {
-		if !j.ended() && (own == nil || cmp.Or(cmp.Compare(own.Phase, j.Phase), j.compare(own)) < 0) {
+		if !j.Status.Phase.IsFinal() && (own == nil || cmp.Or(
+			compareBool(own.IsRunning(), j.IsRunning()), compareJobs(j, own)) < 0) {
 			own = j
 		}
 	}
@@ -156,10 +159,10 @@ func (s *State) ownJob(uid string) (own *Job) {
 }
 
 // isOwn reports whether a job is that of the candidate.
-func (c *candidate) isOwn(j *Job) bool { return c.job != nil && j.UID == c.job.UID }
+func (c *candidate) isOwn(j *move.Job) bool { return c.job != nil && j.UID == c.job.UID }
 
 // count returns how many jobs, apart from the candidate's own, have a property.
-func (c *candidate) count(jobs map[string]*Job, has func(j *Job) bool) (n int) {
+func (c *candidate) count(jobs map[string]*move.Job, has func(j *move.Job) bool) (n int) {
 	for _, j := range jobs {
 		if !c.isOwn(j) && has(j) {
 			n++

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/move"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -84,10 +85,10 @@ func web(replicas int) *evict.State {
 }
 
 // job is a started job of a pod of default/web.
-func job(uid, podUID string, change ...func(*evict.Job)) evict.Job {
-	j := evict.Job{
+func job(uid, podUID string, change ...func(*move.Job)) move.Job {
+	j := move.Job{
 		UID: uid, Name: uid, PodUID: podUID, Namespace: "default", Workload: webKey, Source: "n-" + podUID,
-		Created: ago(time.Minute), StartedAt: ago(time.Minute), Phase: evict.Started,
+		Created: ago(time.Minute), Started: ago(time.Minute),
 	}
 	for _, f := range change {
 		f(&j)
@@ -96,10 +97,25 @@ func job(uid, podUID string, change ...func(*evict.Job)) evict.Job {
 }
 
 // evicted is a job that succeeded and evicted its pod so long ago.
-func evicted(d time.Duration) func(*evict.Job) {
-	return func(j *evict.Job) {
-		j.Phase, j.Created, j.StartedAt, j.Evicted, j.Finished = evict.Succeeded, ago(d), ago(d), ago(d), ago(d)
+func evicted(d time.Duration) func(*move.Job) {
+	return func(j *move.Job) {
+		j.Created, j.Started = ago(d), ago(d)
+		evictAt(j, ago(d))
+		end(j, move.Succeeded, ago(d))
 	}
+}
+
+// evictAt makes a job one that has evicted its pod, at that time as the limits count it.
+func evictAt(j *move.Job, at time.Time) {
+	j.Status.Conditions = []move.Condition{{
+		Type: move.Eviction, True: true, Reason: move.EvictComplete, Probed: at.Add(1 - time.Second),
+	}}
+}
+
+// end ends a job.
+func end(j *move.Job, phase move.Phase, at time.Time) {
+	j.Status.Phase = phase
+	j.Status.Conditions = append(slices.Clone(j.Status.Conditions), move.Condition{Type: move.Ended, Changed: at})
 }
 
 func codes(refused []evict.Refusal) string {
@@ -132,7 +148,7 @@ func workload(f func(w *evict.Workload)) func(*evict.State) {
 }
 
 // other is a job of another workload's pod, so that only the limits of nodes, namespaces and the cluster see it.
-func other(uid string, change ...func(*evict.Job)) func(*evict.State) {
+func other(uid string, change ...func(*move.Job)) func(*evict.State) {
 	return func(s *evict.State) {
 		j := job(uid, "x-"+uid, change...)
 		j.Workload = "Deployment default/other"
@@ -230,8 +246,8 @@ var singles = map[string]single{
 	"three jobs of the pod that failed": {
 		code: evict.GaveUp, change: func(s *evict.State) {
 			for i := range 3 {
-				s.SetJob(job(fmt.Sprint(i), "p0", func(j *evict.Job) {
-					j.Phase, j.Finished = evict.Failed, ago(time.Duration(40-i)*time.Minute)
+				s.SetJob(job(fmt.Sprint(i), "p0", func(j *move.Job) {
+					end(j, move.Failed, ago(time.Duration(40-i)*time.Minute))
 				}))
 			}
 		}, text: "3 jobs of the pod failed; at most 3 may, until 2026-11-26T12:22:00Z",
@@ -269,7 +285,7 @@ var singles = map[string]single{
 	},
 	"a pod with a job that waits, when another one is proposed": {
 		code: evict.AlreadyEvicting, move: evict.Move{Round: ago(time.Second)}, change: func(s *evict.State) {
-			s.SetJob(job("a", "p0", func(j *evict.Job) { j.Phase = evict.Waiting }))
+			s.SetJob(job("a", "p0", func(j *move.Job) { j.Started = time.Time{} }))
 		}, text: "pod default/p0 has 1 of 0 pods that may terminate or migrate at a time",
 	},
 	"a workload of which enough pods migrate": {
@@ -280,7 +296,7 @@ var singles = map[string]single{
 			s.SetJob(job("a", "p1"))
 			s.SetJob(job("b", "p2"))
 			for i := range 8 { // another job of a pod has failed
-				s.SetJob(job(fmt.Sprint(i), "p1", func(j *evict.Job) { j.Phase = evict.Failed }))
+				s.SetJob(job(fmt.Sprint(i), "p1", func(j *move.Job) { j.Status.Phase = move.Failed }))
 			}
 		}, text: "workload Deployment default/web has 2 of 2 pods that may terminate or migrate at a time",
 	},
@@ -338,17 +354,17 @@ var singles = map[string]single{
 	},
 	"a node from which enough pods migrate": {
 		code: evict.CapNode, settings: evict.Policy{MaxMigratingPerNode: 1},
-		change: other("a", func(j *evict.Job) { j.Source = "n-p0" }), text: "node n-p0: 1 of 1 migrations are used",
+		change: other("a", func(j *move.Job) { j.Source = "n-p0" }), text: "node n-p0: 1 of 1 migrations are used",
 	},
 	"a node to which enough pods migrate": {
 		code: evict.CapNode, settings: evict.Policy{MaxMigratingPerTargetNode: 1},
-		change: other("a", func(j *evict.Job) { j.Target = "b" }), move: evict.Move{Target: "b"},
+		change: other("a", func(j *move.Job) { j.Status.Node = "b" }), move: evict.Move{Target: "b"},
 		text: "node b: 1 of 1 migrations are used",
 	},
 	"a node of which enough pods were proposed in the round": {
 		code: evict.CapNode, settings: evict.Policy{MaxPerRoundAndNode: pointer(1)},
 		move:   evict.Move{Round: ago(time.Hour)},
-		change: other("a", func(j *evict.Job) { j.Source, j.Phase = "n-p0", evict.Waiting }),
+		change: other("a", func(j *move.Job) { j.Source, j.Started = "n-p0", time.Time{} }),
 		text:   "node n-p0 in this round: 1 of 1 migrations are used",
 	},
 	"a namespace from which enough pods migrate": {
@@ -363,11 +379,11 @@ var singles = map[string]single{
 	},
 	"a zone from which enough pods migrate": {
 		code: evict.CapDomain, settings: evict.Policy{DomainLimits: []evict.DomainLimit{{"zone", 1}}},
-		change: other("a", func(j *evict.Job) { j.Source = "n-p1" }), text: "domain zone=a: 1 of 1 migrations are used",
+		change: other("a", func(j *move.Job) { j.Source = "n-p1" }), text: "domain zone=a: 1 of 1 migrations are used",
 	},
 	"a cluster in which enough pods migrate": {
 		code: evict.CapGlobal, settings: evict.Policy{MaxMigratingGlobally: 1},
-		change: other("a", func(j *evict.Job) { j.Namespace = "b" }), text: "cluster: 1 of 1 migrations are used",
+		change: other("a", func(j *move.Job) { j.Namespace = "b" }), text: "cluster: 1 of 1 migrations are used",
 	},
 	"a round in which enough pods were proposed": {
 		code: evict.CapGlobal, settings: evict.Policy{MaxPerRound: pointer(0)},
@@ -550,7 +566,8 @@ func TestAFailedPodTakesNothingFromItsWorkload(t *testing.T) {
 		}))
 		j := s.Propose(fmt.Sprintf("f%d", i), "", ago(time.Minute))
 		if i == 2 {
-			j.Phase, j.Evicted, j.Finished = evict.Succeeded, ago(time.Minute), ago(time.Minute)
+			evictAt(&j, ago(time.Minute))
+			end(&j, move.Succeeded, ago(time.Minute))
 		}
 		s.SetJob(j)
 	}
@@ -574,7 +591,7 @@ func TestAFailedPodTakesNothingFromItsWorkload(t *testing.T) {
 	if got := s.Avoid(p, "p0", now); !slices.Equal(got, []string{"n-p0"}) {
 		t.Errorf("got %v to avoid, want the pod's own node alone", got)
 	}
-	s.SetJob(evict.Job{UID: "w", PodUID: "f0"})
+	s.SetJob(move.Job{UID: "w", PodUID: "f0"})
 	if j, _ := s.Job("w"); j.Workload != "" || j.Gang != "" || j.Source != "n-f" {
 		t.Errorf("a waiting job of a failed pod counts for workload %q, gang %q, node %q", j.Workload, j.Gang, j.Source)
 	}
@@ -595,7 +612,7 @@ func TestWhatIsForgottenDoesNotRefuse(t *testing.T) {
 	t.Parallel()
 	s, p := web(10), limits(evict.Policy{EvictInterval: time.Hour, MaxMigratingPerNode: 1})
 	s.SetJob(job("a", "p1", evicted(10*time.Second)))
-	s.SetJob(job("b", "p2", func(j *evict.Job) { j.Source = "n-p0" }))
+	s.SetJob(job("b", "p2", func(j *move.Job) { j.Source = "n-p0" }))
 	s.SetScaler("default/h", evict.Scaler{Workload: webKey, Current: 2, Desired: 1})
 	s.SetFault("Pods", "the cache is not synced")
 	s.SetGang("default/g", gang.Bond{Least: 9, Group: "x"})
@@ -613,7 +630,7 @@ func TestWhatIsForgottenDoesNotRefuse(t *testing.T) {
 func TestAJobThatComesBeforeItsPod(t *testing.T) {
 	t.Parallel()
 	s := evict.NewState()
-	s.SetJob(evict.Job{UID: "j", PodUID: "p0"})
+	s.SetJob(move.Job{UID: "j", PodUID: "p0"})
 	s.SetPod(pod("p0"))
 	if got := s.Waiting(); len(got) != 1 || got[0].Workload != webKey || got[0].Source != "n-p0" {
 		t.Errorf("got %+v, want the workload and the node of the pod", got)

@@ -5,31 +5,33 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/tenon-project/tenon/internal/core/move"
 )
 
 // capacity bounds the jobs with the same value: those that have started and, in a round, those that it created.
 type capacity struct {
 	code    Code
-	value   func(j *Job) string // "" is not counted
-	prefix  string              // of the value in a Use
-	started int                 // 0 does not limit
-	round   *int                // nil does not limit
+	value   func(j *move.Job) string // "" is not counted
+	prefix  string                   // of the value in a Use
+	started int                      // 0 does not limit
+	round   *int                     // nil does not limit
 }
 
 // capacities returns the limits on numbers of jobs.
 func (c *candidate) capacities() []capacity {
 	p := c.policy
 	all := []capacity{
-		{CapNode, func(j *Job) string { return j.Source }, "", p.MaxMigratingPerNode, p.MaxPerRoundAndNode},
-		{CapNode, func(j *Job) string { return j.Target }, "to ", p.MaxMigratingPerTargetNode, nil},
+		{CapNode, func(j *move.Job) string { return j.Source }, "", p.MaxMigratingPerNode, p.MaxPerRoundAndNode},
+		{CapNode, func(j *move.Job) string { return j.Status.Node }, "to ", p.MaxMigratingPerTargetNode, nil},
 		{
-			CapNamespace, func(j *Job) string { return j.Namespace }, "", p.MaxMigratingPerNamespace,
+			CapNamespace, func(j *move.Job) string { return j.Namespace }, "", p.MaxMigratingPerNamespace,
 			p.MaxPerRoundAndNamespace,
 		},
-		{CapGlobal, func(*Job) string { return "cluster" }, "", p.MaxMigratingGlobally, p.MaxPerRound},
+		{CapGlobal, func(*move.Job) string { return "cluster" }, "", p.MaxMigratingGlobally, p.MaxPerRound},
 	}
 	for _, d := range p.DomainLimits {
-		all = append(all, capacity{CapDomain, func(j *Job) string {
+		all = append(all, capacity{CapDomain, func(j *move.Job) string {
 			if value := c.nodes[j.Source][d.TopologyKey]; value != "" {
 				return d.TopologyKey + "=" + value
 			}
@@ -42,16 +44,16 @@ func (c *candidate) capacities() []capacity {
 // capped returns the check that refuses a move by the capacities of a code.
 func capped(code Code) func(c *candidate) (Refusal, bool) {
 	return func(c *candidate) (Refusal, bool) {
-		own := &Job{Source: c.pod.Node, Namespace: c.pod.Namespace}
+		own := &move.Job{Source: c.pod.Node, Namespace: c.pod.Namespace}
 		if own.Source != "" {
-			own.Target = c.target
+			own.Status.Node = c.target
 		}
 		for _, k := range c.capacities() {
 			if k.code != code || k.value(own) == "" {
 				continue
 			}
 			r := Refusal{Subject: k.value(own), Limit: k.started}
-			if r.Have = c.count(c.started, func(j *Job) bool {
+			if r.Have = c.count(c.started, func(j *move.Job) bool {
 				return k.value(j) == r.Subject
 			}); r.Limit > 0 && r.Have >= r.Limit {
 				return r, true
@@ -59,7 +61,7 @@ func capped(code Code) func(c *candidate) (Refusal, bool) {
 			if k.round == nil || c.move.Round.IsZero() {
 				continue
 			}
-			if r.Have, r.Limit = c.count(c.jobs, func(j *Job) bool {
+			if r.Have, r.Limit = c.count(c.jobs, func(j *move.Job) bool {
 				return !j.Created.Before(c.move.Round) && k.value(j) == r.Subject
 			}), *k.round; r.Have >= r.Limit {
 				r.Subject += " in this round"
@@ -91,16 +93,16 @@ func workloadWindow(c *candidate) (Refusal, bool) {
 
 // inWindow refuses an eviction with which an interval of the window's length could have more evictions than its limit,
 // or more at once than its burst. Jobs that have started may evict their pod at any time: they count.
-func (c *candidate) inWindow(subject string, jobs map[string]*Job, w *Window, limit int) (Refusal, bool) {
+func (c *candidate) inWindow(subject string, jobs map[string]*move.Job, w *Window, limit int) (Refusal, bool) {
 	var at []time.Time
 	soon := 0
 	for _, j := range jobs {
-		switch {
+		switch evicted := j.LastEviction(); {
 		case c.isOwn(j):
-		case j.Evicted.IsZero() && j.Phase == Started:
+		case evicted.IsZero() && j.IsRunning():
 			soon++
-		case !j.Evicted.IsZero() && j.Evicted.After(c.now.Add(-w.Duration)):
-			at = append(at, j.Evicted)
+		case !evicted.IsZero() && evicted.After(c.now.Add(-w.Duration)):
+			at = append(at, evicted)
 		}
 	}
 	slices.SortFunc(at, time.Time.Compare)
@@ -120,8 +122,8 @@ func (c *candidate) inWindow(subject string, jobs map[string]*Job, w *Window, li
 // rateLimited refuses an eviction for which the token bucket has no token.
 func rateLimited(c *candidate) (Refusal, bool) {
 	until := nextToken(func(yield func(time.Time) bool) {
-		for _, j := range c.evicted {
-			if !c.isOwn(j) && !yield(j.Evicted) {
+		for _, e := range c.evicted {
+			if (c.job == nil || e.job != c.job.UID) && !yield(e.at) {
 				return
 			}
 		}
@@ -154,17 +156,17 @@ const (
 func ownerBackoff(c *candidate) (Refusal, bool) {
 	jobs := c.workloadJob[c.pod.Workload]
 	for _, j := range jobs {
-		if j.Phase == Started && j.begin().Before(c.now) {
+		if j.IsRunning() && j.Started.Before(c.now) {
 			return Refusal{}, false
 		}
 	}
-	var moves []*Job
+	var moves []*move.Job
 	for _, j := range jobs {
-		if !c.isOwn(j) && !j.Evicted.IsZero() && j.end().After(c.now.Add(-backoffMemory)) {
+		if !c.isOwn(j) && !j.LastEviction().IsZero() && endOf(j).After(c.now.Add(-backoffMemory)) {
 			moves = append(moves, j)
 		}
 	}
-	slices.SortFunc(moves, func(a, b *Job) int { return a.begin().Compare(b.begin()) })
+	slices.SortFunc(moves, func(a, b *move.Job) int { return beginOf(a).Compare(beginOf(b)) })
 	n, failures, last := 0, 0, time.Time{}
 	failed := false // a job of the move
 	for _, j := range moves {
@@ -172,12 +174,12 @@ func ownerBackoff(c *candidate) (Refusal, bool) {
 			n++
 			failed = false
 		}
-		if j.Phase == Failed && !failed {
+		if j.Status.Phase == move.Failed && !failed {
 			failures++
 			failed = true
 		}
-		if j.end().After(last) {
-			last = j.end()
+		if endOf(j).After(last) {
+			last = endOf(j)
 		}
 	}
 	if c.job != nil && !c.job.Created.After(last) {
@@ -193,20 +195,20 @@ func (p *Policy) backoff(failures int) time.Duration {
 	return min(p.OwnerBackoff<<min(max(failures-1, 0), 10), max(p.OwnerBackoff, backoffMost))
 }
 
-// begin and end return when the job ran.
-func (j *Job) begin() time.Time {
-	if j.StartedAt.IsZero() {
+// beginOf returns when a job that evicted its pod began.
+func beginOf(j *move.Job) time.Time {
+	if j.Started.IsZero() {
 		return j.Created
 	}
-	return j.StartedAt
+	return j.Started
 }
 
-// end returns when the eviction of a job counts for the limits: when it finished, or else when it evicted.
-func (j *Job) end() time.Time {
-	if j.Finished.IsZero() {
-		return j.Evicted
+// endOf returns when the eviction of a job counts for the limits: when the job ended, or else when it evicted.
+func endOf(j *move.Job) time.Time {
+	if at := j.EndedAt(); !at.IsZero() {
+		return at
 	}
-	return j.Finished
+	return j.LastEviction()
 }
 
 // returns refuses a target that pods of the workload left, or leave.
@@ -223,8 +225,8 @@ func (s *State) Avoid(p *Policy, podUID string, now time.Time) []string {
 	}
 	nodes := map[string]bool{pod.Node: true}
 	for _, j := range s.workloadJob[pod.Workload] {
-		if p.ReturnWindow > 0 && j.Phase == Started ||
-			!j.Evicted.IsZero() && j.Evicted.After(now.Add(-p.ReturnWindow)) {
+		evicted := j.LastEviction()
+		if p.ReturnWindow > 0 && j.IsRunning() || !evicted.IsZero() && evicted.After(now.Add(-p.ReturnWindow)) {
 			nodes[j.Source] = true
 		}
 	}
@@ -242,9 +244,9 @@ const (
 func gaveUp(c *candidate) (Refusal, bool) {
 	r := Refusal{Limit: mostFailed}
 	for _, j := range c.jobsOf[c.pod.UID] {
-		if j.Phase == Failed && !c.isOwn(j) {
+		if j.Status.Phase == move.Failed && !c.isOwn(j) {
 			r.Have++
-			if until := j.Finished.Add(failedPause); until.After(r.Until) {
+			if until := j.EndedAt().Add(failedPause); until.After(r.Until) {
 				r.Until = until
 			}
 		}

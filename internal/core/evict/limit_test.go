@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/move"
 )
 
 // TestEachCapAtItsBoundary: with a limit of n and m others, a pod is refused if m ≥ n; 0 does not limit. The pod's own
@@ -20,12 +21,12 @@ func TestEachCapAtItsBoundary(t *testing.T) {
 	t.Parallel()
 	tests := map[evict.Code]struct {
 		settings func(n int) evict.Policy
-		job      func(j *evict.Job)
+		job      func(j *move.Job)
 	}{
 		evict.CapGlobal: {settings: func(n int) evict.Policy { return evict.Policy{MaxMigratingGlobally: n} }},
 		evict.CapNode: {
 			settings: func(n int) evict.Policy { return evict.Policy{MaxMigratingPerNode: n} },
-			job:      func(j *evict.Job) { j.Source = "n-p0" },
+			job:      func(j *move.Job) { j.Source = "n-p0" },
 		},
 		evict.CapNamespace: {settings: func(n int) evict.Policy {
 			return evict.Policy{MaxMigratingPerNamespace: n}
@@ -37,7 +38,7 @@ func TestEachCapAtItsBoundary(t *testing.T) {
 				}
 				return evict.Policy{DomainLimits: []evict.DomainLimit{{"zone", n}}}
 			},
-			job: func(j *evict.Job) { j.Source = "n-p1" },
+			job: func(j *move.Job) { j.Source = "n-p1" },
 		},
 	}
 	const replicas = 100
@@ -46,7 +47,7 @@ func TestEachCapAtItsBoundary(t *testing.T) {
 			for m := range 6 {
 				s, change := web(replicas), test.job
 				if change == nil {
-					change = func(*evict.Job) {}
+					change = func(*move.Job) {}
 				}
 				for i := range m {
 					other(fmt.Sprint(i), change)(s)
@@ -84,7 +85,7 @@ func TestTheLimitsOfAWorkloadAtTheirBoundaries(t *testing.T) {
 		},
 		"evicted, and the replacement is not ready": func(s *evict.State, name string) {
 			s.DeletePod(name)
-			s.SetJob(job("j-"+name, name, func(j *evict.Job) { j.Evicted = ago(time.Second) }))
+			s.SetJob(job("j-"+name, name, func(j *move.Job) { evictAt(j, ago(time.Second)) }))
 			s.SetPod(pod(name+"-new", func(p *evict.Pod) { p.Ready = false }))
 		},
 	}
@@ -174,10 +175,10 @@ func TestTheBucketIsExact(t *testing.T) {
 // twice as long after each further one that failed, 4 hours at most, and none after a day without a move.
 func TestTheBackoffDoublesAfterFailures(t *testing.T) {
 	t.Parallel()
-	const failed, succeeded = evict.Failed, evict.Succeeded
+	const failed, succeeded = move.Failed, move.Succeeded
 	for name, test := range map[string]struct {
 		backoff time.Duration
-		phase   evict.Phase
+		phase   move.Phase
 		minutes []int
 	}{
 		"moves that failed":    {5 * time.Minute, failed, []int{0, 5, 10, 20, 40, 80, 160, 240, 240}},
@@ -199,8 +200,10 @@ func TestTheBackoffDoublesAfterFailures(t *testing.T) {
 				t.Errorf("%s: move %d, %d minutes after the last: got %q", name, n+1, minutes, got)
 			}
 			for _, half := range []string{"a", "b"} { // two jobs are one move
-				s.SetJob(job(fmt.Sprint(n, half), "gone", func(j *evict.Job) {
-					j.Phase, j.Created, j.StartedAt, j.Evicted, j.Finished = test.phase, at, at, at, at
+				s.SetJob(job(fmt.Sprint(n, half), "gone", func(j *move.Job) {
+					j.Created, j.Started = at, at
+					evictAt(j, at)
+					end(j, test.phase, at)
 				}))
 			}
 			last = at
@@ -218,21 +221,22 @@ func TestJobsThatWaitForTheirTurnAreOneMove(t *testing.T) {
 	p, s := limits(evict.Policy{WorkloadWindow: noWindow, EvictInterval: time.Millisecond}), web(30)
 	at := now
 	for i := range 4 {
-		waiting := job(fmt.Sprint("j", i), fmt.Sprint("p", i), func(j *evict.Job) {
-			j.Phase, j.Created, j.StartedAt = evict.Waiting, now, time.Time{}
+		waiting := job(fmt.Sprint("j", i), fmt.Sprint("p", i), func(j *move.Job) {
+			j.Created, j.Started = now, time.Time{}
 		})
 		s.SetJob(waiting)
 		if got := codes(s.Check(p, waiting.PodUID, at)); got != "" {
 			t.Errorf("job %d, %v after its creation: got %q", i, at.Sub(now), got)
 		}
-		s.SetJob(job(waiting.UID, waiting.PodUID, func(j *evict.Job) {
-			j.Phase, j.Created, j.StartedAt = evict.Succeeded, now, at
-			j.Evicted, j.Finished = at, at.Add(time.Minute)
+		s.SetJob(job(waiting.UID, waiting.PodUID, func(j *move.Job) {
+			j.Created, j.Started = now, at
+			evictAt(j, at)
+			end(j, move.Succeeded, at.Add(time.Minute))
 		}))
 		at = at.Add(2 * time.Minute)
 	}
-	s.SetJob(job("late", "p5", func(j *evict.Job) {
-		j.Phase, j.Created, j.StartedAt = evict.Waiting, at, time.Time{}
+	s.SetJob(job("late", "p5", func(j *move.Job) {
+		j.Created, j.Started = at, time.Time{}
 	}))
 	if got := s.Check(p, "p5", at); codes(got) != "OwnerBackoff" || got[0].Have != 1 {
 		t.Errorf("a job that was created later: got %v, want OwnerBackoff of one move", got)
@@ -247,15 +251,15 @@ func TestJobsThatWaitForTheirTurnAreOneMove(t *testing.T) {
 func TestJobsAtTheSameTimeAreOneMove(t *testing.T) {
 	t.Parallel()
 	p, s := limits(evict.Policy{WorkloadWindow: noWindow}), web(30)
-	s.SetJob(job("a", "p1", evicted(10*time.Second), func(j *evict.Job) {
-		j.Created, j.StartedAt = ago(40*time.Second), ago(30*time.Second)
+	s.SetJob(job("a", "p1", evicted(10*time.Second), func(j *move.Job) {
+		j.Created, j.Started = ago(40*time.Second), ago(30*time.Second)
 	}))
-	s.SetJob(job("b", "p2", func(j *evict.Job) { j.StartedAt = ago(20 * time.Second) }))
+	s.SetJob(job("b", "p2", func(j *move.Job) { j.Started = ago(20 * time.Second) }))
 	if got := codes(s.Check(p, "p0", now)); got != "" {
 		t.Errorf("while a job runs: got %q", got)
 	}
-	s.SetJob(job("b", "p2", evicted(5*time.Second), func(j *evict.Job) {
-		j.Created, j.StartedAt = ago(20*time.Second), ago(20*time.Second)
+	s.SetJob(job("b", "p2", evicted(5*time.Second), func(j *move.Job) {
+		j.Created, j.Started = ago(20*time.Second), ago(20*time.Second)
 	}))
 	if got := s.Check(p, "p0", now); codes(got) != "OwnerBackoff" || got[0].Have != 1 {
 		t.Errorf("after both: got %v, want OwnerBackoff of one move", got)
@@ -272,7 +276,7 @@ func TestNodesToAvoid(t *testing.T) {
 	s.SetJob(job("a", "p1", evicted(29*time.Minute)))
 	s.SetJob(job("b", "p2", evicted(30*time.Minute)))
 	s.SetJob(job("c", "p3"))
-	s.SetJob(job("d", "p4", func(j *evict.Job) { j.Phase = evict.Failed }))
+	s.SetJob(job("d", "p4", func(j *move.Job) { j.Status.Phase = move.Failed }))
 	got := s.Avoid(limits(evict.Policy{}), "p0", now)
 	if want := []string{"n-p0", "n-p1", "n-p3"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
@@ -285,7 +289,7 @@ func TestNodesToAvoid(t *testing.T) {
 // world is a cluster whose pods are evicted whenever the State allows it.
 type world struct {
 	pods     map[string]evict.Pod
-	jobs     map[string]evict.Job
+	jobs     map[string]move.Job
 	replicas map[string]int
 	budgets  map[string]*gang.Budget
 }
@@ -324,7 +328,7 @@ func (w *world) unavailable(key string) int {
 	for uid, p := range w.pods {
 		moves := false
 		for _, j := range w.jobs {
-			moves = moves || j.PodUID == uid && j.Phase == evict.Started
+			moves = moves || j.PodUID == uid && j.IsRunning()
 		}
 		if p.Workload == key && p.Ready && !p.Terminating && !moves {
 			serving++
@@ -355,7 +359,7 @@ func TestNoLimitIsExceeded(t *testing.T) {
 			EvictInterval:   3 * time.Minute, EvictBurst: burst, SkipExpectedNumber: true,
 		})
 		w := &world{
-			pods: map[string]evict.Pod{}, jobs: map[string]evict.Job{}, replicas: map[string]int{},
+			pods: map[string]evict.Pod{}, jobs: map[string]move.Job{}, replicas: map[string]int{},
 			budgets: map[string]*gang.Budget{},
 		}
 		for i := range 12 {
@@ -380,8 +384,8 @@ func TestNoLimitIsExceeded(t *testing.T) {
 			clock = clock.Add(time.Duration(rapid.IntRange(0, 600).Draw(t, "seconds")) * time.Second)
 			for _, uid := range slices.Sorted(maps.Keys(w.jobs)) {
 				j := w.jobs[uid]
-				if j.Phase == evict.Started && rapid.Bool().Draw(t, "ends") { // a replacement serves
-					j.Phase, j.Finished = evict.Succeeded, clock
+				if j.IsRunning() && rapid.Bool().Draw(t, "ends") { // a replacement serves
+					end(&j, move.Succeeded, clock)
 					w.jobs[uid] = j
 					p := w.pods[j.PodUID]
 					delete(w.pods, j.PodUID)
@@ -419,10 +423,12 @@ func TestNoLimitIsExceeded(t *testing.T) {
 			pod := w.pods[uid]
 			pod.Terminating = true
 			w.pods[uid] = pod
-			w.jobs["j-"+uid] = evict.Job{
+			j := move.Job{
 				UID: "j-" + uid, Name: uid, PodUID: uid, Namespace: pod.Namespace, Workload: pod.Workload,
-				Source: pod.Node, Created: clock, StartedAt: clock, Evicted: clock, Phase: evict.Started,
+				Source: pod.Node, Created: clock, Started: clock,
 			}
+			evictAt(&j, clock)
+			w.jobs[j.UID] = j
 			w.mustBeWithin(t, clock, pod, map[string]int{
 				"node": perNode, "namespace": perSpace, "global": global, "zone": perZone, "workload": perWorkload,
 				"unavailable": unavailable, "window": window, "burst": burst,
@@ -436,7 +442,7 @@ func (w *world) mustBeWithin(t *rapid.T, clock time.Time, pod evict.Pod, limits,
 	t.Helper()
 	have := map[string]int{"unavailable": w.unavailable(pod.Workload)}
 	for _, j := range w.jobs {
-		if j.Phase == evict.Started {
+		if j.IsRunning() {
 			have["global"]++
 			have["zone"]++ // all nodes are in one
 			have["namespace"]++
@@ -447,18 +453,18 @@ func (w *world) mustBeWithin(t *rapid.T, clock time.Time, pod evict.Pod, limits,
 				have["workload"]++
 			}
 		}
-		if j.Workload == pod.Workload && clock.Sub(j.Evicted) < 20*time.Minute {
+		if j.Workload == pod.Workload && clock.Sub(j.LastEviction()) < 20*time.Minute {
 			have["window"]++
 		}
 		for _, length := range []int{1, 2, 3, 6} { // of the rate of one in three minutes
-			if clock.Sub(j.Evicted) < time.Duration(length)*3*time.Minute {
+			if clock.Sub(j.LastEviction()) < time.Duration(length)*3*time.Minute {
 				have[fmt.Sprint("rate ", length)]++
 			}
 		}
-		if clock.Sub(j.Evicted) < 30*time.Minute {
+		if clock.Sub(j.LastEviction()) < 30*time.Minute {
 			have["namespace window"]++
 		}
-		if j.Evicted.Equal(clock) {
+		if j.LastEviction().Equal(clock) {
 			have["at once"]++
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/move"
 	"github.com/tenon-project/tenon/internal/core/qos"
 )
 
@@ -89,35 +90,9 @@ type Scaler struct {
 	Current, Desired int
 }
 
-// Phase is how far a job is.
-type Phase int
-
-// Phases of jobs.
-const (
-	Waiting   Phase = iota // for arbitration
-	Started                // it passed arbitration and has not ended
-	Succeeded              // or aborted
-	Failed
-)
-
-// Job is a PodMigrationJob. What it says of its pod counts when the pod is gone.
-type Job struct {
-	UID, Name                  string
-	PodUID, PodName, Namespace string
-	// Workload and Gang are those of the pod; empty for a pod that had failed when the job started: its eviction takes
-	// nothing from them, so it does not count against their limits.
-	Workload, Gang                        string
-	Source, Target                        string    // nodes; Target is empty until a place is held
-	Created, StartedAt, Evicted, Finished time.Time // zero until then
-	Phase                                 Phase
-}
-
-// ended reports whether the job is over.
-func (j *Job) ended() bool { return j.Phase == Succeeded || j.Phase == Failed }
-
-// compare orders jobs by creation, then by name and UID.
-func (j *Job) compare(o *Job) int {
-	return cmp.Or(j.Created.Compare(o.Created), cmp.Compare(j.Name, o.Name), cmp.Compare(j.UID, o.UID))
+// compareJobs orders jobs by creation, then by name and UID.
+func compareJobs(a, b *move.Job) int {
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 }
 
 // State is what caches have of the cluster. It depends on the last object of each key alone, not on their order. It is
@@ -135,13 +110,13 @@ type State struct {
 	groups     map[string][]string // gangs, in order, by Bond.Group
 	faults     map[string]string   // what is not known, by source
 
-	jobs        map[string]*Job
-	started     map[string]*Job // by UID: those that have started and not ended
-	jobsOf      index[*Job]     // by pod
-	workloadJob index[*Job]
-	spaceJobs   index[*Job]
-	gangJobs    index[*Job]
-	evicted     []*Job // Invariant: by Evicted, then UID; each has one
+	jobs        map[string]*move.Job
+	started     map[string]*move.Job // by UID: those that have started and not ended
+	jobsOf      index[*move.Job]     // by pod
+	workloadJob index[*move.Job]
+	spaceJobs   index[*move.Job]
+	gangJobs    index[*move.Job]
+	evicted     []eviction // Invariant: in ascending order
 }
 
 // index has values by a key, and by UID.
@@ -172,8 +147,8 @@ func NewState(sources ...string) *State {
 		scalers: map[string]Scaler{}, scalersOf: index[Scaler]{},
 		nodes: map[string]map[string]string{}, namespaces: map[string]map[string]string{},
 		bonds: map[string]gang.Bond{}, groups: map[string][]string{}, faults: map[string]string{},
-		jobs: map[string]*Job{}, started: map[string]*Job{}, jobsOf: index[*Job]{}, workloadJob: index[*Job]{},
-		spaceJobs: index[*Job]{}, gangJobs: index[*Job]{},
+		jobs: map[string]*move.Job{}, started: map[string]*move.Job{}, jobsOf: index[*move.Job]{}, workloadJob: index[*move.Job]{},
+		spaceJobs: index[*move.Job]{}, gangJobs: index[*move.Job]{},
 	}
 	for _, source := range sources {
 		s.SetFault(source, "the cache is not synced")
@@ -195,7 +170,7 @@ func (s *State) SetPod(p Pod) {
 	s.byWorkload.set(p.Workload, p.UID, &p)
 	s.byGang.set(p.Gang, p.UID, &p)
 	for _, j := range slices.Collect(maps.Values(s.jobsOf[p.UID])) {
-		if j.Phase == Waiting {
+		if j.IsWaiting() {
 			s.SetJob(*j)
 		}
 	}
@@ -279,27 +254,28 @@ func (s *State) SetGang(id string, b gang.Bond) {
 
 // SetJob records a job. One that waits takes workload, gang and node from its pod. One that has ended is kept until
 // DeleteJob: the limits over time are computed from it.
-func (s *State) SetJob(j Job) {
+func (s *State) SetJob(j move.Job) {
 	s.DeleteJob(j.UID)
-	if p := s.pods[j.PodUID]; p != nil && j.Phase == Waiting {
-		j = j.forPod(p)
+	if p := s.pods[j.PodUID]; p != nil && j.IsWaiting() {
+		j = forPod(j, p)
 	}
 	s.jobs[j.UID] = &j
 	s.jobsOf.set(j.PodUID, j.UID, &j)
 	s.workloadJob.set(j.Workload, j.UID, &j)
 	s.spaceJobs.set(j.Namespace, j.UID, &j)
 	s.gangJobs.set(j.Gang, j.UID, &j)
-	if j.Phase == Started {
+	if j.IsRunning() {
 		s.started[j.UID] = &j
 	}
-	if !j.Evicted.IsZero() {
-		i, _ := slices.BinarySearchFunc(s.evicted, &j, compareEvicted)
-		s.evicted = slices.Insert(s.evicted, i, &j)
+	if at := j.LastEviction(); !at.IsZero() {
+		e := eviction{at, j.UID}
+		i, _ := slices.BinarySearchFunc(s.evicted, e, eviction.compare)
+		s.evicted = slices.Insert(s.evicted, i, e)
 	}
 }
 
 // forPod returns the job with what it takes from its pod.
-func (j Job) forPod(p *Pod) Job {
+func forPod(j move.Job, p *Pod) move.Job {
 	j.PodUID, j.Namespace, j.Workload, j.Gang, j.Source = p.UID, p.Namespace, p.Workload, p.Gang, p.Node
 	if p.Failed {
 		j.Workload, j.Gang = "", ""
@@ -308,10 +284,12 @@ func (j Job) forPod(p *Pod) Job {
 }
 
 // Propose returns the job that a pod would have if it started now.
-func (s *State) Propose(podUID, target string, now time.Time) Job {
-	j := Job{UID: "proposed " + podUID, PodUID: podUID, Target: target, Created: now, StartedAt: now, Phase: Started}
+func (s *State) Propose(podUID, target string, now time.Time) move.Job {
+	j := move.Job{UID: "proposed " + podUID, PodUID: podUID, Created: now, Started: now}
+	j.Status.Node = target
 	if p := s.pods[podUID]; p != nil {
-		j.PodName, j = p.Name, j.forPod(p)
+		j.PodName = p.Name
+		return forPod(j, p)
 	}
 	return j
 }
@@ -328,31 +306,37 @@ func (s *State) DeleteJob(uid string) {
 	s.workloadJob.delete(j.Workload, uid)
 	s.spaceJobs.delete(j.Namespace, uid)
 	s.gangJobs.delete(j.Gang, uid)
-	if i, found := slices.BinarySearchFunc(s.evicted, j, compareEvicted); found {
+	if i, found := slices.BinarySearchFunc(s.evicted, eviction{j.LastEviction(), uid}, eviction.compare); found {
 		s.evicted = slices.Delete(s.evicted, i, i+1)
 	}
 }
 
 // Waiting returns the jobs that wait for arbitration, the oldest first.
-func (s *State) Waiting() (waiting []Job) {
+func (s *State) Waiting() (waiting []move.Job) {
 	for _, j := range s.jobs {
-		if j.Phase == Waiting {
+		if j.IsWaiting() {
 			waiting = append(waiting, *j)
 		}
 	}
-	slices.SortFunc(waiting, func(a, b Job) int { return a.compare(&b) })
+	slices.SortFunc(waiting, func(a, b move.Job) int { return compareJobs(&a, &b) })
 	return waiting
 }
 
 // Job returns a job, false if it is not known.
-func (s *State) Job(uid string) (Job, bool) {
+func (s *State) Job(uid string) (move.Job, bool) {
 	if j := s.jobs[uid]; j != nil {
 		return *j, true
 	}
-	return Job{}, false
+	return move.Job{}, false
 }
 
-// compareEvicted orders jobs by the time of their eviction.
-func compareEvicted(a, b *Job) int {
-	return cmp.Or(a.Evicted.Compare(b.Evicted), cmp.Compare(a.UID, b.UID))
+// eviction is the last time at which a job may have evicted its pod.
+type eviction struct {
+	at  time.Time
+	job string // its UID
+}
+
+// compare orders evictions by time.
+func (e eviction) compare(o eviction) int {
+	return cmp.Or(e.at.Compare(o.at), cmp.Compare(e.job, o.job))
 }

@@ -26,8 +26,8 @@ func (s *State) Uses(p *Policy, now time.Time) (all []Use) {
 		}
 	}
 	full := nextToken(func(yield func(time.Time) bool) {
-		for _, j := range s.evicted {
-			if !yield(j.Evicted) {
+		for _, e := range s.evicted {
+			if !yield(e.at) {
 				return
 			}
 		}

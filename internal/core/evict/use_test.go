@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/evict"
+	"github.com/tenon-project/tenon/internal/core/move"
 )
 
 // mustBeUsed holds that no limit is exceeded, and that each limit that refuses a pod without a job of its own is shown
@@ -42,10 +43,11 @@ func TestTheLimitsThatAreUsed(t *testing.T) {
 		t.Errorf("without jobs %v are used", got)
 	}
 	for i := range 2 {
-		s.SetJob(job(fmt.Sprint("run", i), fmt.Sprint("p", i), func(j *evict.Job) { j.Target = "n-p3" }))
+		s.SetJob(job(fmt.Sprint("run", i), fmt.Sprint("p", i), func(j *move.Job) { j.Status.Node = "n-p3" }))
 	}
-	s.SetJob(job("done", "gone", func(j *evict.Job) {
-		j.Phase, j.Evicted, j.Finished = evict.Succeeded, ago(time.Minute), ago(30*time.Second)
+	s.SetJob(job("done", "gone", func(j *move.Job) {
+		evictAt(j, ago(time.Minute))
+		end(j, move.Succeeded, ago(30*time.Second))
 	}))
 	p := limits(evict.Policy{
 		MaxMigratingGlobally: 9, MaxMigratingPerTargetNode: 5, MaxMigratingPerNamespace: 7,
@@ -67,8 +69,9 @@ func TestTheLimitsThatAreUsed(t *testing.T) {
 	// The token of an eviction 1 minute ago is back; at the time of the eviction it was missing.
 	then := s.Uses(p, ago(time.Minute))
 	// An eviction of the current second is recorded as of its end.
-	s.SetJob(job("late", "late", func(j *evict.Job) {
-		j.Phase, j.Evicted, j.Finished = evict.Succeeded, now.Add(time.Second), now.Add(time.Second)
+	s.SetJob(job("late", "late", func(j *move.Job) {
+		evictAt(j, now.Add(time.Second))
+		end(j, move.Succeeded, now.Add(time.Second))
 	}))
 	fast := limits(evict.Policy{EvictInterval: 100 * time.Millisecond, EvictBurst: 1})
 	empty := evict.Use{Code: evict.RateLimited, Subject: "cluster", Have: 1, Limit: 1}

@@ -3,9 +3,9 @@ package evict
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/move"
 )
 
 // tooFewReplicas refuses pods of workloads that the limits would let lose all replicas.
@@ -91,8 +91,8 @@ func scalingDown(c *candidate) (Refusal, bool) {
 
 // alreadyEvicting refuses a pod that is being evicted or migrated, or of whose workload too many are.
 func alreadyEvicting(c *candidate) (Refusal, bool) {
-	others := c.count(c.jobsOf[c.pod.UID], func(j *Job) bool {
-		return j.Phase == Started || !c.move.Round.IsZero() && !j.ended()
+	others := c.count(c.jobsOf[c.pod.UID], func(j *move.Job) bool {
+		return j.IsRunning() || !c.move.Round.IsZero() && !j.Status.Phase.IsFinal()
 	})
 	if c.pod.Terminating || others > 0 {
 		return Refusal{Subject: "pod " + c.pod.name(), Have: 1}, true
@@ -105,7 +105,7 @@ func alreadyEvicting(c *candidate) (Refusal, bool) {
 		leaving[uid] = p.Terminating && !p.Succeeded && !p.Failed
 	}
 	for _, j := range c.workloadJob[c.pod.Workload] {
-		leaving[j.PodUID] = leaving[j.PodUID] || j.Phase == Started
+		leaving[j.PodUID] = leaving[j.PodUID] || j.IsRunning()
 	}
 	delete(leaving, c.pod.UID)
 	have, limit := 0, c.policy.MaxMigratingPerWorkload.Of(c.replicas())
@@ -147,7 +147,7 @@ func (s *State) leaves(uid string) bool {
 		return true
 	}
 	for _, j := range s.jobsOf[uid] {
-		if j.Phase == Started {
+		if j.IsRunning() {
 			return true
 		}
 	}
@@ -222,13 +222,13 @@ func (p *Pod) holds() bool { return p.Node != "" && !p.Succeeded && !p.Failed }
 // Both times are whole seconds, that of the eviction rounded up: a member that is as old as the eviction counts, unless
 // it moves itself.
 func (c *candidate) replaces(p *Pod) bool {
-	if c.job == nil || c.job.Phase != Started || len(c.jobsOf[p.UID]) > 0 {
+	if c.job == nil || !c.job.IsRunning() || len(c.jobsOf[p.UID]) > 0 {
 		return false
 	}
 	for _, id := range c.groupOf(p.Gang) {
 		for _, j := range c.gangJobs[id] {
-			at := j.Evicted.Truncate(time.Second)
-			if !at.IsZero() && !j.Evicted.Before(c.job.StartedAt) && !p.Created.Before(at) {
+			at := j.Status.EvictedAt()
+			if !at.IsZero() && !j.LastEviction().Before(c.job.Started) && !p.Created.Before(at) {
 				return true
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/move"
 )
 
 // TestRollouts: when a workload's pods are being replaced, or not any more, by its kind.
@@ -196,13 +197,13 @@ func TestGangsKeepTheirMinimum(t *testing.T) {
 		"five of four, one leaves": {put: func(s *evict.State) {
 			members(s, "g", 5)
 			s.SetGang("default/g", gang.Bond{Least: 4})
-			s.SetJob(job("j", "g1", func(j *evict.Job) { j.Workload = "Job g" }))
+			s.SetJob(job("j", "g1", func(j *move.Job) { j.Workload = "Job g" }))
 		}, want: "GangMinimum"},
 		"four of four of which the others leave": {put: func(s *evict.State) {
 			members(s, "g", 4)
 			s.SetGang("default/g", gang.Bond{Least: 4})
 			for _, uid := range []string{"g1", "g2", "g3"} {
-				s.SetJob(job("j"+uid, uid, func(j *evict.Job) { j.Workload = "Job g" }))
+				s.SetJob(job("j"+uid, uid, func(j *move.Job) { j.Workload = "Job g" }))
 			}
 		}},
 		"a gang that leaves while another one of its group does not": {put: func(s *evict.State) {
@@ -214,7 +215,7 @@ func TestGangsKeepTheirMinimum(t *testing.T) {
 		"the last of a move whose first member is replaced": {put: func(s *evict.State) {
 			members(s, "g", 2)
 			s.SetGang("default/g", gang.Bond{Least: 2})
-			ofGang := func(j *evict.Job) { j.Gang, j.Workload = "default/g", "Job g" }
+			ofGang := func(j *move.Job) { j.Gang, j.Workload = "default/g", "Job g" }
 			s.SetJob(job("a", "g1", evicted(30*time.Second), ofGang))
 			s.SetJob(job("b", "g0", ofGang))
 			s.DeletePod("g1")
@@ -225,9 +226,9 @@ func TestGangsKeepTheirMinimum(t *testing.T) {
 		"the last of a move whose first member was replaced within the second": {put: func(s *evict.State) {
 			members(s, "g", 2)
 			s.SetGang("default/g", gang.Bond{Least: 2})
-			ofGang := func(j *evict.Job) { j.Gang, j.Workload = "default/g", "Job g" }
-			s.SetJob(job("a", "g1", evicted(30*time.Second), ofGang, func(j *evict.Job) {
-				j.Evicted = j.Evicted.Add(time.Second - 1) // as objects have it
+			ofGang := func(j *move.Job) { j.Gang, j.Workload = "default/g", "Job g" }
+			s.SetJob(job("a", "g1", evicted(30*time.Second), ofGang, func(j *move.Job) {
+				evictAt(j, ago(30*time.Second).Add(time.Second-1)) // as objects have it
 			}))
 			s.SetJob(job("b", "g0", ofGang))
 			s.DeletePod("g1")
@@ -255,7 +256,7 @@ func TestUnits(t *testing.T) {
 	s.SetGang("default/h", gang.Bond{Least: 1, Group: "x"})
 	s.SetPod(pod("g9", func(p *evict.Pod) { p.Gang, p.Node = "default/g", "" }))
 	all := []string{"g0", "g1", "g2", "h0", "h1"}
-	inMove := func(j *evict.Job) { j.Gang, j.Workload = "default/g", "Job g" }
+	inMove := func(j *move.Job) { j.Gang, j.Workload = "default/g", "Job g" }
 	s.SetJob(job("a", "gone", evicted(30*time.Second), inMove)) // its pod was a member, which g8 replaces
 	s.SetJob(job("b", "g1", inMove))
 	s.SetPod(pod("g8", func(p *evict.Pod) {

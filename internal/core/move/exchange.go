@@ -30,7 +30,6 @@ type User struct {
 // Neighbor is a job whose pod has the same owner as that of another one, as the API server has it. The new pod of each
 // may be placed in the room of the other. A job is its own neighbor as well.
 type Neighbor struct {
-	UID string
 	*Job
 	// Old has the name of the job's pod; nil where there is none.
 	Old *Pod
@@ -75,18 +74,18 @@ func (w *World) NeedsNeighbors(j *Job) bool { return w.waitsForRoom(j) || w.hold
 
 // Exchange sets what the scheduler has made of the rooms of a job and of its neighbors: the Successor of a job that
 // waits for one, and whether the pod in its room is Claimed. released are the rooms of reservations that were released.
-func (w *World) Exchange(j *Job, uid string, neighbors []Neighbor, released []Room) {
+func (w *World) Exchange(j *Job, neighbors []Neighbor, released []Room) {
 	rooms := slices.Clone(released)
 	for i := range neighbors {
 		n := &neighbors[i]
-		w.Claimed = w.Claimed || n.Announced && n.UID == uid
+		w.Claimed = w.Claimed || n.Announced && n.UID == j.UID
 		if r, counts := n.room(); counts {
 			rooms = append(rooms, r)
 		}
 	}
 	found := Exchanged(rooms)
 	if w.waitsForRoom(j) {
-		w.Successor = found[uid]
+		w.Successor = found[j.UID]
 		return
 	}
 	for _, pod := range found {

@@ -122,12 +122,12 @@ func TestExchangeOfNeighbors(t *testing.T) {
 			"",
 		},
 	} {
-		a := &move.Job{PodUID: "old-a", Source: source, Status: evictedAt(1)}
+		a := &move.Job{UID: "a", PodUID: "old-a", Source: source, Status: evictedAt(1)}
 		c.b.UID = "b"
-		neighbors := []move.Neighbor{{UID: "a", Job: a, HasRoom: true}, c.b}
+		neighbors := []move.Neighbor{{Job: a, HasRoom: true}, c.b}
 		for range 2 {
 			w := &move.World{Now: start, Place: &move.Place{Available: true}}
-			w.Exchange(a, "a", neighbors, c.released)
+			w.Exchange(a, neighbors, c.released)
 			got := ""
 			if w.Successor != nil {
 				got = w.Successor.UID
@@ -154,20 +154,20 @@ func TestAPodInARoomIsClaimed(t *testing.T) {
 		"a pod is announced":                {announced: true, want: true},
 		"a pod is announced for job a":      {other: true},
 	} {
-		a := &move.Job{PodUID: "old-a", Source: source}
+		a := &move.Job{UID: "a", PodUID: "old-a", Source: source}
 		if c.waiting {
 			a.Status = evictedAt(1)
 		}
-		b := &move.Job{PodUID: "old-b", Source: "n1"}
+		b := &move.Job{UID: "b", PodUID: "old-b", Source: "n1"}
 		w := &move.World{
 			Now: start, Pod: &move.Pod{Reference: move.Reference{UID: "old-b"}, Node: "n1"},
 			Place: &move.Place{Used: true},
 		}
-		room := move.Neighbor{UID: "b", Job: b, Old: w.Pod, HasRoom: true, Announced: c.announced}
+		room := move.Neighbor{Job: b, Old: w.Pod, HasRoom: true, Announced: c.announced}
 		if c.owner != "" {
 			w.Place.Owners, room.User = []string{c.owner}, newPod(c.owner, "n2", 3)
 		}
-		w.Exchange(b, "b", []move.Neighbor{{UID: "a", Job: a, HasRoom: true, Announced: c.other}, room}, nil)
+		w.Exchange(b, []move.Neighbor{{Job: a, HasRoom: true, Announced: c.other}, room}, nil)
 		if w.Claimed != c.want || w.Successor != nil {
 			t.Errorf("%s: claimed %t, successor %v, want %t and none", name, w.Claimed, w.Successor, c.want)
 		}
@@ -236,7 +236,7 @@ func exchanged(n move.Neighbor, neighbors []move.Neighbor, released []move.Room)
 		w.Successor = &n.Known.Pod
 	}
 	if w.NeedsNeighbors(n.Job) {
-		w.Exchange(n.Job, n.UID, neighbors, released)
+		w.Exchange(n.Job, neighbors, released)
 	}
 	return w
 }
@@ -248,8 +248,8 @@ func drawNeighbors(random *rand.Rand) (all []move.Neighbor, released []move.Room
 		return newPod(fmt.Sprint("new-", pods), fmt.Sprint("n", random.IntN(4)), random.IntN(6))
 	}
 	for i := range 1 + random.IntN(5) {
-		j := &move.Job{PodUID: fmt.Sprint("old-", i), Source: fmt.Sprint("n", random.IntN(4))}
-		n := move.Neighbor{UID: fmt.Sprint(i), Job: j, HasRoom: random.IntN(5) > 0, Announced: random.IntN(5) == 0}
+		j := &move.Job{UID: fmt.Sprint(i), PodUID: fmt.Sprint("old-", i), Source: fmt.Sprint("n", random.IntN(4))}
+		n := move.Neighbor{Job: j, HasRoom: random.IntN(5) > 0, Announced: random.IntN(5) == 0}
 		if random.IntN(3) > 0 {
 			j.Status = evictedAt(random.IntN(4))
 		} else {

@@ -51,32 +51,64 @@ const (
 // Complete is the stage of a job that has succeeded.
 const Complete = "Complete"
 
-// Job is one job as its object says.
+// Job is one job as its object says: what its steps depend on, and what the limits of core/evict count.
 type Job struct {
-	// Direct evicts without a reservation.
-	Direct bool
+	UID, Name string
+	// Namespace, PodName and PodUID name the pod that is to move. Invariant: PodUID is not empty where Passed.
+	Namespace, PodName, PodUID string
+	// Workload and Gang are those of the pod when the job started. They are empty where the pod has none, and for a pod
+	// that had failed: its eviction takes nothing from them, so the job does not count against their limits.
+	Workload, Gang string
+	// Source is the node of the pod when the job started; "" for a pod without node.
+	Source  string
+	Created time.Time
+	// Started is when arbitration let the job start; the zero time before.
+	Started time.Time
 	// Paused takes no step. The time that a job is paused does not count for its TTL.
 	Paused bool
 	// Stop ends the job as Aborted: a user deletes it or has asked for it.
 	Stop bool
 	// Deleting is true where the object waits for its finalizer only.
 	Deleting bool
-	// Named uses a reservation that a user has named and created.
-	Named bool
 	// Passed is set once with PodUID and Source, when arbitration lets the job start.
 	Passed bool
-	// PodUID is the UID of the pod that is to move. Invariant: not empty where Passed.
-	PodUID string
-	// Workload is the workload of the pod when the job started; empty where it has none.
-	Workload string
-	// Source is the node of the pod when the job started; "" for a pod without node.
-	Source  string
-	Created time.Time
-	// Started is when arbitration let the job start; the zero time before.
-	Started time.Time
-	// TTL is how long after its start the job fails; 0: never.
-	TTL    time.Duration
-	Status Status
+	// Direct evicts without a reservation. Named uses a reservation that a user has named and created. TTL is how long
+	// after its start the job fails; 0: never. They depend on the arguments of the descheduler: no limit reads them.
+	Direct, Named bool
+	TTL           time.Duration
+	Status        Status
+}
+
+// IsWaiting reports whether the job waits for arbitration.
+func (j *Job) IsWaiting() bool { return j.Started.IsZero() && !j.Status.Phase.IsFinal() }
+
+// IsRunning reports whether the job has started and has not ended.
+func (j *Job) IsRunning() bool { return !j.Started.IsZero() && !j.Status.Phase.IsFinal() }
+
+// LastEviction returns the latest time at which the job may have evicted its pod; the zero time where it has not. Times
+// of objects are whole seconds: the eviction was before the next one.
+func (j *Job) LastEviction() time.Time {
+	at := j.Status.EvictedAt()
+	if at.IsZero() {
+		return at
+	}
+	return at.Add(time.Second - 1)
+}
+
+// EndedAt returns when the job ended; the zero time before. A job without conditions ended when it was created.
+func (j *Job) EndedAt() (at time.Time) {
+	if !j.Status.Phase.IsFinal() {
+		return at
+	}
+	for _, c := range j.Status.Conditions {
+		if c.Changed.After(at) {
+			at = c.Changed
+		}
+	}
+	if at.IsZero() {
+		return j.Created
+	}
+	return at
 }
 
 // Status is what a job has reached.

@@ -149,7 +149,7 @@ type workload struct {
 func (w *workload) neighbors() (all []move.Neighbor, released []move.Room) {
 	for _, c := range w.jobs {
 		n := move.Neighbor{
-			UID: c.job.PodUID, Job: &c.job, Old: c.pod, HasRoom: c.place != nil, User: w.users[c.place],
+			Job: &c.job, Old: c.pod, HasRoom: c.place != nil, User: w.users[c.place],
 		}
 		if i := slices.IndexFunc(w.free, func(u *move.User) bool { return u.UID == c.job.Status.Pod.UID }); i >= 0 {
 			n.Known = w.free[i]
@@ -189,7 +189,7 @@ func (w *workload) see(c *cluster, world *move.World) {
 			place.Owners = []string{w.users[c.place].UID}
 		}
 		neighbors, released := w.neighbors()
-		world.Exchange(&c.job, c.job.PodUID, neighbors, released)
+		world.Exchange(&c.job, neighbors, released)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestJobsOfOneWorkloadEndInRooms(t *testing.T) {
 			s.refusal, s.refusedUntil = move.Refusal{Code: "CapNode"}, time.Duration(w.choose(60))*time.Second
 			s.tooMany = time.Duration(w.choose(40)) * time.Second
 			c := newCluster(s)
-			c.job.PodUID = fmt.Sprint("old-", i)
+			c.job.UID, c.job.PodUID = fmt.Sprint("old-", i), fmt.Sprint("old-", i)
 			c.pod.UID = c.job.PodUID
 			c.see = w.see
 			w.jobs = append(w.jobs, c)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
-	"github.com/tenon-project/tenon/internal/core/evict"
+	"github.com/tenon-project/tenon/internal/core/move"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -52,8 +52,9 @@ func (n *Nominator) Renew(ctx context.Context) {
 		if text == "" {
 			continue
 		}
-		state := convert.EvictJob(j)
-		if state.Phase == evict.Failed || state.Phase == evict.Succeeded && n.Now().Sub(state.Finished) > afterwards {
+		job := convert.MigrationJob(j)
+		phase := job.Status.Phase
+		if phase == move.Failed || phase.IsFinal() && n.Now().Sub(job.EndedAt()) > afterwards {
 			continue
 		}
 		room, _, err := annotation.ParseMigrationRoom(text)

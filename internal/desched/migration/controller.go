@@ -148,23 +148,26 @@ func (c *Controller) job(j *v1alpha1.PodMigrationJob) *move.Job {
 }
 
 func (c *Controller) decode(j *v1alpha1.PodMigrationJob) *move.Job {
-	mode := v1alpha1.PodMigrationJobMode(c.Args.DefaultJobMode)
-	m := convert.Move(j, mode, c.Args.DefaultJobTTL.Duration)
+	m := convert.MigrationJob(j)
+	m.Direct = cmp.Or(string(j.Spec.Mode), c.Args.DefaultJobMode) == string(v1alpha1.EvictDirectly)
+	if m.TTL = c.Args.DefaultJobTTL.Duration; j.Spec.TTL != nil {
+		m.TTL = j.Spec.TTL.Duration
+	}
 	m.Named = placeName(j) != "" && placeName(j) != defaultPlace(j)
 	return m
 }
 
 // arbitrate starts the jobs that may start, and returns why the others do not, by UID.
 func (c *Controller) arbitrate(ctx context.Context, waiting []*v1alpha1.PodMigrationJob) map[string]evict.Refusal {
-	known := map[string]evict.Job{}
+	known := map[string]move.Job{}
 	c.Read(func(s *evict.State) {
 		for _, j := range waiting {
-			if e, ok := s.Job(string(j.UID)); ok && e.Phase == evict.Waiting {
+			if e, ok := s.Job(string(j.UID)); ok && e.IsWaiting() {
 				known[e.UID] = e
 			}
 		}
 	})
-	var asking, passed []evict.Job
+	var asking, passed []move.Job
 	var refused map[string]evict.Refusal
 	own := map[string]*move.Refusal{}
 	for _, j := range waiting {
@@ -179,7 +182,7 @@ func (c *Controller) arbitrate(ctx context.Context, waiting []*v1alpha1.PodMigra
 	c.Read(func(s *evict.State) { passed, refused = s.Arbitrate(c.Policy, asking, c.Now()) })
 	for _, j := range waiting {
 		uid := string(j.UID)
-		if i := slices.IndexFunc(passed, func(e evict.Job) bool { return e.UID == uid }); i >= 0 {
+		if i := slices.IndexFunc(passed, func(e move.Job) bool { return e.UID == uid }); i >= 0 {
 			c.start(ctx, j, &passed[i])
 		} else if !c.DryRun {
 			c.advance(ctx, j, cmp.Or(own[uid], refusal(refused, uid)))
@@ -207,7 +210,7 @@ func (c *Controller) foreign(m *move.Job, pod *corev1.Pod) *move.Refusal {
 }
 
 // start writes that a job has passed arbitration, and what its pod is.
-func (c *Controller) start(ctx context.Context, j *v1alpha1.PodMigrationJob, known *evict.Job) {
+func (c *Controller) start(ctx context.Context, j *v1alpha1.PodMigrationJob, known *move.Job) {
 	log := klog.FromContext(ctx)
 	pod := c.Pod(known.Namespace, types.UID(known.PodUID))
 	if pod == nil {

@@ -209,7 +209,7 @@ func (c *cluster) evict(namespace, name string, uid *types.UID) error {
 			r.Status.Phase != reservation.ReservationAvailable {
 			c.problems = append(c.problems, fmt.Sprintf("%s is evicted without a place: %+v", name, r))
 		}
-		if convert.EvictJob(j).Evicted.IsZero() {
+		if convert.MigrationJob(j).Status.EvictedAt().IsZero() {
 			c.problems = append(c.problems, name+" is evicted without a record of the time")
 		}
 	}
@@ -354,7 +354,7 @@ func (c *cluster) read(f func(*evict.State)) {
 		s.SetPod(e)
 	}
 	for _, j := range c.list() {
-		e := convert.EvictJob(j)
+		e := convert.MigrationJob(j)
 		for i := range list.Items {
 			if e.PodUID == "" && list.Items[i].Name == e.PodName {
 				e.PodUID = string(list.Items[i].UID)
@@ -363,7 +363,7 @@ func (c *cluster) read(f func(*evict.State)) {
 		if p, ok := s.Pod(e.PodUID); ok {
 			e.Workload, e.Gang = p.Workload, p.Gang
 		}
-		s.SetJob(e)
+		s.SetJob(*e)
 	}
 	f(s)
 }

@@ -80,7 +80,7 @@ func (f *fleet) neighbors(r *reservation.Reservation, m *move.Job) []*decoded {
 
 // neighbor reads the pods of a job.
 func (d *decoded) neighbor(ctx context.Context, from source) (n move.Neighbor, err error) {
-	n = move.Neighbor{UID: string(d.object.UID), Job: d.job, HasRoom: d.place != nil}
+	n = move.Neighbor{Job: d.job, HasRoom: d.place != nil}
 	known, err := readPod(ctx, d.job.Status.Pod, from)
 	if err != nil {
 		return n, err

@@ -57,7 +57,7 @@ func TestAFleetDecodesEachJobOnce(t *testing.T) {
 	decodes := map[string]int{}
 	f := newFleet(jobs, places, func(j *v1alpha1.PodMigrationJob) *move.Job {
 		decodes[j.Name]++
-		return convert.Move(j, v1alpha1.ReservationFirst, time.Minute)
+		return convert.MigrationJob(j)
 	})
 	if diff := cmp.Diff(map[string]int{"a": 1, "b": 1, "c": 1, "d": 1, "e": 1}, decodes); diff != "" {
 		t.Errorf("decoded (-want +got):\n%s", diff)
@@ -71,7 +71,7 @@ func TestAFleetDecodesEachJobOnce(t *testing.T) {
 		}
 		r := places[min(i, 2)]
 		got := ""
-		for _, d := range f.neighbors(r, convert.Move(jobs[i], v1alpha1.ReservationFirst, time.Minute)) {
+		for _, d := range f.neighbors(r, convert.MigrationJob(jobs[i])) {
 			got += fmt.Sprint(" ", d.object.Name)
 		}
 		if got != " "+want {

@@ -18,7 +18,6 @@ import (
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/move"
 	"github.com/tenon-project/tenon/internal/kube"
-	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // requests are the EvictionRequests of Kubernetes 1.37, by which other programs are asked to evict a pod.
@@ -66,7 +65,7 @@ func requestOf(j *v1alpha1.PodMigrationJob) *unstructured.Unstructured {
 
 // requestsEviction reports whether the pod of a job is evicted by a request: a pod of a gang never is.
 func (c *Controller) requestsEviction(j *v1alpha1.PodMigrationJob) bool {
-	return c.Args.EvictionPolicy == byRequest && convert.EvictJob(j).Gang == ""
+	return c.Args.EvictionPolicy == byRequest && c.job(j).Gang == ""
 }
 
 // request creates the EvictionRequest of a job.

@@ -221,7 +221,7 @@ func TestPlaceFollowsTheJobsOfTheWorkload(t *testing.T) {
 	}
 	j, want := c.job("a"), "0/2 nodes are available (the job excludes node n0 of the pod, and by ReturnWindow those "+
 		"that pods of the workload leave or have left: n1)"
-	if got := convert.Move(j, "", 0).Status.Find(move.ReservationScheduled).Message; got != want {
+	if got := convert.MigrationJob(j).Status.Find(move.ReservationScheduled).Message; got != want {
 		t.Errorf("got the message %q, want %q", got, want)
 	}
 	stopped := c.job("b")

@@ -240,7 +240,7 @@ func (c *Controller) exchange(ctx context.Context, w *move.World, m *move.Job, j
 		}
 		neighbors = append(neighbors, n)
 	}
-	w.Exchange(m, string(j.UID), neighbors, released)
+	w.Exchange(m, neighbors, released)
 	return nil
 }
 
@@ -264,11 +264,11 @@ func (c *Controller) check(w *move.World, j *v1alpha1.PodMigrationJob, old *core
 		if len(unit) == 1 {
 			return
 		}
-		for other, m := range c.decoded {
-			known, ok := s.Job(string(other.UID))
-			placed := known.Target != "" || m.Direct // it waits for nothing but its eviction
-			if i := slices.Index(unit, known.PodUID); ok && i >= 0 && known.Phase == evict.Started &&
-				(!known.Evicted.IsZero() || placed && len(refuses(known.PodUID, known.UID)) == 0) {
+		for _, m := range c.decoded {
+			known, ok := s.Job(m.UID)
+			placed := known.Status.Node != "" || m.Direct // it waits for nothing but its eviction
+			if i := slices.Index(unit, known.PodUID); ok && i >= 0 && known.IsRunning() &&
+				(!known.Status.EvictedAt().IsZero() || placed && len(refuses(known.PodUID, known.UID)) == 0) {
 				unit = slices.Delete(unit, i, i+1)
 			}
 		}

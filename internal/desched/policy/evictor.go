@@ -8,11 +8,12 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/evict"
+	"github.com/tenon-project/tenon/internal/core/move"
 )
 
 // refusals returns why the evictors of the profile refuse the move of a pod, to the target where one is named, and the
 // job that the pod would have. Every profile has the MigrationController.
-func (n *round) refusals(pod *corev1.Pod, target string) (refused []evict.Refusal, job evict.Job) {
+func (n *round) refusals(pod *corev1.Pod, target string) (refused []evict.Refusal, job move.Job) {
 	asked := n.migrationController(pod, target)
 	if n.profile.evictor != nil {
 		asked = append(asked, n.defaultEvictor(pod)...)
@@ -31,7 +32,7 @@ func (n *round) check(p *evict.Policy, pod *corev1.Pod, target string) (refused 
 	n.Read(func(s *evict.State) {
 		for _, j := range n.accepted {
 			before, known := s.Job(j.UID)
-			if known && before.Phase != evict.Waiting {
+			if known && !before.IsWaiting() {
 				// The API server's time may be earlier, and is in whole seconds.
 				j, j.Created = before, n.began
 			}

@@ -9,8 +9,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
-	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/core/load"
+	"github.com/tenon-project/tenon/internal/core/move"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -72,16 +72,19 @@ func TestMovesByLoadAreToOneNodeAndOnlyAfterSixRounds(t *testing.T) {
 
 func TestNodesWithAMoveUnderWayAreLeftAlone(t *testing.T) {
 	t.Parallel()
+	started := func(source, target string, phase move.Phase) move.Job {
+		return move.Job{Source: source, Started: time.Now(), Status: move.Status{Phase: phase, Node: target}}
+	}
 	for name, c := range map[string]struct {
-		job  evict.Job
+		job  move.Job
 		want int
 	}{
-		"a move from the node":    {evict.Job{Source: "n0", Target: "n9", Phase: evict.Started}, 0},
-		"a move to the target":    {evict.Job{Source: "n9", Target: "n1", Phase: evict.Started}, 0},
-		"a move that has ended":   {evict.Job{Source: "n0", Target: "n1", Phase: evict.Succeeded}, 2},
-		"a move that has failed":  {evict.Job{Source: "n0", Target: "n1", Phase: evict.Failed}, 2},
-		"a move of other nodes":   {evict.Job{Source: "n8", Target: "n9", Phase: evict.Started}, 2},
-		"a move that waits still": {evict.Job{Source: "n0", Phase: evict.Waiting}, 0},
+		"a move from the node":    {started("n0", "n9", ""), 0},
+		"a move to the target":    {started("n9", "n1", ""), 0},
+		"a move that has ended":   {started("n0", "n1", move.Succeeded), 2},
+		"a move that has failed":  {started("n0", "n1", move.Failed), 2},
+		"a move of other nodes":   {started("n8", "n9", ""), 2},
+		"a move that waits still": {move.Job{Source: "n0"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -23,6 +23,7 @@ import (
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/core/load"
+	"github.com/tenon-project/tenon/internal/core/move"
 	"github.com/tenon-project/tenon/internal/desched/policy/plugin"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -36,7 +37,7 @@ type round struct {
 	pods     map[string][]*corev1.Pod
 	replicas map[types.UID]int // pods of each controller
 	// accepted are the jobs of the round, as if they had started: what is proposed after them must leave them room.
-	accepted  []evict.Job
+	accepted  []move.Job
 	decisions []Decision
 
 	profile profile
@@ -136,8 +137,8 @@ func (n *round) Load(node string) (use load.View, moving bool) {
 			}
 		}
 	})
-	return use, slices.ContainsFunc(jobs, func(j evict.Job) bool {
-		return (j.Source == node || j.Target == node) && j.Phase != evict.Succeeded && j.Phase != evict.Failed
+	return use, slices.ContainsFunc(jobs, func(j move.Job) bool {
+		return (j.Source == node || j.Status.Node == node) && !j.Status.Phase.IsFinal()
 	})
 }
 
@@ -196,7 +197,7 @@ func (n *round) move(ctx context.Context, moves []proposal, reason string) (refu
 			Profile: n.profile.Name, Plugin: n.running, Namespace: m.pod.Namespace, Pod: m.pod.Name,
 			Node: m.pod.Spec.NodeName, Reason: reason,
 		}
-		var job evict.Job
+		var job move.Job
 		if d.Refusals, job = n.refusals(m.pod, m.target); len(d.Refusals) == 0 {
 			d.Refusals = n.misfits(ctx, m)
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/api/config/descheduler"
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/evict"
+	"github.com/tenon-project/tenon/internal/core/move"
 	"github.com/tenon-project/tenon/internal/desched/policy/plugin"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
@@ -339,9 +340,9 @@ func TestALimitOfTheRoundCountsAJobThatHasEnded(t *testing.T) {
 	create := s.CreateJob
 	s.CreateJob = func(ctx context.Context, j *v1alpha1.PodMigrationJob) (*v1alpha1.PodMigrationJob, error) {
 		made, err := create(ctx, j)
-		s.state.SetJob(evict.Job{
+		s.state.SetJob(move.Job{
 			UID: string(made.UID), PodUID: string(j.Spec.PodRef.UID), Namespace: "default", Source: "n0",
-			Created: time.Now().Add(-time.Second), Phase: evict.Failed,
+			Created: time.Now().Add(-time.Second), Status: move.Status{Phase: move.Failed},
 		})
 		return made, err
 	}

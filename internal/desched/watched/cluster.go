@@ -348,7 +348,7 @@ func (c *Cluster) setJob(j *migration.PodMigrationJob) {
 	if delete(c.unresolved, j.UID); job.PodUID == "" && !j.Status.Phase.IsFinal() {
 		c.unresolved[j.UID] = true
 	}
-	c.state.SetJob(job)
+	c.state.SetJob(*job)
 }
 
 // convert returns what the State has of a pod.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -18,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/core/move"
 	"github.com/tenon-project/tenon/internal/desched/watched"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -211,24 +213,22 @@ func TestJobsAreReadFromTheirObjects(t *testing.T) {
 	})
 	c.PutJob(waiting)
 	c.PutJob(ended)
-	want := map[string]evict.Job{
+	want := map[string]move.Job{
 		"a": {
 			UID: "a", Name: "a", PodUID: "web-1", PodName: "web-1", Namespace: "default",
 			Workload: "StatefulSet default/web", Source: "n0", Created: now.Add(-time.Minute),
 		},
 		"b": {
 			UID: "b", Name: "b", PodUID: "web-0", PodName: "web-0", Namespace: "default",
-			Workload: "StatefulSet default/web", Source: "n0", Target: "n7", Created: now.Add(-time.Minute),
-			StartedAt: now.Add(-time.Minute), Evicted: now.Add(-49*time.Second - 1),
-			Finished: now.Add(-30 * time.Second), Phase: evict.Succeeded,
+			Workload: "StatefulSet default/web", Source: "n0", Created: now.Add(-time.Minute),
+			Started: now.Add(-time.Minute), Passed: true, Status: convert.MigrationJob(ended).Status,
 		},
 	}
 	c.Read(func(s *evict.State) {
 		for uid, w := range want {
 			got, _ := s.Job(uid)
-			got.StartedAt = got.StartedAt.UTC()
-			if got != w {
-				t.Errorf("job %s:\n got %+v\nwant %+v", uid, got, w)
+			if diff := cmp.Diff(w, got); diff != "" {
+				t.Errorf("job %s (-want +got):\n%s", uid, diff)
 			}
 		}
 	})
@@ -247,8 +247,8 @@ func TestAStaleStateOfAJobIsIgnored(t *testing.T) {
 	c.PutJob(versioned("10", started))
 	c.PutJob(versioned("9"))
 	c.Read(func(s *evict.State) {
-		if j, _ := s.Job("a"); j.Phase != evict.Started {
-			t.Errorf("got phase %d, want that the job has started", j.Phase)
+		if j, _ := s.Job("a"); !j.IsRunning() {
+			t.Errorf("got %+v, want that the job has started", j)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	migration "github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/evict"
+	"github.com/tenon-project/tenon/internal/core/move"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -81,8 +82,8 @@ func refOf(j *migration.PodMigrationJob) corev1.ObjectReference {
 }
 
 // readJob reads a job. pods are those of the namespace of its pod.
-func readJob(j *migration.PodMigrationJob, pods map[types.UID]*corev1.Pod) evict.Job {
-	out := convert.EvictJob(j)
+func readJob(j *migration.PodMigrationJob, pods map[types.UID]*corev1.Pod) *move.Job {
+	out := convert.MigrationJob(j)
 	for _, p := range pods {
 		if refOf(j).UID == "" && p.Name == out.PodName {
 			out.PodUID = string(p.UID)

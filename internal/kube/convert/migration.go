@@ -1,11 +1,9 @@
 package convert
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,64 +13,27 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
-	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/core/move"
 )
 
-// Move is a PodMigrationJob as its steps are decided. mode and ttl are for a job that names none.
-func Move(j *v1alpha1.PodMigrationJob, mode v1alpha1.PodMigrationJobMode, ttl time.Duration) *move.Job {
+// MigrationJob is a PodMigrationJob without what the arguments of the descheduler decide: Direct, Named and TTL are not
+// set. What only the pod says of a job that has not started is empty. A job that another descheduler has started, which
+// records nothing of its pod, waits: it is started again.
+func MigrationJob(j *v1alpha1.PodMigrationJob) *move.Job {
 	start := migrationStart(j)
 	m := &move.Job{
-		Direct: cmp.Or(j.Spec.Mode, mode) == v1alpha1.EvictDirectly, Paused: j.Spec.Paused,
-		Deleting: j.DeletionTimestamp != nil, Workload: start.Workload, Source: start.Node,
-		Created: j.CreationTimestamp.Time, TTL: ttl,
-		Started: start.Time.Time, Status: moveStatus(&j.Status),
+		UID: string(j.UID), Name: j.Name, Workload: start.Workload, Gang: start.Gang, Source: start.Node,
+		Created: j.CreationTimestamp.Time, Started: start.Time.Time, Paused: j.Spec.Paused,
+		Deleting: j.DeletionTimestamp != nil, Status: moveStatus(&j.Status),
 	}
 	stop, _ := annotation.ParseBool(j.Annotations[annotation.AbortMigration])
 	m.Stop = stop || m.Deleting
 	passed, _ := annotation.ParseBool(j.Annotations[annotation.PassedArbitration])
-	if j.Spec.TTL != nil {
-		m.TTL = j.Spec.TTL.Duration
-	}
-	if j.Spec.PodRef != nil {
-		m.PodUID = string(j.Spec.PodRef.UID)
+	if r := j.Spec.PodRef; r != nil {
+		m.Namespace, m.PodName, m.PodUID = r.Namespace, r.Name, string(r.UID)
 	}
 	m.Passed = passed && !start.Time.IsZero() && m.PodUID != ""
 	return m
-}
-
-// EvictJob is a PodMigrationJob as the limits count it. What only the pod says of a job that has not started is empty.
-// A job that another descheduler has started, which records nothing of its pod, waits: it is started again.
-func EvictJob(j *v1alpha1.PodMigrationJob) evict.Job {
-	start, status := migrationStart(j), moveStatus(&j.Status)
-	out := evict.Job{
-		UID: string(j.UID), Name: j.Name, Workload: start.Workload, Gang: start.Gang, Source: start.Node,
-		Target: status.Node, Created: j.CreationTimestamp.Time, StartedAt: start.Time.Time,
-		Evicted: status.EvictedAt(),
-	}
-	if r := j.Spec.PodRef; r != nil {
-		out.Namespace, out.PodName, out.PodUID = r.Namespace, r.Name, string(r.UID)
-	}
-	switch {
-	case status.Phase == move.Failed:
-		out.Phase = evict.Failed
-	case status.Phase.IsFinal():
-		out.Phase = evict.Succeeded
-	case !start.Time.IsZero():
-		out.Phase = evict.Started
-	}
-	if !out.Evicted.IsZero() { // times of the API are whole seconds: the eviction was before the next one
-		out.Evicted = out.Evicted.Add(time.Second - 1)
-	}
-	for _, c := range status.Conditions {
-		if status.Phase.IsFinal() && c.Changed.After(out.Finished) {
-			out.Finished = c.Changed
-		}
-	}
-	if status.Phase.IsFinal() && out.Finished.IsZero() {
-		out.Finished = out.Created
-	}
-	return out
 }
 
 func migrationStart(j *v1alpha1.PodMigrationJob) annotation.MigrationStart {

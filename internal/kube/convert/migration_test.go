@@ -10,12 +10,11 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
-	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/core/move"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-func TestMigrationJobAsLimitsCountIt(t *testing.T) {
+func TestMigrationJob(t *testing.T) {
 	t.Parallel()
 	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	started, evicted, ended := created.Add(time.Minute), created.Add(2*time.Minute), created.Add(3*time.Minute)
@@ -37,48 +36,60 @@ func TestMigrationJobAsLimitsCountIt(t *testing.T) {
 			}),
 		}
 	}
-	running := evict.Job{
+	running := move.Job{
 		UID: "u", Name: "j", PodUID: "old", PodName: "p", Namespace: "a", Workload: "w", Gang: "a/g", Source: "n0",
-		Created: created, StartedAt: started, Phase: evict.Started,
+		Created: created, Started: started, Passed: true,
+	}
+	succeeded := move.Status{
+		Phase: move.Succeeded, Node: "n1", Conditions: []move.Condition{
+			{Type: move.Eviction, True: true, Reason: move.EvictComplete, Changed: ended, Probed: evicted},
+			{Type: move.Ended, True: true, Changed: ended, Probed: ended},
+		},
 	}
 	tests := map[string]struct {
 		job  *v1alpha1.PodMigrationJob
-		want evict.Job
+		want move.Job
+		// evicted and ended are what the limits count.
+		evicted, ended time.Time
 	}{
 		"a job that waits": {
-			job(func(*v1alpha1.PodMigrationJob) {}),
-			evict.Job{UID: "u", Name: "j", PodUID: "old", PodName: "p", Namespace: "a", Created: created},
+			job:  job(func(*v1alpha1.PodMigrationJob) {}),
+			want: move.Job{UID: "u", Name: "j", PodUID: "old", PodName: "p", Namespace: "a", Created: created},
 		},
-		"a job that has started": {job(start), running},
+		"a job that has started": {job: job(start), want: running},
 		"a job that has evicted its pod and succeeded": {
-			job(func(j *v1alpha1.PodMigrationJob) {
+			job: job(func(j *v1alpha1.PodMigrationJob) {
 				start(j)
-				convert.SetMigrationStatus(&j.Status, &move.Status{
-					Phase: move.Succeeded, Node: "n1", Conditions: []move.Condition{
-						{Type: move.Eviction, True: true, Reason: move.EvictComplete, Changed: ended, Probed: evicted},
-						{Type: move.Ended, True: true, Changed: ended, Probed: ended},
-					},
-				})
+				convert.SetMigrationStatus(&j.Status, &succeeded)
 			}),
-			func() evict.Job {
+			want: func() move.Job {
 				j := running
-				j.Phase, j.Target, j.Evicted, j.Finished = evict.Succeeded, "n1", evicted.Add(time.Second-1), ended
+				j.Status = succeeded
 				return j
 			}(),
+			evicted: evicted.Add(time.Second - 1), ended: ended,
 		},
 		"a job of an old Koordinator": {
-			job(func(j *v1alpha1.PodMigrationJob) { j.Status.Phase = v1alpha1.PodMigrationJobSucceed }),
-			evict.Job{
-				UID: "u", Name: "j", PodUID: "old", PodName: "p", Namespace: "a", Created: created, Finished: created,
-				Phase: evict.Succeeded,
+			job: job(func(j *v1alpha1.PodMigrationJob) { j.Status.Phase = v1alpha1.PodMigrationJobSucceed }),
+			want: move.Job{
+				UID: "u", Name: "j", PodUID: "old", PodName: "p", Namespace: "a", Created: created,
+				Status: move.Status{Phase: move.Succeeded},
 			},
+			ended: created,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(test.want, convert.EvictJob(test.job)); diff != "" {
-				t.Errorf("EvictJob (-want +got):\n%s", diff)
+			got := convert.MigrationJob(test.job)
+			if diff := cmp.Diff(&test.want, got); diff != "" {
+				t.Errorf("MigrationJob (-want +got):\n%s", diff)
+			}
+			if at := got.LastEviction(); !at.Equal(test.evicted) {
+				t.Errorf("evicted its pod at %v, want %v", at, test.evicted)
+			}
+			if at := got.EndedAt(); !at.Equal(test.ended) {
+				t.Errorf("ended at %v, want %v", at, test.ended)
 			}
 		})
 	}
@@ -96,7 +107,7 @@ func TestMigrationStatusIsReadAsItWasWritten(t *testing.T) {
 	}
 	j := &v1alpha1.PodMigrationJob{}
 	convert.SetMigrationStatus(&j.Status, &want)
-	if diff := cmp.Diff(want, convert.Move(j, v1alpha1.ReservationFirst, time.Minute).Status); diff != "" {
-		t.Errorf("Move (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, convert.MigrationJob(j).Status); diff != "" {
+		t.Errorf("MigrationJob (-want +got):\n%s", diff)
 	}
 }
