@@ -15,12 +15,13 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -69,7 +70,7 @@ func main() {
 	list := flag.Bool("list", false, "print the mutants, run no test")
 	jobs := flag.Int("j", 2, "how many at once")
 	tags := flag.String("tags", "nomsgpack", "build tags")
-	limit := flag.Duration("limit", 10*time.Minute, "time for the tests of a package")
+	limit := flag.Duration("limit", 4*time.Minute, "time for the tests of a package")
 	most := flag.Int("dependents", 4, "packages that import a mutant's, if its own tests pass")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -167,17 +168,14 @@ func candidates(root string) (core, others []mutant, err error) {
 	return core, others, nil
 }
 
-// draw returns the mutants in the order of a seed: of each four, three are of the core.
+// draw returns the mutants in the order of a seed: of each four, three are of the core. A change elsewhere in a file
+// leaves the others in their order, so that a survivor is drawn again after the test that was written for it.
 func draw(core, others []mutant, seed uint64, all bool) []mutant {
 	if all {
 		return slices.Concat(core, others)
 	}
-	random := rand.New(rand.NewPCG(seed, seed))
-	mix := func(list []mutant) {
-		random.Shuffle(len(list), func(i, k int) { list[i], list[k] = list[k], list[i] })
-	}
-	mix(core)
-	mix(others)
+	mix(core, seed)
+	mix(others, seed)
 	var drawn []mutant
 	for len(core)+len(others) > 0 {
 		k, l := min(3, len(core)), min(1, len(others))
@@ -186,6 +184,18 @@ func draw(core, others []mutant, seed uint64, all bool) []mutant {
 		core, others = core[k:], others[l:]
 	}
 	return drawn
+}
+
+// mix sorts mutants by a hash of the seed and of what each is: its place in its function, not its line.
+func mix(list []mutant, seed uint64) {
+	seen, keys := map[string]int{}, make(map[mutant]uint64, len(list))
+	for _, m := range list {
+		name := strings.Join([]string{m.File, m.Function, m.Was, m.Becomes}, "\x00")
+		sum := sha256.Sum256(fmt.Appendf(nil, "%d\x00%d\x00%s", seed, seen[name], name))
+		seen[name]++
+		keys[m] = binary.BigEndian.Uint64(sum[:])
+	}
+	slices.SortStableFunc(list, func(a, b mutant) int { return cmp.Compare(keys[a], keys[b]) })
 }
 
 // testAll tests the first o.n mutants that compile, o.jobs at once, and prints each survivor when it is found.

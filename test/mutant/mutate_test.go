@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -72,7 +73,7 @@ func TestADrawIsThatOfItsSeed(t *testing.T) {
 	t.Parallel()
 	list := func(pkg string) (all []mutant) {
 		for line := range 40 {
-			all = append(all, mutant{Package: pkg, Line: line})
+			all = append(all, mutant{Package: pkg, Line: line, Was: fmt.Sprint(line)})
 		}
 		return all
 	}
@@ -80,6 +81,13 @@ func TestADrawIsThatOfItsSeed(t *testing.T) {
 		draw(list("core"), list("sched"), 2, false)
 	if !slices.Equal(first, again) || slices.Equal(first, other) {
 		t.Error("a draw does not follow from its seed")
+	}
+	changed := list("core")
+	for i := range changed {
+		changed[i].Line += 7 // a line was added above
+	}
+	if moved := draw(slices.Delete(changed, 3, 4), list("sched"), 1, false); !inOrder(moved, first) {
+		t.Error("a change elsewhere draws other mutants")
 	}
 	inCore := 0
 	for _, m := range first[:20] {
@@ -93,6 +101,24 @@ func TestADrawIsThatOfItsSeed(t *testing.T) {
 	if len(first) != 80 {
 		t.Errorf("%d of 80 are drawn", len(first))
 	}
+}
+
+// inOrder reports whether each kind of mutants comes in the order that it has in all, whatever their lines are.
+func inOrder(list, all []mutant) bool {
+	for _, kind := range []string{"core", "sched"} {
+		at := 0
+		for _, m := range list {
+			if m.Package != kind {
+				continue
+			}
+			next := slices.IndexFunc(all[at:], func(x mutant) bool { return x.Package == kind && x.Was == m.Was })
+			if next < 0 {
+				return false
+			}
+			at += next + 1
+		}
+	}
+	return true
 }
 
 // TestATestNoticesAFault tests the faults of a module of its own: one that its test notices, one that the test of a
