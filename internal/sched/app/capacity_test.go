@@ -24,6 +24,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/diag/whatif"
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
@@ -121,16 +122,24 @@ func (a *asked) putGPUs(name string, gpus, numaNodes, unhealthy int, policy, tab
 	a.store.PutDevice(d)
 }
 
+// countedReserves are cycles that count the pods that questions reserve.
+type countedReserves struct {
+	whatif.Cycles
+	n atomic.Int64
+}
+
+func (c *countedReserves) Reserve(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod,
+	node string,
+) (func() map[string]string, string, *fwk.Status) {
+	c.n.Add(1)
+	return c.Cycles.Reserve(ctx, f, cs, pod, node)
+}
+
 // reserves counts the pods that questions reserve from now on.
 func (a *asked) reserves() *atomic.Int64 {
-	n, reserve := &atomic.Int64{}, a.whatIf.Reserve
-	a.whatIf.Reserve = func(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod,
-		node string,
-	) (func() map[string]string, string, *fwk.Status) {
-		n.Add(1)
-		return reserve(ctx, f, cs, pod, node)
-	}
-	return n
+	c := &countedReserves{Cycles: a.whatIf.Cycles}
+	a.whatIf.Cycles = c
+	return &c.n
 }
 
 // drawCluster makes a cluster of a few nodes with pods that the scheduler placed.

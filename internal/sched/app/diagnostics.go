@@ -5,19 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/sched/diag/explanation"
 	"github.com/tenon-project/tenon/internal/sched/diag/ginroute"
+	"github.com/tenon-project/tenon/internal/sched/diag/whatif"
 	"github.com/tenon-project/tenon/internal/sched/follow"
-	"github.com/tenon-project/tenon/internal/sched/journal"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -37,73 +39,77 @@ func (s *Scheduler) diagnostics(ctx context.Context, may authorizer.Authorizer) 
 
 // answers is what diagnostics read of this scheduler, without what plugins serve by themselves.
 func (s *Scheduler) answers(ctx context.Context, may authorizer.Authorizer) diag.Config {
-	var last func() (string, []byte, error)
+	c := diag.Config{
+		Scheduler: observed{s}, WhatIf: s.whatIf, Log: klog.FromContext(ctx),
+		Decisions: s.decisions, Flags: s.flags, Plugins: s.core.Plugins.List(), Authorizer: may,
+	}
 	if s.journal != nil {
-		last = func() (string, []byte, error) { return journal.Last(s.options.Journal) }
+		c.Journal = s.journal
 	}
-	return diag.Config{
-		Journal:  last,
-		Leading:  s.core.Tracker.Leading.Load,
-		Ready:    s.known,
-		View:     s.store.Known,
-		NodeInfo: s.live.NodeInfo,
-		Pod:      s.pod,
-		WhatIf:   s.whatIf.Answer,
-		Fixes:    s.whatIf.Fixes,
-		Evaluate: func(ctx context.Context, pod *corev1.Pod) (view.Verdict, error) {
-			v, err := s.live.Evaluate(ctx, pod)
-			return s.reporter.Own(pod, v), err
-		},
-		Queue: func(pod *corev1.Pod) *view.Queue {
-			return s.reporter.Queued(pod, s.core.SchedulingQueue, &s.config.ComponentConfig)
-		},
-		Configuration: s.configuration,
-		LeftAlone:     s.core.Tracker.RemainingBackoff,
-		Decisions:     s.decisions,
-		Flags:         s.flags,
-		Plugins:       s.core.Plugins.List(),
-		Authorizer:    may,
-		// Each change is logged with the caller's name.
-		Audit: func(r *http.Request, value string) {
-			name := "unauthenticated"
-			if user, ok := request.UserFrom(r.Context()); ok {
-				name = user.GetName()
-			}
-			klog.FromContext(ctx).Info("Accepted a request of the diagnostics API", "method", r.Method, "path",
-				r.URL.Path, "value", value, "user", name)
-		},
-	}
+	return c
 }
+
+// observed is the diag.Scheduler.
+type observed struct{ s *Scheduler }
+
+func (o observed) Leading() bool                             { return o.s.core.Tracker.Leading.Load() }
+func (o observed) Ready() error                              { return o.s.known() }
+func (o observed) View(node string) *ledger.View             { return o.s.store.Known(node) }
+func (o observed) NodeInfo(node string) (fwk.NodeInfo, bool) { return o.s.live.NodeInfo(node) }
+func (o observed) Pod(namespace, name string) *corev1.Pod    { return o.s.pod(namespace, name) }
+
+func (o observed) Evaluate(ctx context.Context, pod *corev1.Pod) (view.Verdict, error) {
+	v, err := o.s.live.Evaluate(ctx, pod)
+	return o.s.reporter.Own(pod, v), err
+}
+
+func (o observed) Queue(pod *corev1.Pod) *view.Queue {
+	return o.s.reporter.Queued(pod, o.s.core.SchedulingQueue, &o.s.config.ComponentConfig)
+}
+
+func (o observed) RemainingBackoff(pod *corev1.Pod) time.Duration {
+	return o.s.core.Tracker.RemainingBackoff(pod)
+}
+
+func (o observed) Configuration() (*view.Configuration, error) { return o.s.configuration() }
 
 // explanations is what answers ScheduleExplanations.
 func (s *Scheduler) explanations(ctx context.Context) *explanation.Writer {
 	c := s.answers(ctx, nil)
 	return &explanation.Writer{
 		Client: s.client, Objects: kube.NewExplanationInformer(s.client),
-		Pods: s.config.InformerFactory.Core().V1().Pods().Informer(),
-		Ready: func() error {
-			if !s.core.Tracker.Leading.Load() {
-				return errors.New("the instance is not leader")
-			}
-			return s.known()
-		},
-		Pod: func(namespace, name string) *corev1.Pod {
-			if pod := s.pod(namespace, name); pod != nil {
-				return pod
-			}
-			members := s.whatIf.Members(namespace + "/" + name)
-			for _, m := range members {
-				if m.Spec.NodeName == "" {
-					return m
-				}
-			}
-			if len(members) > 0 {
-				return members[0]
-			}
-			return nil
-		},
-		Explain: c.Explain, WhatIf: c.WhatIf,
+		Pods:      s.config.InformerFactory.Core().V1().Pods().Informer(),
+		Scheduler: explained{&c, s.whatIf}, WhatIf: s.whatIf,
 	}
+}
+
+// explained is the explanation.Scheduler.
+type explained struct {
+	*diag.Config
+	whatIf *whatif.Engine
+}
+
+func (e explained) Ready() error {
+	if !e.Leading() {
+		return errors.New("the instance is not leader")
+	}
+	return e.Config.Ready()
+}
+
+func (e explained) Pod(namespace, name string) *corev1.Pod {
+	if pod := e.Config.Pod(namespace, name); pod != nil {
+		return pod
+	}
+	members := e.whatIf.Members(namespace + "/" + name)
+	for _, m := range members {
+		if m.Spec.NodeName == "" {
+			return m
+		}
+	}
+	if len(members) > 0 {
+		return members[0]
+	}
+	return nil
 }
 
 // pod returns a pod of the informer or, if there is none of that name, one that its kubelet rejected; nil for neither.

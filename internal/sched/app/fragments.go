@@ -9,16 +9,15 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/diag/whatif"
-	"github.com/tenon-project/tenon/internal/sched/placement"
 )
 
-// lost returns what says how much of a node's free GPUs or, of one without GPUs, of the free CPUs of its NUMA nodes is
+// Lost returns what says how much of a node's free GPUs or, of one without GPUs, of the free CPUs of its NUMA nodes is
 // unusable. GPUs are valued by the pods that the scheduler has seen, CPUs by the pods that have CPUs of their own now.
-func (s *Scheduler) lost() func(whatif.Trial, *corev1.Node, int64) int64 {
-	devices, _ := s.core.Plugins[deviceshare.Name].(*deviceshare.Plugin)
+func (l liveAccounts) Lost() func(whatif.Trial, *corev1.Node, int64) int64 {
+	devices, _ := l.s.core.Plugins[deviceshare.Name].(*deviceshare.Plugin)
 	asked := map[int64]int64{} // pods by the number of their CPUs
-	for _, name := range s.store.Nodes() {
-		v := s.store.View(name)
+	for _, name := range l.s.store.Nodes() {
+		v := l.s.store.View(name)
 		for e := range v.Entries() {
 			cpus := v.CPUsOf(e.UID)
 			if n := cpus.Len(); n > 0 && !e.Reserves {
@@ -27,7 +26,7 @@ func (s *Scheduler) lost() func(whatif.Trial, *corev1.Node, int64) int64 {
 		}
 	}
 	return func(t whatif.Trial, node *corev1.Node, milliCPU int64) int64 {
-		v := t.(*placement.Trial).Account(node.Name)
+		v := t.Account(node.Name)
 		if lost, gpus := devices.Lost(v, milliCPU); gpus {
 			return lost
 		}

@@ -1,38 +1,27 @@
 package app
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/core/why"
-	"github.com/tenon-project/tenon/internal/sched/diag/whatif"
-	"github.com/tenon-project/tenon/internal/sched/limits"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 // limited is a scheduler with a node of 32 CPUs, on which a pod of 8 is, and 12 CPUs in the namespace's ResourceQuota.
 func limited(t *testing.T) *asked {
 	a := newAsked(t, "n").add(bound("old", "n", list(0, 8)))
-	a.whatIf.Limits = func(_ context.Context, namespace string) (whatif.Limits, error) {
-		if namespace != metav1.NamespaceDefault {
-			return limits.New(nil, nil, clock.RealClock{}), nil
-		}
-		q := corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "r", Namespace: namespace}}
-		q.Status.Hard, q.Status.Used = object.List("requests.cpu", "12"), object.List("requests.cpu", "8")
-		r := &corev1.LimitRange{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
-			{Type: corev1.LimitTypeContainer, Max: object.List("memory", "4Gi")},
-		}}}
-		r.Spec.Limits = append(r.Spec.Limits, corev1.LimitRangeItem{
-			Type: corev1.LimitTypePersistentVolumeClaim, Min: object.List("storage", "1Gi"),
-		})
-		return limits.New([]*corev1.LimitRange{r}, []corev1.ResourceQuota{q}, clock.RealClock{}), nil
-	}
+	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "r", Namespace: metav1.NamespaceDefault}}
+	q.Status.Hard, q.Status.Used = object.List("requests.cpu", "12"), object.List("requests.cpu", "8")
+	r := &corev1.LimitRange{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
+		{Type: corev1.LimitTypeContainer, Max: object.List("memory", "4Gi")},
+		{Type: corev1.LimitTypePersistentVolumeClaim, Min: object.List("storage", "1Gi")},
+	}}}
+	a.whatIf.Objects = limitedObjects{a.whatIf.Objects, r, q}
 	return a
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
@@ -36,12 +37,24 @@ type asked struct {
 	t testing.TB
 }
 
+// limitedObjects are objects with the LimitRange and the ResourceQuota of the namespace default; nil for none.
+type limitedObjects struct {
+	whatif.Objects
+	limits *corev1.LimitRange
+	quota  *corev1.ResourceQuota
+}
+
+func (o limitedObjects) Limits(_ context.Context, namespace string) (whatif.Limits, error) {
+	if o.quota == nil || namespace != metav1.NamespaceDefault {
+		return limits.New(nil, nil, clock.RealClock{}), nil
+	}
+	return limits.New([]*corev1.LimitRange{o.limits}, []corev1.ResourceQuota{*o.quota}, clock.RealClock{}), nil
+}
+
 func newAsked(t *testing.T, nodes ...string) *asked {
 	t.Helper()
 	a := &asked{newScheduler(t), t}
-	a.whatIf.Limits = func(context.Context, string) (whatif.Limits, error) {
-		return limits.New(nil, nil, clock.RealClock{}), nil
-	}
+	a.whatIf.Objects = limitedObjects{Objects: a.whatIf.Objects}
 	for _, name := range nodes {
 		node := object.Node(name, map[string]string{corev1.LabelHostname: name}, "cpu", "32", "memory", "64Gi",
 			"pods", "110")

@@ -7,41 +7,57 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// Config is what the handlers read. Every function is required, safe for concurrent use and waits for no cycle.
-type Config struct {
+// Scheduler is what the handlers read of the scheduler. Its methods wait for no cycle.
+type Scheduler interface {
 	// Leading reports whether this instance is the leader.
-	Leading func() bool
+	Leading() bool
 	// Ready returns why nothing can be answered yet, nil when all is known.
-	Ready func() error
+	Ready() error
 	// View returns a node's account, nil when the node is not known.
-	View func(node string) *ledger.View
+	View(node string) *ledger.View
 	// NodeInfo returns a private copy of the scheduler's view of a node.
-	NodeInfo func(node string) (fwk.NodeInfo, bool)
+	NodeInfo(node string) (fwk.NodeInfo, bool)
 	// Pod returns a pod, nil when there is none. Of pods that ended it has those that their kubelet rejected.
-	Pod func(namespace, name string) *corev1.Pod
+	Pod(namespace, name string) *corev1.Pod
 	// Evaluate runs all filters for a pod that holds no node on every node of one snapshot.
-	Evaluate func(ctx context.Context, pod *corev1.Pod) (view.Verdict, error)
-	// WhatIf answers a question about another cluster.
-	WhatIf func(ctx context.Context, q *view.WhatIf) (*view.WhatIfAnswer, error)
-	// Fixes returns what was tried and helps a pod that waits, of which said says why.
-	Fixes func(ctx context.Context, pod *corev1.Pod, said *view.Pod) ([]view.Fix, *view.FixSearch, error)
+	Evaluate(ctx context.Context, pod *corev1.Pod) (view.Verdict, error)
 	// Queue returns the state of a pod in the scheduling queue.
-	Queue func(pod *corev1.Pod) *view.Queue
-	// LeftAlone returns how much longer the node of a rejected pod is kept from pods of the same shape.
-	LeftAlone func(pod *corev1.Pod) time.Duration
+	Queue(pod *corev1.Pod) *view.Queue
+	// RemainingBackoff returns how much longer the node of a rejected pod is kept from pods of the same shape.
+	RemainingBackoff(pod *corev1.Pod) time.Duration
 	// Configuration returns what the process runs with.
-	Configuration func() (*view.Configuration, error)
-	// Audit is called for every accepted change.
-	Audit func(r *http.Request, value string)
+	Configuration() (*view.Configuration, error)
+}
 
-	// Journal returns the newest file of the journal; nil where none is written.
-	Journal func() (name string, text []byte, err error)
+// Questions are answered about other clusters, by whatif.Engine.
+type Questions interface {
+	Answer(ctx context.Context, q *view.WhatIf) (*view.WhatIfAnswer, error)
+	// Fixes returns what was tried and helps a pod that waits, of which said says why.
+	Fixes(ctx context.Context, pod *corev1.Pod, said *view.Pod) ([]view.Fix, *view.FixSearch, error)
+}
+
+// Journal is what the scheduler has recorded.
+type Journal interface {
+	// Last returns the name and the lines of the newest file.
+	Last() (name string, text []byte, err error)
+}
+
+// Config is what the handlers read. All of it is safe for concurrent use.
+type Config struct {
+	Scheduler
+	// WhatIf answers questions about other clusters.
+	WhatIf Questions
+	// Journal is nil where none is written.
+	Journal Journal
+	// Log gets every accepted change, with the caller's name.
+	Log klog.Logger
 
 	// Decisions has the last decisions of the scheduler, Flags the switches that callers may change. Both are shared
 	// with the scheduling loop.

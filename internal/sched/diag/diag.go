@@ -52,7 +52,7 @@ func New(c Config) (http.Handler, error) {
 		}
 	}
 	for _, fl := range c.Flags.served() {
-		s.mux.HandleFunc("/debug/flags/"+fl.name, fl.put(c.Audit))
+		s.mux.HandleFunc("/debug/flags/"+fl.name, fl.put(s.audit))
 	}
 	s.mux.HandleFunc("GET /debug/flags", c.Flags.index)
 	s.mux.HandleFunc("GET /debug/flags/{$}", c.Flags.index)
@@ -261,7 +261,7 @@ func (s *server) journal(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	var answer view.Journal
-	name, text, err := s.Journal()
+	name, text, err := s.Journal.Last()
 	if err == nil {
 		answer, err = view.JournalOf(name, text)
 	}
@@ -307,6 +307,16 @@ func (s *server) mayGet(r *http.Request, object authorizer.AttributesRecord) boo
 	object.User, object.Verb, object.APIVersion, object.ResourceRequest = user, "get", "v1", true
 	decision, _, err := s.Authorizer.Authorize(ctx, object)
 	return err == nil && decision == authorizer.DecisionAllow
+}
+
+// audit logs an accepted change.
+func (s *server) audit(r *http.Request, value string) {
+	name := "unauthenticated"
+	if user, ok := request.UserFrom(r.Context()); ok {
+		name = user.GetName()
+	}
+	s.Log.Info("Accepted a request of the diagnostics API", "method", r.Method, "path", r.URL.Path, "value", value,
+		"user", name)
 }
 
 // namespaceOf reads namespace/name; ok is false for anything else.

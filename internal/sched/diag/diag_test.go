@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,15 +69,67 @@ func boundPod() *corev1.Pod {
 	return p
 }
 
-// verdicts returns an evaluation that ends with these verdicts, by the pod's name.
-func verdicts(v map[string]view.Verdict) func(context.Context, *corev1.Pod) (view.Verdict, error) {
-	return func(_ context.Context, pod *corev1.Pod) (view.Verdict, error) {
-		if out, ok := v[pod.Name]; ok {
-			return out, nil
-		}
-		return view.Verdict{}, errors.New("the snapshot is broken")
-	}
+// cluster is a scheduler that knows these nodes and pods.
+type cluster struct {
+	passive  bool // it does not lead
+	ready    error
+	accounts map[string]*ledger.View
+	node     fwk.NodeInfo
+	pods     map[string]*corev1.Pod
+	verdicts map[string]view.Verdict // by the pod's name
 }
+
+func (c *cluster) Leading() bool                              { return !c.passive }
+func (c *cluster) Ready() error                               { return c.ready }
+func (c *cluster) View(node string) *ledger.View              { return c.accounts[node] }
+func (c *cluster) NodeInfo(node string) (fwk.NodeInfo, bool)  { return c.node, node == "node-1" }
+func (c *cluster) Pod(namespace, name string) *corev1.Pod     { return c.pods[namespace+"/"+name] }
+func (c *cluster) RemainingBackoff(*corev1.Pod) time.Duration { return 30 * time.Second }
+func (c *cluster) Configuration() (*view.Configuration, error) {
+	return &view.Configuration{Settings: []view.Setting{{Field: "a", Value: "1", Origin: "default"}}}, nil
+}
+
+func (c *cluster) Queue(*corev1.Pod) *view.Queue {
+	return &view.Queue{Place: "unschedulable", Attempts: 6}
+}
+
+func (c *cluster) Evaluate(_ context.Context, pod *corev1.Pod) (view.Verdict, error) {
+	if out, ok := c.verdicts[pod.Name]; ok {
+		return out, nil
+	}
+	return view.Verdict{}, errors.New("the snapshot is broken")
+}
+
+// questions answers by the mode of a question, and looks for fixes with a function.
+type questions struct {
+	fixes func(pod *corev1.Pod, said *view.Pod) ([]view.Fix, *view.FixSearch, error)
+}
+
+func (questions) Answer(_ context.Context, q *view.WhatIf) (*view.WhatIfAnswer, error) {
+	switch q.Ask.Mode {
+	case "bad":
+		return nil, fmt.Errorf("changes[0]: %w", &whatif.BadQuestion{Text: "it makes no sense"})
+	case "busy":
+		return nil, whatif.Busy{}
+	case "broken":
+		return nil, errors.New("the snapshot is broken")
+	}
+	return &view.WhatIfAnswer{
+		SnapshotGeneration: 3, Placements: []view.WhatIfPlacement{}, Unschedulable: []view.Pod{},
+		Victims: []view.Victim{
+			{Pod: "default/a", Node: "n", For: "x"}, {Pod: "secret/b", Node: "n", For: "x"},
+		},
+	}, nil
+}
+
+func (q questions) Fixes(_ context.Context, pod *corev1.Pod, said *view.Pod) ([]view.Fix, *view.FixSearch, error) {
+	return q.fixes(pod, said)
+}
+
+// journalOf is a journal of one file, or one that cannot be read.
+type journalOf struct{ err error }
+
+func (j journalOf) Last() (string, []byte, error) { return "journal-1.jsonl", []byte("{}\n"), j.err }
 
 // counter is a plugin with diagnostics of its own.
 type counter struct{}
@@ -145,61 +198,34 @@ func config(t *testing.T) Config {
 		}},
 	})
 	return Config{
-		Leading: func() bool { return true }, Ready: func() error { return nil }, Audit: func(*http.Request, string) {},
-		Plugins: []fwk.Plugin{counter{}},
-		Configuration: func() (*view.Configuration, error) {
-			return &view.Configuration{Settings: []view.Setting{{Field: "a", Value: "1", Origin: "default"}}}, nil
-		},
-		View: func(name string) *ledger.View {
-			switch name {
-			case "node-1":
-				return account
-			case "bare":
-				return ledger.New(ledger.Facts{Fault: why.Reason{Code: why.TopologyMissing}}).View()
-			}
-			return nil
-		},
-		NodeInfo: func(name string) (fwk.NodeInfo, bool) { return node, name == "node-1" },
-		Pod:      func(namespace, name string) *corev1.Pod { return pods[namespace+"/"+name] },
-		Evaluate: verdicts(map[string]view.Verdict{"waits": {
-			Served: true, Nodes: 3, Generation: 9,
-			Findings: []why.Finding{
-				{
-					Reason: why.Reason{Code: why.SMTAlignment, Asked: 3, Extra: 2}, Plugin: "NodeNUMAResource",
-					Phase: why.Filter, Object: "node-1",
-				},
-				{
-					Reason: why.Reason{Code: why.SMTAlignment, Asked: 3, Extra: 2}, Plugin: "NodeNUMAResource",
-					Phase: why.Filter, Object: "node-2",
-				},
-				{
-					Reason: why.Reason{
-						Code: why.InsufficientCPU, Resource: why.CPU, Unit: why.MilliCPU, Asked: 3000,
-						Free: 2500,
-					},
-					Plugin: "NodeResourcesFit", Phase: why.Filter, Object: "node-3",
-				},
+		Scheduler: &cluster{
+			accounts: map[string]*ledger.View{
+				"node-1": account,
+				"bare":   ledger.New(ledger.Facts{Fault: why.Reason{Code: why.TopologyMissing}}).View(),
 			},
-		}}),
-		Queue:     func(*corev1.Pod) *view.Queue { return &view.Queue{Place: "unschedulable", Attempts: 6} },
-		LeftAlone: func(*corev1.Pod) time.Duration { return 30 * time.Second },
-		Decisions: ring, Flags: &Flags{},
-		WhatIf: func(_ context.Context, q *view.WhatIf) (*view.WhatIfAnswer, error) {
-			switch q.Ask.Mode {
-			case "bad":
-				return nil, fmt.Errorf("changes[0]: %w", &whatif.BadQuestion{Text: "it makes no sense"})
-			case "busy":
-				return nil, whatif.Busy{}
-			case "broken":
-				return nil, errors.New("the snapshot is broken")
-			}
-			return &view.WhatIfAnswer{
-				SnapshotGeneration: 3, Placements: []view.WhatIfPlacement{}, Unschedulable: []view.Pod{},
-				Victims: []view.Victim{
-					{Pod: "default/a", Node: "n", For: "x"}, {Pod: "secret/b", Node: "n", For: "x"},
+			node: node, pods: pods,
+			verdicts: map[string]view.Verdict{"waits": {
+				Served: true, Nodes: 3, Generation: 9,
+				Findings: []why.Finding{
+					{
+						Reason: why.Reason{Code: why.SMTAlignment, Asked: 3, Extra: 2}, Plugin: "NodeNUMAResource",
+						Phase: why.Filter, Object: "node-1",
+					},
+					{
+						Reason: why.Reason{Code: why.SMTAlignment, Asked: 3, Extra: 2}, Plugin: "NodeNUMAResource",
+						Phase: why.Filter, Object: "node-2",
+					},
+					{
+						Reason: why.Reason{
+							Code: why.InsufficientCPU, Resource: why.CPU, Unit: why.MilliCPU, Asked: 3000,
+							Free: 2500,
+						},
+						Plugin: "NodeResourcesFit", Phase: why.Filter, Object: "node-3",
+					},
 				},
-			}, nil
+			}},
 		},
+		WhatIf: questions{}, Plugins: []fwk.Plugin{counter{}}, Decisions: ring, Flags: &Flags{},
 	}
 }
 
@@ -267,12 +293,12 @@ func TestFixesAreAnsweredWhenAskedFor(t *testing.T) {
 	t.Parallel()
 	c := config(t)
 	fail, calls := error(nil), 0
-	c.Fixes = func(_ context.Context, pod *corev1.Pod, said *view.Pod) ([]view.Fix, *view.FixSearch, error) {
+	c.WhatIf = questions{func(pod *corev1.Pod, said *view.Pod) ([]view.Fix, *view.FixSearch, error) {
 		if calls++; said.Pod != "default/"+pod.Name {
 			t.Errorf("asked about %s with what is said of %s", pod.Name, said.Pod)
 		}
 		return []view.Fix{{Kind: view.FixNode, Message: "uncordon node a"}}, &view.FixSearch{Runs: 2}, fail
-	}
+	}}
 	h, err := New(c)
 	testkit.Check(t, err)
 	const path = "/apis/v1/explain/pods/default/waits"
@@ -301,7 +327,7 @@ func TestFixesAreAnsweredWhenAskedFor(t *testing.T) {
 func TestFixesNameNoPodThatTheCallerMayNotRead(t *testing.T) {
 	t.Parallel()
 	c := config(t)
-	c.Fixes = func(context.Context, *corev1.Pod, *view.Pod) ([]view.Fix, *view.FixSearch, error) {
+	c.WhatIf = questions{func(*corev1.Pod, *view.Pod) ([]view.Fix, *view.FixSearch, error) {
 		return []view.Fix{
 			{Kind: view.FixEvict, Message: "one", Changes: []view.Change{{RemovePod: "secret/a"}}},
 			{Kind: view.FixWait, Message: "two", Changes: []view.Change{
@@ -310,7 +336,7 @@ func TestFixesNameNoPodThatTheCallerMayNotRead(t *testing.T) {
 			{Kind: view.FixEvict, Message: "three", Changes: []view.Change{{RemovePod: "default/d"}}},
 			{Kind: view.FixQuota, Message: "four"},
 		}, &view.FixSearch{}, nil
-	}
+	}}
 	for name, tt := range map[string]struct {
 		namespaces []string
 		want       []string
@@ -488,7 +514,7 @@ func TestTheJournalIsForThoseWhoMayReadAllPodsAndNodes(t *testing.T) {
 		c.Authorizer = allow(func(a authorizer.Attributes) bool {
 			return slices.Contains(q.may, a.GetNamespace()+"/"+a.GetResource())
 		})
-		c.Journal = func() (string, []byte, error) { return "journal-1.jsonl", []byte("{}\n"), q.err }
+		c.Journal = journalOf{q.err}
 		status, answer, _ := ask(serve(t, c), "GET", "/apis/v1/journal", "")
 		if status != q.status || !strings.Contains(answer, q.want) {
 			t.Errorf("%s: got %d %s, want %d %s", name, status, answer, q.status, q.want)
@@ -581,8 +607,8 @@ func TestBadRequestsSayWhatIsWrong(t *testing.T) {
 func TestOnlyTheLeaderAnswers(t *testing.T) {
 	t.Parallel()
 	c := config(t)
-	leading, ready := false, errors.New("nodes are not all known")
-	c.Leading, c.Ready = func() bool { return leading }, func() error { return ready }
+	scheduler := c.Scheduler.(*cluster)
+	scheduler.passive, scheduler.ready = true, errors.New("nodes are not all known")
 	h := serve(t, c)
 	if status, body, _ := ask(h, "GET", "/apis/v1/__services__", ""); status != 503 ||
 		body != `{"message": "the instance is not leader"}` {
@@ -591,12 +617,12 @@ func TestOnlyTheLeaderAnswers(t *testing.T) {
 	if status, _, _ := ask(h, "PUT", "/debug/flags/s", "3"); status != 200 {
 		t.Errorf("flags belong to the process, leader or not: got %d", status)
 	}
-	leading = true
+	scheduler.passive = false
 	if status, body, _ := ask(h, "GET", "/apis/v1/nodes/node-1", ""); status != 503 ||
 		body != `{"message":"not ready: nodes are not all known"}` {
 		t.Errorf("not ready: got %d %s", status, body)
 	}
-	ready = nil
+	scheduler.ready = nil
 	if status, _, _ := ask(h, "GET", "/apis/v1/nodes/node-1", ""); status != 200 {
 		t.Errorf("leader: got %d", status)
 	}
@@ -605,7 +631,7 @@ func TestOnlyTheLeaderAnswers(t *testing.T) {
 func TestFlagsByteByByte(t *testing.T) {
 	var audited []string
 	c := config(t)
-	c.Audit = func(r *http.Request, value string) { audited = append(audited, r.URL.Path+"="+value) }
+	c.Log = funcr.New(func(_, line string) { audited = append(audited, line) }, funcr.Options{})
 	h := serve(t, c)
 	for _, q := range []struct {
 		method, path, body string
@@ -644,7 +670,11 @@ func TestFlagsByteByByte(t *testing.T) {
 	if c.Flags.TopScores() != 100 || !c.Flags.FilterFailures() {
 		t.Errorf("flags: got %d, %t, want 100, true", c.Flags.TopScores(), c.Flags.FilterFailures())
 	}
-	want := []string{"/debug/flags/v=0", "/debug/flags/s=100", "/debug/flags/s=100", "/debug/flags/f=true"}
+	var want []string
+	for _, change := range [][2]string{{"v", "0"}, {"s", "100"}, {"s", "100"}, {"f", "true"}} {
+		want = append(want, fmt.Sprintf(`"level"=0 "msg"="Accepted a request of the diagnostics API" "method"="PUT" `+
+			`"path"="/debug/flags/%s" "value"="%s" "user"="someone"`, change[0], change[1]))
+	}
 	if diff := cmp.Diff(want, audited); diff != "" {
 		t.Errorf("audited (-want +got):\n%s", diff)
 	}

@@ -61,7 +61,7 @@ func (s *server) explain(w http.ResponseWriter, r *http.Request, pod *corev1.Pod
 // addFixes adds what helps the pod. The answer is valid without it, so an error is a note.
 func (s *server) addFixes(r *http.Request, pod *corev1.Pod, into *view.Pod) {
 	var err error
-	if into.Fixes, into.Search, err = s.Fixes(r.Context(), pod, into); err != nil {
+	if into.Fixes, into.Search, err = s.WhatIf.Fixes(r.Context(), pod, into); err != nil {
 		into.Search = &view.FixSearch{Note: "no fix was looked for: " + err.Error()}
 	}
 	// Fixes can name other pods, and say what others use of a quota.
@@ -151,7 +151,7 @@ func (c *Config) bound(pod *corev1.Pod) view.Pod {
 	out.Placement = describe.Placement(pod, c.View(pod.Spec.NodeName))
 	out.Data = view.Data{Source: "scheduler"}
 	if out.Rejection != nil {
-		out.Rejection.BackoffSeconds = int64(c.LeftAlone(pod).Round(time.Second).Seconds())
+		out.Rejection.BackoffSeconds = int64(c.RemainingBackoff(pod).Round(time.Second).Seconds())
 	}
 	if n, ok := c.NodeInfo(pod.Spec.NodeName); !ok || n.Node() == nil {
 		out.Notes = append(out.Notes, view.MissingNode(pod.Spec.NodeName))

@@ -45,8 +45,8 @@ func (s *server) whatIf(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusForbidden, "%s", refused)
 		return
 	}
-	s.Audit(r, fmt.Sprintf("%d changes, pods %s", len(q.Changes), strings.Join(q.Ask.Pods, " ")))
-	answer, err := s.WhatIf(r.Context(), &q)
+	s.audit(r, fmt.Sprintf("%d changes, pods %s", len(q.Changes), strings.Join(q.Ask.Pods, " ")))
+	answer, err := s.WhatIf.Answer(r.Context(), &q)
 	var bad *whatif.BadQuestion
 	switch {
 	case errors.As(err, &bad):

@@ -335,6 +335,9 @@ func (r *Recorder) Own(change kube.OwnChange, o metav1.Object, apply func()) {
 	apply()
 }
 
+// Last returns the name and the whole lines of the newest file, "" where there is none.
+func (r *Recorder) Last() (name string, text []byte, err error) { return Last(r.folder) }
+
 // Gangs records a change of the gangs' state that no event and no cycle brings, where there was one.
 func (r *Recorder) Gangs(kind kube.OwnChange, change func(now time.Time) bool) {
 	r.order.Lock()

@@ -37,6 +37,12 @@ type served struct{ diag.Service }
 func (served) Name() string                { return Name }
 func (s served) Diagnostics() diag.Service { return s.Service }
 
+// leader is a scheduler that leads and knows everything. Endpoints of plugins ask it nothing else.
+type leader struct{ diag.Scheduler }
+
+func (leader) Leading() bool { return true }
+func (leader) Ready() error  { return nil }
+
 // ask asks for a path below the plugin's, as a caller who may read node-1, bare and the pods of default.
 func ask(t *testing.T, path string, wrong ...follow.Misprediction) (status int, body string) {
 	t.Helper()
@@ -51,7 +57,7 @@ func ask(t *testing.T, path string, wrong ...follow.Misprediction) (status int, 
 		return nil
 	}, func() []follow.Misprediction { return append([]follow.Misprediction{}, wrong...) })
 	h, err := diag.New(diag.Config{
-		Leading: func() bool { return true }, Ready: func() error { return nil }, Flags: &diag.Flags{},
+		Scheduler: leader{}, Flags: &diag.Flags{},
 		Plugins: []fwk.Plugin{served{service}},
 		Authorizer: authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision,
 			string, error,

@@ -37,18 +37,29 @@ const (
 	leastRest     = 100 * time.Millisecond
 )
 
+// Scheduler is what a Writer asks about pods.
+type Scheduler interface {
+	// Ready returns why this process does not answer, nil if it leads and knows all accounts.
+	Ready() error
+	// Pod returns the pod of a name; of the name of a gang, a member that waits, or any. nil for neither.
+	Pod(namespace, name string) *corev1.Pod
+	// Explain returns why a pod is pending, or how it was placed, to a caller who may read the pods of some namespaces.
+	Explain(ctx context.Context, pod *corev1.Pod, mayRead func(namespace string) bool) (view.Pod, error)
+}
+
+// Questions are answered about other clusters, by whatif.Engine.
+type Questions interface {
+	Answer(ctx context.Context, q *view.WhatIf) (*view.WhatIfAnswer, error)
+}
+
 // Writer answers ScheduleExplanations. All fields are required.
 type Writer struct {
 	Client rest.Interface
 	// Objects are the ScheduleExplanations, which Run starts, Pods all pods, which the caller starts.
 	Objects, Pods cache.SharedIndexInformer
-	// Ready returns why this process does not answer, nil if it leads and knows all accounts.
-	Ready func() error
-	// Pod returns the pod of a name; of the name of a gang, a member that waits, or any. nil for neither.
-	Pod func(namespace, name string) *corev1.Pod
-	// Explain is diag.Config.Explain, and WhatIf whatif.Engine.Answer.
-	Explain func(ctx context.Context, pod *corev1.Pod, mayRead func(namespace string) bool) (view.Pod, error)
-	WhatIf  func(ctx context.Context, q *view.WhatIf) (*view.WhatIfAnswer, error)
+	// Scheduler explains pods, WhatIf answers questions about them.
+	Scheduler Scheduler
+	WhatIf    Questions
 
 	// answers has the last answer to each object, by its key. Only the worker uses it.
 	answers map[string]answer
@@ -102,7 +113,7 @@ func (w *Writer) look(ctx context.Context, key string) (time.Duration, error) {
 		delete(w.answers, key)
 		return 0, err
 	}
-	if w.Ready() != nil {
+	if w.Scheduler.Ready() != nil {
 		delete(w.answers, key) // another process may write meanwhile
 		return followerPause, nil
 	}
@@ -157,12 +168,12 @@ func (w *Writer) answer(ctx context.Context, o *v1alpha1.ScheduleExplanation, wr
 	if wrong = cmp.Or(wrong, unnamed); wrong != "" {
 		return failed(wrong), nil
 	}
-	pod := w.Pod(o.Namespace, name)
+	pod := w.Scheduler.Pod(o.Namespace, name)
 	if pod == nil {
 		return failed(fmt.Sprintf("cannot find pod or gang %s/%s: it does not exist, or has ended", o.Namespace,
 			name)), nil
 	}
-	said, err := w.Explain(ctx, pod, func(namespace string) bool { return namespace == o.Namespace })
+	said, err := w.Scheduler.Explain(ctx, pod, func(namespace string) bool { return namespace == o.Namespace })
 	if err != nil {
 		return nil, fmt.Errorf("explain pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
@@ -172,7 +183,7 @@ func (w *Writer) answer(ctx context.Context, o *v1alpha1.ScheduleExplanation, wr
 	case root == nil || !mayPreempt(root.Code):
 		return answerOf(&said, nil), nil
 	}
-	preempted, err := w.WhatIf(ctx, &view.WhatIf{Ask: view.Ask{Pods: []string{said.Pod}, Mode: view.Preempt}})
+	preempted, err := w.WhatIf.Answer(ctx, &view.WhatIf{Ask: view.Ask{Pods: []string{said.Pod}, Mode: view.Preempt}})
 	if errors.As(err, &whatif.Busy{}) {
 		return nil, err
 	}

@@ -36,6 +36,7 @@ import (
 
 // world is a Writer with an API server that has ScheduleExplanations of one namespace, and a scheduler that knows pods.
 type world struct {
+	t             *testing.T
 	mu            sync.Mutex
 	objects, pods *fcache.FakeControllerSource
 	known         map[string]*corev1.Pod
@@ -74,6 +75,7 @@ func (w *world) deletions() []string {
 // start runs the Writer until the test ends.
 func (w *world) start(t *testing.T) {
 	t.Helper()
+	w.t = t
 	client, err := kube.NewClient(&rest.Config{Host: "http://test.invalid", Transport: w, QPS: -1})
 	testkit.Check(t, err)
 	pods := cache.NewSharedIndexInformer(w.pods, &corev1.Pod{}, 0, cache.Indexers{})
@@ -83,20 +85,8 @@ func (w *world) start(t *testing.T) {
 	go func() {
 		done <- (&explanation.Writer{
 			Client: client, Pods: pods,
-			Objects: cache.NewSharedIndexInformer(w.objects, &v1alpha1.ScheduleExplanation{}, 0, cache.Indexers{}),
-			Ready:   func() error { return locked(w, func() error { return w.ready }) },
-			Pod: func(namespace, name string) *corev1.Pod {
-				return locked(w, func() *corev1.Pod { return w.known[namespace+"/"+name] })
-			},
-			Explain: w.explain,
-			WhatIf: func(_ context.Context, q *view.WhatIf) (*view.WhatIfAnswer, error) {
-				if q.Ask.Mode != view.Preempt || len(q.Ask.Pods) != 1 {
-					t.Errorf("asked %+v", q)
-				}
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				return w.preempted, w.err
-			},
+			Objects:   cache.NewSharedIndexInformer(w.objects, &v1alpha1.ScheduleExplanation{}, 0, cache.Indexers{}),
+			Scheduler: w, WhatIf: w,
 		}).Run(ctx)
 	}()
 	t.Cleanup(func() {
@@ -107,7 +97,22 @@ func (w *world) start(t *testing.T) {
 	})
 }
 
-func (w *world) explain(_ context.Context, pod *corev1.Pod, mayRead func(string) bool) (view.Pod, error) {
+func (w *world) Ready() error { return locked(w, func() error { return w.ready }) }
+
+func (w *world) Pod(namespace, name string) *corev1.Pod {
+	return locked(w, func() *corev1.Pod { return w.known[namespace+"/"+name] })
+}
+
+func (w *world) Answer(_ context.Context, q *view.WhatIf) (*view.WhatIfAnswer, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if q.Ask.Mode != view.Preempt || len(q.Ask.Pods) != 1 {
+		w.t.Errorf("asked %+v", q)
+	}
+	return w.preempted, w.err
+}
+
+func (w *world) Explain(_ context.Context, pod *corev1.Pod, mayRead func(string) bool) (view.Pod, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.looks++

@@ -407,5 +407,5 @@ func (s *session) nodeModel(a *view.AddNode) (*corev1.Node, *ledger.View, error)
 	if devices != nil {
 		devices.Name = a.Like
 	}
-	return node, s.Imagine(node, topology, devices), nil
+	return node, s.Store.Imagine(node, topology, devices), nil
 }

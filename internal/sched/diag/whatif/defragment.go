@@ -104,7 +104,7 @@ func (l *lowering) Try(made []defrag.Move, m defrag.Move) (fall int64, works boo
 		uids = append(uids, done.UID)
 	}
 	// Reservation and pod exist side by side during a move, so the quotas must have room for both.
-	if !l.AdmitAgain(uids...) {
+	if !l.admitsAgain(uids...) {
 		return 0, false, l.ctx.Err()
 	}
 	for _, done := range made {

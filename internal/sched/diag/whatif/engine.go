@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,9 +15,10 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
-	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
-	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -74,45 +76,53 @@ type Limits interface {
 	Most(pod *corev1.Pod, limit int) (n int, refused error)
 }
 
-// Cluster is what an Engine reads of the scheduler. All functions are required and change nothing.
+// Cluster is what an Engine reads of the scheduler. Its methods change nothing.
 type Cluster struct {
 	// Cache is the scheduler's. The engine takes snapshots of it.
 	Cache cache.Cache
-	// Profiles makes the profiles of the scheduler on other nodes, by scheduler name. They share no plugin with it.
-	Profiles func(fwk.SharedLister) (map[string]framework.Framework, error)
+	Store *kube.Store
+	Held  *kube.Quotas
+	Gangs *kube.Gangs
+	Objects
+	Accounts
+	Cycles
+}
+
+// Objects are objects of the API.
+type Objects interface {
 	// Pod returns a pod, nil when there is none.
-	Pod func(namespace, name string) *corev1.Pod
-	// Trial returns the accounts as they are.
-	Trial func() Trial
-	// Imagine returns the account of a node with these objects.
-	Imagine func(*corev1.Node, *v1alpha2.NodeResourceTopology, *devicev1alpha1.Device) *ledger.View
-	// AdmitAgain reports whether the quotas of bound pods have room for what the pods hold once more, all together.
-	AdmitAgain func(uids ...string) bool
+	Pod(namespace, name string) *corev1.Pod
+	// Limits returns the LimitRanges and ResourceQuotas of a namespace as the API server has them.
+	Limits(ctx context.Context, namespace string) (Limits, error)
+}
+
+// Accounts are what nodes and quotas have, and what is used of it.
+type Accounts interface {
+	// Trial returns the accounts of the nodes as they are, Quotas those of the quotas.
+	Trial() Trial
+	Quotas() Quotas
 	// Lost returns what says how much of a node's free GPUs, or of the free CPUs of its NUMA nodes, is unusable for
 	// the pods that are expected, in thousandths of a GPU or of a NUMA node; the last argument is the node's free
 	// milli-CPU.
-	Lost func() func(t Trial, node *corev1.Node, milliCPU int64) int64
-	// Quotas returns the quotas as they are.
-	Quotas func() Quotas
-	// Limits returns the LimitRanges and ResourceQuotas of a namespace as the API server has them.
-	Limits func(ctx context.Context, namespace string) (Limits, error)
-	// Members returns the pods of a gang, namespace/name, by name.
-	Members func(gang string) []*corev1.Pod
-	// Gang returns a gang, and how its members must be placed, "" if they may be anywhere; nil for one that does not
-	// exist.
-	Gang func(gang string) (g *view.Gang, rule string)
+	Lost() func(t Trial, node *corev1.Node, milliCPU int64) int64
+}
+
+// Cycles are the scheduler's cycles on other nodes.
+type Cycles interface {
+	// Profiles makes the profiles of the scheduler, by scheduler name. They share no plugin with it.
+	Profiles(fwk.SharedLister) (map[string]framework.Framework, error)
 	// Admit marks a cycle whose pod is not compared with its quota.
-	Admit func(cs fwk.CycleState)
+	Admit(cs fwk.CycleState)
+	// Exclude leaves Reservations out of a cycle, by UID.
+	Exclude(cs fwk.CycleState, reservations map[string]bool)
 	// Reserve reserves CPUs and devices on the trial of a cycle, and returns what writes the annotations of the pod
 	// and the Reservation whose room it uses, "" for none.
-	Reserve func(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, node string,
+	Reserve(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, node string,
 	) (record func() map[string]string, within string, status *fwk.Status)
 	// Describe returns what a pod of a cycle has on its node, where it was reserved on trial.
-	Describe func(cs fwk.CycleState, t Trial, pod *corev1.Pod) *view.Placement
-	// Exclude leaves Reservations out of a cycle, by UID.
-	Exclude func(cs fwk.CycleState, reservations map[string]bool)
+	Describe(cs fwk.CycleState, t Trial, pod *corev1.Pod) *view.Placement
 	// Preemption returns what chooses victims for a profile, nil for one that does not preempt.
-	Preemption func(f framework.Framework) *preemption.Evaluator
+	Preemption(f framework.Framework) *preemption.Evaluator
 }
 
 // Engine answers questions, one after the other. Safe for concurrent use.
@@ -229,4 +239,32 @@ func (e *Engine) profile(pod *corev1.Pod) (framework.Framework, error) {
 			pod.Spec.SchedulerName, slices.Sorted(maps.Keys(e.profiles)))
 	}
 	return f, nil
+}
+
+// Members returns the pods of a gang, namespace/name, by name.
+func (e *Engine) Members(id string) []*corev1.Pod {
+	members := e.Gangs.Pods(func(p *corev1.Pod, state *gang.State) bool { return state.GangOf(string(p.UID)) == id })
+	slices.SortFunc(members, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return members
+}
+
+// gang returns a gang, and how its members must be placed, "" if they may be anywhere; nil for one that does not exist.
+func (e *Engine) gang(id string) (g *view.Gang, rule string) {
+	e.Gangs.Read(func(state *gang.State) {
+		if g = view.GangOf(state, id); g == nil {
+			return
+		}
+		known, _ := state.Find(id)
+		for i, r := range known.Settings.DomainRules {
+			if r.Must || r.Multiple > 0 {
+				rule = g.Network[i]
+			}
+		}
+	})
+	return g, rule
+}
+
+// admitsAgain reports whether the quotas of bound pods have room for what the pods hold once more, all together.
+func (e *Engine) admitsAgain(uids ...string) bool {
+	return kube.Ask(e.Held, func(a *quota.Account) *quota.Excess { return a.AdmitAgain(uids...) }) == nil
 }

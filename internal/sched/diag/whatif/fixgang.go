@@ -33,7 +33,7 @@ type waitingGang struct {
 
 // waitingGang returns the gang of a member that waits, or a note that says why no fix is looked for.
 func (e *Engine) waitingGang(id, key string) (_ *waitingGang, note string) {
-	g, rule := e.Gang(id)
+	g, rule := e.gang(id)
 	if g == nil {
 		return nil, "no fix was looked for: gang " + id + " does not exist"
 	}
@@ -42,7 +42,7 @@ func (e *Engine) waitingGang(id, key string) (_ *waitingGang, note string) {
 		if name == g.Name || g.Started {
 			continue // a gang that has started waits for no other
 		}
-		o, rule := e.Gang(name)
+		o, rule := e.gang(name)
 		switch {
 		case o == nil || !slices.Equal(slices.Sorted(slices.Values(o.Group)), slices.Sorted(slices.Values(g.Group))):
 			return nil, fmt.Sprintf("no fix was looked for: gang %s, which gang %s lists, does not exist or lists "+

@@ -319,7 +319,7 @@ func (p *ruledPod) counts(other *corev1.Pod) bool {
 // Targets returns the nodes for a successor of the pod, the best score first, and those that a rule between nodes
 // refuses; none where the pod's quotas have no room for the Reservation beside it.
 func (r *room) Targets(uid string) (ranked, ruled []string, err error) {
-	if !r.AdmitAgain(uid) {
+	if !r.admitsAgain(uid) {
 		return nil, nil, nil
 	}
 	pod := r.movable[uid]
@@ -354,7 +354,7 @@ func (r *room) Works(moves []defrag.Move) (works bool, err error) {
 	for _, m := range moves {
 		uids = append(uids, m.UID)
 	}
-	if !r.AdmitAgain(uids...) {
+	if !r.admitsAgain(uids...) {
 		return false, nil
 	}
 	for _, m := range moves {

@@ -132,7 +132,7 @@ func (s *session) admitReservations(pods []*corev1.Pod, out *view.WhatIfAnswer) 
 			removed = append(removed, uid)
 		}
 	}
-	if s.AdmitAgain(removed...) {
+	if s.admitsAgain(removed...) {
 		return true, nil
 	}
 	for _, pod := range pods {
