@@ -56,7 +56,7 @@ func draw(scenes []scene) []byte {
 	fmt.Fprintf(&b, "<!-- Written by hack/record: make recording. DO NOT EDIT. -->\n"+
 		`<rect width="100%%" height="100%%" rx="8" fill="#0d1117"/>`+"\n"+
 		`<g font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace" font-size="14" `+
-		`fill="#c9d1d9" xml:space="preserve">`+"\n")
+		`fill="#c9d1d9">`+"\n")
 	part := func(at time.Duration) float64 { return at.Seconds() / total.Seconds() }
 	for i, s := range scenes {
 		last := 1 // the scene that a picture without animations shows
@@ -76,8 +76,8 @@ func draw(scenes []scene) []byte {
 				opacity = 1
 			}
 			typing += fmt.Sprintf(`<text x="%d" y="%d" opacity="%d" textLength="%.1f">`+
-				`<tspan fill="#7ee787">$ </tspan>%s%s</text>`+"\n", margin, margin+rowHeight, opacity,
-				float64(n+3)*fontWidth, html.EscapeString(end),
+				`<tspan fill="#7ee787">%s</tspan>%s%s</text>`+"\n", margin, margin+rowHeight, opacity,
+				float64(n+3)*fontWidth, escape("$ "), escape(end),
 				shown(total, part(from), part(until)))
 		}
 		b.WriteString(typing)
@@ -124,8 +124,11 @@ func text(l line, y int, animation string) string {
 		if s.dim {
 			style += ` opacity=".65"`
 		}
-		fmt.Fprintf(&b, "<tspan%s>%s</tspan>", style, html.EscapeString(s.text))
+		fmt.Fprintf(&b, "<tspan%s>%s</tspan>", style, escape(s.text))
 	}
 	return fmt.Sprintf(`<text x="%d" y="%d" textLength="%.1f">%s%s</text>`+"\n", margin, y, float64(length)*fontWidth,
 		b.String(), animation)
 }
+
+// escape makes a text a part of a picture. Browsers join spaces, whatever xml:space says, so they become no-break ones.
+func escape(text string) string { return strings.ReplaceAll(html.EscapeString(text), " ", "\u00a0") }

@@ -46,11 +46,12 @@ func TestACommandIsRecordedInATerminal(t *testing.T) {
 func TestAPictureIsXMLAndShowsEachLineOnce(t *testing.T) {
 	t.Parallel()
 	scenes := []scene{
-		{"a", []line{{spans: []span{{text: "1 < 2"}}, at: time.Hour}}},
-		{"b", []line{{spans: []span{{text: "done", colour: 32, dim: true}}}, {}}},
+		{"a", []line{{spans: []span{{text: "1   < 2"}}, at: time.Hour}}},
+		{"b -c", []line{{spans: []span{{text: "done", colour: 32, dim: true}}}, {}}},
 	}
 	picture := string(draw(scenes))
-	for _, want := range []string{"1 &lt; 2", `fill="#7ee787" opacity=".65">done`, `dur="11.09s"`} {
+	const columns = "1\u00a0\u00a0\u00a0&lt;\u00a02" // browsers join other spaces
+	for _, want := range []string{columns, "$\u00a0</tspan>b\u00a0-c", `fill="#7ee787" opacity=".65">done`, `dur="11.22s"`} {
 		if strings.Count(picture, want) == 0 {
 			t.Errorf("the picture has no %s:\n%s", want, picture)
 		}
