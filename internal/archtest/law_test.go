@@ -431,6 +431,7 @@ var within = map[string][]string{
 		"journal",
 	},
 	"follow":    {"placement", "nodenumaresource"},
+	"upstream":  {"coscheduling", "journal", "reserving"},
 	"placement": {"nodenumaresource", "deviceshare", "reserving", "loadaware", "journal"},
 }
 

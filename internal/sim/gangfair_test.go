@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"pgregory.net/rapid"
 
@@ -27,6 +26,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 	"github.com/tenon-project/tenon/internal/testkit"
 	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -878,7 +878,7 @@ func (l *live) name(rt *rapid.T) string {
 
 // nominationEnds ends the nomination of another pod when the first member of a plan that has failed comes back.
 type nominationEnds struct {
-	queue.SchedulingQueue
+	podqueue.Queue
 	pod *corev1.Pod
 }
 
@@ -888,7 +888,7 @@ func (q *nominationEnds) AddUnschedulableIfNotPresent(logger klog.Logger, pod *f
 		q.DeleteNominatedPodIfExists(owner)
 		q.MoveAllToActiveOrBackoffQueue(logger, framework.EventAssignedPodDelete, owner, nil, nil)
 	}
-	return q.SchedulingQueue.AddUnschedulableIfNotPresent(logger, pod, n)
+	return q.Queue.AddUnschedulableIfNotPresent(logger, pod, n)
 }
 
 // TestAGangStartsForWhichANodeIsFreedWhileItsPlanFails: its first member does not fit, and then it does.
@@ -908,7 +908,7 @@ func TestAGangStartsForWhichANodeIsFreedWhileItsPlanFails(t *testing.T) {
 		&fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: "n0"})
 	other = other.DeepCopy()
 	other.Status.NominatedNodeName = "n0"
-	l.core.SchedulingQueue = &nominationEnds{l.core.SchedulingQueue, other}
+	l.core.SchedulingQueue = &nominationEnds{podqueue.Of(l.core.Scheduler), other}
 	l.gang("a", 2, 2)
 	l.runUntilIdle()
 	if len(l.on("a")) != 2 {

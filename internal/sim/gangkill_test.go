@@ -17,12 +17,12 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
-	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
@@ -52,7 +52,7 @@ type stepper struct {
 // watchSteps puts a stepper around all that a transaction calls.
 func watchSteps(e *engine, at seam) {
 	s := &stepper{e: e, at: at}
-	e.core.SchedulingQueue = &steppedQueue{e.core.SchedulingQueue, s}
+	e.core.SchedulingQueue = &steppedQueue{podqueue.Of(e.core.Scheduler), s}
 	e.core.Cache = &steppedCache{e.core.Cache, s}
 	for name, f := range e.core.Profiles {
 		e.core.Profiles[name] = &steppedProfile{f, s}
@@ -75,12 +75,12 @@ func watchSteps(e *engine, at seam) {
 }
 
 type steppedQueue struct {
-	queue.SchedulingQueue
+	podqueue.Queue
 	*stepper
 }
 
-func (q *steppedQueue) PopSpecificPod(logger klog.Logger, pod *corev1.Pod) *framework.QueuedPodInfo {
-	info := q.SchedulingQueue.PopSpecificPod(logger, pod)
+func (q *steppedQueue) Take(logger klog.Logger, pod *corev1.Pod) *framework.QueuedPodInfo {
+	info := q.Queue.Take(logger, pod)
 	q.at(pull, pod)
 	return info
 }

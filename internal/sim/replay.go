@@ -16,7 +16,6 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -24,6 +23,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/core"
 	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/sched/journal"
+	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 )
 
@@ -82,7 +82,7 @@ type led struct {
 func (r led) Pop(core.NextPod) core.NextPod { return r.next }
 
 // Queue returns the queue that gives out the recorded pods.
-func (r led) Queue(inner queue.SchedulingQueue) queue.SchedulingQueue {
+func (r led) Queue(inner podqueue.Queue) podqueue.Queue {
 	r.queue = &recordedQueue{inner, r.replay}
 	return r.cycle.Queue(r.queue)
 }
@@ -161,7 +161,7 @@ func (r *replay) next(logger klog.Logger) (*framework.QueuedPodInfo, error) {
 	if pod == nil {
 		return nil, nil
 	}
-	return r.queue.PopSpecificPod(logger, pod), nil
+	return r.queue.Take(logger, pod), nil
 }
 
 // pod returns a pod, or the reserve pod of a Reservation, by UID; nil for one that does not exist.
@@ -177,17 +177,17 @@ func (r *replay) pod(uid types.UID) *corev1.Pod {
 
 // recordedQueue gives out the pods that left the queue in the recorded cycle.
 type recordedQueue struct {
-	queue.SchedulingQueue
+	podqueue.Queue
 	replay *replay
 }
 
-func (q *recordedQueue) PopSpecificPod(logger klog.Logger, pod *corev1.Pod) *framework.QueuedPodInfo {
+// Take returns nil for any other pod.
+func (q *recordedQueue) Take(logger klog.Logger, pod *corev1.Pod) *framework.QueuedPodInfo {
 	d := q.replay.record
 	if d == nil || d.UID != string(pod.UID) && !slices.Contains(d.Pulled, string(pod.UID)) {
 		return nil
 	}
-	q.Activate(logger, map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
-	return q.SchedulingQueue.PopSpecificPod(logger, pod)
+	return q.Queue.Take(logger, pod)
 }
 
 // decide runs the cycle of a recorded decision and returns what it came to, nil where the pod cannot be decided about:

@@ -8,11 +8,11 @@ import (
 
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
-	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
+	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 )
 
 // layers lists all that surrounds kube-scheduler, from the inside out. What passes a seam meets the last layer first.
@@ -59,7 +59,7 @@ type (
 		Cache(inner schedulercache.Cache) schedulercache.Cache
 	}
 	queueSeam interface {
-		Queue(inner queue.SchedulingQueue) queue.SchedulingQueue
+		Queue(inner podqueue.Queue) podqueue.Queue
 	}
 	nextSeam interface {
 		Next(inner NextPod) NextPod
@@ -95,7 +95,7 @@ func (c *Core) put(ctx context.Context, layers []layer) error {
 			c.Scheduler.Cache = l.Cache(c.Scheduler.Cache)
 		}
 		if l, ok := l.(queueSeam); ok {
-			c.SchedulingQueue = l.Queue(c.SchedulingQueue)
+			c.SchedulingQueue = l.Queue(podqueue.Of(c.Scheduler))
 		}
 		if l, ok := l.(nextSeam); ok {
 			c.NextPod = l.Next(c.NextPod)

@@ -6,21 +6,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
-	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
+	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 )
 
-// guarded catches the panics of plugins. It replaces plugins inside of kube-scheduler's frameworks and queue, so no
-// layer may be around these yet.
+// guarded catches the panics of plugins, and lets the queue give out pods by name. It replaces what is inside of
+// kube-scheduler's frameworks and queue, so no layer may be around these yet.
 type guarded struct{ base }
 
 func (l guarded) prepare(context.Context) error {
-	return l.c.options.Metrics.Guard.Scheduler(l.c.Scheduler)
+	if err := l.c.options.Metrics.Guard.Scheduler(l.c.Scheduler); err != nil {
+		return err
+	}
+	q, err := podqueue.New(l.c.SchedulingQueue)
+	l.c.SchedulingQueue = q
+	return err
 }
 
 // logged logs the nodes that changed in kube-scheduler's cache or in an account. It is the first layer of the cache,
@@ -38,7 +43,7 @@ type counted struct{ base }
 
 func (counted) inside() []layer { return []layer{guarded{}, logged{}} }
 
-func (l counted) Queue(inner queue.SchedulingQueue) queue.SchedulingQueue {
+func (l counted) Queue(inner podqueue.Queue) podqueue.Queue {
 	l.c.events.Nodes = l.c.Scheduler.Cache
 	return l.c.events.Watch(inner, l.c.changes)
 }
@@ -88,7 +93,7 @@ type held struct{ base }
 func (l held) acts() bool    { return l.c.options.Serving != nil }
 func (held) inside() []layer { return []layer{counted{}} }
 
-func (l held) Queue(inner queue.SchedulingQueue) queue.SchedulingQueue {
+func (l held) Queue(inner podqueue.Queue) podqueue.Queue {
 	return hooks.Hold(inner, l.c.options.Gangs.IsMember)
 }
 

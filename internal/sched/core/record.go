@@ -3,17 +3,17 @@ package core
 import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
-	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/sched/journal"
+	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 )
 
 // Record sees all that passes the seams, outside of all other layers. Embed Unrecorded for seams that are as they are.
 type Record interface {
 	Cache(inner schedulercache.Cache) schedulercache.Cache
-	Queue(inner queue.SchedulingQueue) queue.SchedulingQueue
+	Queue(inner podqueue.Queue) podqueue.Queue
 	Next(inner NextPod) NextPod
 	Schedule(inner SchedulePod) SchedulePod
 	Fail(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerFn
@@ -27,7 +27,7 @@ type Unrecorded struct{}
 func (Unrecorded) Cache(inner schedulercache.Cache) schedulercache.Cache { return inner }
 
 // Queue returns inner.
-func (Unrecorded) Queue(inner queue.SchedulingQueue) queue.SchedulingQueue { return inner }
+func (Unrecorded) Queue(inner podqueue.Queue) podqueue.Queue { return inner }
 
 // Next returns inner.
 func (Unrecorded) Next(inner NextPod) NextPod { return inner }

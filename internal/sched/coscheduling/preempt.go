@@ -26,6 +26,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 )
 
 // Evictions decides which pods make way for gangs, and evicts them.
@@ -202,7 +203,7 @@ func (r *Rounds) preemptRest(ctx context.Context, pod *framework.QueuedPodInfo, 
 		if n.nodes[uid] == "" || n.unchanged {
 			continue
 		}
-		other := r.cluster.Core.SchedulingQueue.PopSpecificPod(klog.FromContext(ctx), m.pods[uid].Pod)
+		other := podqueue.Of(r.cluster.Core).Take(klog.FromContext(ctx), m.pods[uid].Pod)
 		if other != nil {
 			r.failed.asked[uid] = unfit.Diagnosis.UnschedulablePlugins
 			because := gang.Refusal{Code: why.GangPreempting, Gang: r.cluster.Gangs.GangOf(other.Pod)}

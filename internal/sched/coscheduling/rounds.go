@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 )
 
 // Rounds places the members of a gang, and of those that start with it, as one: the first that leaves the queue pulls
@@ -190,7 +191,7 @@ func (r *Rounds) begin(logger klog.Logger, pod *framework.QueuedPodInfo) *groupR
 	for _, sibling := range all {
 		uid := string(sibling.UID)
 		if m.pods[uid] == nil {
-			if m.pods[uid] = r.cluster.Core.SchedulingQueue.PopSpecificPod(logger, sibling); m.pods[uid] == nil {
+			if m.pods[uid] = podqueue.Of(r.cluster.Core).Take(logger, sibling); m.pods[uid] == nil {
 				continue
 			}
 			r.pulled++
@@ -235,7 +236,7 @@ func (r *Rounds) popAlone(logger klog.Logger) *framework.QueuedPodInfo {
 	if first == nil || corev1helpers.PodPriority(first) < highest {
 		return nil
 	}
-	return r.cluster.Core.SchedulingQueue.PopSpecificPod(logger, first)
+	return podqueue.Of(r.cluster.Core).Take(logger, first)
 }
 
 // Pulled returns how many pods were ever taken out of the queue with a sibling, and of how many the cycles have yet to

@@ -17,6 +17,8 @@ import (
 
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
+	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -49,8 +51,8 @@ func TestPodsPrecedeGangsBehindAFailedRound(t *testing.T) {
 					<-time.After(time.Minute) // the queue's metrics end
 				}()
 				p, gangs := newPlugin(t)
-				q := queue.NewTestQueue(ctx, p.Less, queue.WithPodInitialBackoffDuration(time.Hour),
-					queue.WithPodMaxBackoffDuration(time.Hour))
+				q := takeable(t, queue.NewTestQueue(ctx, p.Less, queue.WithPodInitialBackoffDuration(time.Hour),
+					queue.WithPodMaxBackoffDuration(time.Hour)))
 				r := coscheduling.NewRounds(coscheduling.Cluster{
 					Gangs: gangs, Core: &scheduler.Scheduler{SchedulingQueue: q}, Events: &hooks.Events{},
 				})
@@ -94,4 +96,12 @@ func TestPodsPrecedeGangsBehindAFailedRound(t *testing.T) {
 			})
 		})
 	}
+}
+
+// takeable returns a queue of upstream as Tenon uses it.
+func takeable(t *testing.T, q queue.SchedulingQueue) podqueue.Queue {
+	t.Helper()
+	out, err := podqueue.New(q)
+	testkit.Check(t, err)
+	return out
 }

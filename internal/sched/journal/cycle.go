@@ -10,11 +10,11 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
-	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -154,17 +154,17 @@ func (c *Cycle) Fail(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerF
 }
 
 // Queue returns the queue that notes which pods are taken out of it beside the first.
-func (c *Cycle) Queue(q queue.SchedulingQueue) queue.SchedulingQueue { return &pulls{q, c} }
+func (c *Cycle) Queue(q podqueue.Queue) podqueue.Queue { return &pulls{q, c} }
 
 // pulls is a queue that notes which pods are taken out of it by name.
 type pulls struct {
-	queue.SchedulingQueue
+	podqueue.Queue
 	cycle *Cycle
 }
 
-// PopSpecificPod notes a pod that was in the queue.
-func (p *pulls) PopSpecificPod(logger klog.Logger, pod *corev1.Pod) *framework.QueuedPodInfo {
-	info := p.SchedulingQueue.PopSpecificPod(logger, pod)
+// Take notes a pod that was in the queue.
+func (p *pulls) Take(logger klog.Logger, pod *corev1.Pod) *framework.QueuedPodInfo {
+	info := p.Queue.Take(logger, pod)
 	if info != nil {
 		p.cycle.pulled = append(p.cycle.pulled, string(pod.UID))
 	}

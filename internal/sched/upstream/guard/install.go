@@ -1,29 +1,27 @@
 package guard
 
 import (
-	"fmt"
-	"reflect"
-	"unsafe"
-
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/tenon-project/tenon/internal/sched/upstream/inside"
 )
 
 // Scheduler guards the plugins of a core that kube-scheduler has just made, before anything is put around its queue and
 // profiles, and lets its queue hold pods.
 func (g *Guard) Scheduler(core *scheduler.Scheduler) error {
-	before, err := field[map[string]map[string]fwk.PreEnqueuePlugin](core.SchedulingQueue, "preEnqueuePluginMap")
+	before, err := inside.Field[map[string]map[string]fwk.PreEnqueuePlugin](core.SchedulingQueue, "preEnqueuePluginMap")
 	if err != nil {
 		return err
 	}
-	hints, err := field[queue.QueueingHintMapPerProfile](core.SchedulingQueue, "queueingHintMap")
+	hints, err := inside.Field[queue.QueueingHintMapPerProfile](core.SchedulingQueue, "queueingHintMap")
 	if err != nil {
 		return err
 	}
-	wakes, err := field[map[string][]fwk.ClusterEvent](core.SchedulingQueue, "pluginToEventsMap")
+	wakes, err := inside.Field[map[string][]fwk.ClusterEvent](core.SchedulingQueue, "pluginToEventsMap")
 	if err != nil {
 		return err
 	}
@@ -41,7 +39,7 @@ func (g *Guard) Scheduler(core *scheduler.Scheduler) error {
 		if err := g.Framework(f); err != nil {
 			return err
 		}
-		plugins, err := field[[]fwk.PreEnqueuePlugin](f, "preEnqueuePlugins")
+		plugins, err := inside.Field[[]fwk.PreEnqueuePlugin](f, "preEnqueuePlugins")
 		if err != nil {
 			return err
 		}
@@ -53,17 +51,17 @@ func (g *Guard) Scheduler(core *scheduler.Scheduler) error {
 // Framework guards the plugins of a framework that kube-scheduler's runtime has just made, before anything is put
 // around it. The framework must be asked about no pod yet.
 func (g *Guard) Framework(f framework.Framework) error {
-	plugins, err := field[map[string]fwk.Plugin](f, "pluginsMap")
+	plugins, err := inside.Field[map[string]fwk.Plugin](f, "pluginsMap")
 	if err != nil {
 		return err
 	}
-	divider, err := field[fwk.Parallelizer](f, "parallelizer")
+	divider, err := inside.Field[fwk.Parallelizer](f, "parallelizer")
 	if err != nil {
 		return err
 	}
 	*divider = parallelizer{*divider}
 	for _, p := range *plugins { // some have kept that of the framework
-		if kept, err := field[fwk.Parallelizer](p, "parallelizer"); err == nil {
+		if kept, err := inside.Field[fwk.Parallelizer](p, "parallelizer"); err == nil {
 			*kept = *divider
 		}
 	}
@@ -101,7 +99,7 @@ func (g *Guard) Framework(f framework.Framework) error {
 
 // each replaces each plugin in a list of a framework.
 func each[T any](f framework.Framework, list string, replacement func(T) T) error {
-	plugins, err := field[[]T](f, list)
+	plugins, err := inside.Field[[]T](f, list)
 	if err != nil {
 		return err
 	}
@@ -109,18 +107,6 @@ func each[T any](f framework.Framework, list string, replacement func(T) T) erro
 		(*plugins)[i] = replacement(p)
 	}
 	return nil
-}
-
-// field returns a field of what owner points to, which its package does not export. kube-scheduler has no other way to
-// replace a plugin of its own. A field that is not there, or has another type, is an error at start.
-func field[T any](owner any, name string) (*T, error) {
-	v := reflect.ValueOf(owner)
-	if v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
-		if f := v.Elem().FieldByName(name); f.IsValid() && f.Type() == reflect.TypeFor[T]() {
-			return (*T)(unsafe.Pointer(f.UnsafeAddr())), nil
-		}
-	}
-	return nil, fmt.Errorf("%T has no field %s of type %s", owner, name, reflect.TypeFor[T]())
 }
 
 // preFilter returns the replacement of a PreFilter plugin.

@@ -17,6 +17,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	schedulermetrics "k8s.io/kubernetes/pkg/scheduler/metrics"
 
+	"github.com/tenon-project/tenon/internal/sched/upstream/inside"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
@@ -54,7 +55,7 @@ func TestEachPluginOfUpstreamIsGuarded(t *testing.T) {
 			}
 		}
 	}
-	plugins, err := field[map[string]fwk.Plugin](f, "pluginsMap")
+	plugins, err := inside.Field[map[string]fwk.Plugin](f, "pluginsMap")
 	testkit.Check(t, err)
 	kept := 0
 	for name, p := range *plugins {
@@ -77,29 +78,3 @@ func TestEachPluginOfUpstreamIsGuarded(t *testing.T) {
 		t.Errorf("the profile has a %T, which %d plugins keep, want 2", f.Parallelizer(), kept)
 	}
 }
-
-// Upstream may rename what is replaced: the scheduler must not start then, unguarded.
-func TestAFieldThatIsNotThereIsAnError(t *testing.T) {
-	t.Parallel()
-	owner := &owns{}
-	for name, err := range map[string]error{
-		"another name": second(field[[]int](owner, "other")), "another type": second(field[[]string](owner, "list")),
-		"no pointer": second(field[[]int](*owner, "list")), "nothing": second(field[[]int](nil, "list")),
-	} {
-		if err == nil {
-			t.Errorf("%s: no error", name)
-		}
-	}
-	for _, p := range []any{owner, &embeds{owner}} {
-		if list, err := field[[]int](p, "list"); err != nil || list != &owner.list {
-			t.Errorf("%T: got %v, %v", p, list, err)
-		}
-	}
-}
-
-type (
-	owns   struct{ list []int }
-	embeds struct{ *owns } // as a plugin of ours embeds one of upstream's
-)
-
-func second[T any](_ T, err error) error { return err }

@@ -26,6 +26,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
+	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -110,7 +111,7 @@ func (c *replacedCache) UpdateSnapshot(logger klog.Logger, s *schedulercache.Sna
 
 // replacedQueue notes by which events it is to move pods, and that they are counted before.
 type replacedQueue struct {
-	queue.SchedulingQueue
+	podqueue.Queue
 	calls  *calls
 	events *Events
 }
@@ -120,7 +121,7 @@ func (q *replacedQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event 
 ) {
 	q.calls.add(fmt.Sprintf("Queue.%s, counted %t", event.Label(), q.events.Count() > 0))
 	q.events.count.Store(0)
-	q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, old, obj, check)
+	q.Queue.MoveAllToActiveOrBackoffQueue(logger, event, old, obj, check)
 }
 
 type replacedProfile struct {
@@ -221,7 +222,7 @@ func TestKubeSchedulerCallsWhatIsReplaced(t *testing.T) {
 		}))
 	testkit.Check(t, err)
 	made, counted := &calls{}, &Events{}
-	s.SchedulingQueue = counted.Watch(&replacedQueue{s.SchedulingQueue, made, counted}, &Changes{})
+	s.SchedulingQueue = counted.Watch(&replacedQueue{takeable(t, s.SchedulingQueue), made, counted}, &Changes{})
 	s.Cache = &replacedCache{s.Cache, made}
 	s.Profiles["s"] = &replacedProfile{s.Profiles["s"], made}
 	next, schedule, fail := s.NextPod, s.SchedulePod, s.FailureHandler

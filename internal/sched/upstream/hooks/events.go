@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/wake"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 )
 
 // Events counts what may let a pod fit that did not: all for which the queue looks at its unschedulable pods, but that
@@ -69,15 +70,15 @@ func (e *Events) Count() uint64 { return e.count.Load() }
 
 // Watch returns the queue that counts its events, and logs in c the nodes to which other pods are nominated than
 // before.
-func (e *Events) Watch(q queue.SchedulingQueue, c *Changes) queue.SchedulingQueue {
+func (e *Events) Watch(q podqueue.Queue, c *Changes) podqueue.Queue {
 	return &eventQueue{
-		SchedulingQueue: q, events: e, changes: c, refused: map[types.UID]refusal{}, nominated: map[types.UID]string{},
+		Queue: q, events: e, changes: c, refused: map[types.UID]refusal{}, nominated: map[types.UID]string{},
 	}
 }
 
 // eventQueue is the scheduling queue that counts events and logs nominations. Each call goes to the queue first.
 type eventQueue struct {
-	queue.SchedulingQueue
+	podqueue.Queue
 	// events counts, and changes logs nodes whose nominated pods have changed.
 	events  *Events
 	changes *Changes
@@ -128,7 +129,7 @@ func (q *eventQueue) logNomination(uid types.UID, nodes ...string) {
 // nodeOf returns which of these nodes a pod is nominated to, "" for none.
 func (q *eventQueue) nodeOf(uid types.UID, nodes []string) string {
 	for _, node := range nodes {
-		if node != "" && slices.ContainsFunc(q.SchedulingQueue.NominatedPodsForNode(node),
+		if node != "" && slices.ContainsFunc(q.Queue.NominatedPodsForNode(node),
 			func(info fwk.PodInfo) bool { return info.GetPod().UID == uid }) {
 			return node
 		}
@@ -138,7 +139,7 @@ func (q *eventQueue) nodeOf(uid types.UID, nodes []string) string {
 
 // Add logs a pod that comes with a nomination.
 func (q *eventQueue) Add(ctx context.Context, pod *corev1.Pod) {
-	q.SchedulingQueue.Add(ctx, pod)
+	q.Queue.Add(ctx, pod)
 	q.logNomination(pod.UID, pod.Status.NominatedNodeName)
 }
 
@@ -147,30 +148,30 @@ func (q *eventQueue) Update(ctx context.Context, old, pod *corev1.Pod) {
 	if old != nil && kube.IsEdited(old, pod) {
 		q.setRefusal(pod.UID, refusal{})
 	}
-	q.SchedulingQueue.Update(ctx, old, pod)
+	q.Queue.Update(ctx, old, pod)
 	q.logNomination(pod.UID, pod.Status.NominatedNodeName)
 }
 
 // Delete forgets what is known of the pod.
 func (q *eventQueue) Delete(pod *corev1.Pod) {
-	q.SchedulingQueue.Delete(pod)
+	q.Queue.Delete(pod)
 	q.setRefusal(pod.UID, refusal{})
 	q.logNomination(pod.UID)
 }
 
 // Pop logs the node that the pod is nominated to.
 func (q *eventQueue) Pop(logger klog.Logger) (*framework.QueuedPodInfo, error) {
-	pod, err := q.SchedulingQueue.Pop(logger)
+	pod, err := q.Queue.Pop(logger)
 	if pod != nil {
 		q.logNomination(pod.Pod.UID)
 	}
 	return pod, err
 }
 
-// PopSpecificPod logs the node that the pod is nominated to.
-func (q *eventQueue) PopSpecificPod(logger klog.Logger, pod *corev1.Pod) *framework.QueuedPodInfo {
+// Take logs the node that the pod is nominated to.
+func (q *eventQueue) Take(logger klog.Logger, pod *corev1.Pod) *framework.QueuedPodInfo {
 	defer q.logNomination(pod.UID)
-	return q.SchedulingQueue.PopSpecificPod(logger, pod)
+	return q.Queue.Take(logger, pod)
 }
 
 // AddUnschedulableIfNotPresent records who refused the pod.
@@ -183,12 +184,12 @@ func (q *eventQueue) AddUnschedulableIfNotPresent(logger klog.Logger, pod *frame
 	}
 	q.setRefusal(pod.Pod.UID, r)
 	defer q.logNomination(pod.Pod.UID)
-	return q.SchedulingQueue.AddUnschedulableIfNotPresent(logger, pod, cycle)
+	return q.Queue.AddUnschedulableIfNotPresent(logger, pod, cycle)
 }
 
 // AddNominatedPod logs the node of the nomination.
 func (q *eventQueue) AddNominatedPod(logger klog.Logger, pod fwk.PodInfo, to *fwk.NominatingInfo) {
-	q.SchedulingQueue.AddNominatedPod(logger, pod, to)
+	q.Queue.AddNominatedPod(logger, pod, to)
 	node := pod.GetPod().Status.NominatedNodeName
 	if to.Mode() == fwk.ModeOverride {
 		node = to.NominatedNodeName
@@ -198,13 +199,13 @@ func (q *eventQueue) AddNominatedPod(logger klog.Logger, pod fwk.PodInfo, to *fw
 
 // DeleteNominatedPodIfExists logs the node that the pod was nominated to.
 func (q *eventQueue) DeleteNominatedPodIfExists(pod *corev1.Pod) {
-	q.SchedulingQueue.DeleteNominatedPodIfExists(pod)
+	q.Queue.DeleteNominatedPodIfExists(pod)
 	q.logNomination(pod.UID)
 }
 
 // UpdateNominatedPod logs both nodes.
 func (q *eventQueue) UpdateNominatedPod(logger klog.Logger, old *corev1.Pod, pod fwk.PodInfo) {
-	q.SchedulingQueue.UpdateNominatedPod(logger, old, pod)
+	q.Queue.UpdateNominatedPod(logger, old, pod)
 	q.logNomination(pod.GetPod().UID, pod.GetPod().Status.NominatedNodeName)
 }
 
@@ -232,13 +233,13 @@ func (q *eventQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk
 			return answer == wake.Ask || left.compare(r.amounts, pod).Answer() == wake.Ask
 		}
 	}
-	q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, old, obj, check)
+	q.Queue.MoveAllToActiveOrBackoffQueue(logger, event, old, obj, check)
 	if q.events.Rooms == nil {
 		return
 	}
 	if mayUse := q.events.Rooms.Opened(old, obj); mayUse != nil {
 		all := fwk.ClusterEvent{Resource: fwk.WildCard, ActionType: fwk.All, CustomLabel: event.Label()}
-		q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, all, nil, nil, mayUse)
+		q.Queue.MoveAllToActiveOrBackoffQueue(logger, all, nil, nil, mayUse)
 	}
 }
 
@@ -318,13 +319,13 @@ func (r *room) compare(a Amounts, pod *corev1.Pod) (found wake.Room) {
 //
 // Pods whose place in the order may change come into the queue when it runs: a queue does not move a pod that is in it.
 // The scheduler that leads may end while it binds a gang; the rest then goes first in a process that knew it before.
-func Hold(q queue.SchedulingQueue, moves func(*corev1.Pod) bool) queue.SchedulingQueue {
-	return &heldQueue{SchedulingQueue: q, moves: moves, held: map[types.UID]*corev1.Pod{}}
+func Hold(q podqueue.Queue, moves func(*corev1.Pod) bool) podqueue.Queue {
+	return &heldQueue{Queue: q, moves: moves, held: map[types.UID]*corev1.Pod{}}
 }
 
 // heldQueue is the queue of Hold. runs is set when the queue runs.
 type heldQueue struct {
-	queue.SchedulingQueue
+	podqueue.Queue
 	moves func(*corev1.Pod) bool
 	runs  atomic.Bool
 
@@ -354,7 +355,7 @@ func (q *heldQueue) Add(ctx context.Context, pod *corev1.Pod) {
 		q.held[pod.UID], q.came = pod, append(q.came, pod.UID)
 		return true
 	}) {
-		q.SchedulingQueue.Add(ctx, pod)
+		q.Queue.Add(ctx, pod)
 	}
 }
 
@@ -367,14 +368,14 @@ func (q *heldQueue) Update(ctx context.Context, old, pod *corev1.Pod) {
 		}
 		return held
 	}) {
-		q.SchedulingQueue.Update(ctx, old, pod)
+		q.Queue.Update(ctx, old, pod)
 	}
 }
 
 // Delete forgets a pod that is held.
 func (q *heldQueue) Delete(pod *corev1.Pod) {
 	q.hold(func() bool { delete(q.held, pod.UID); return true })
-	q.SchedulingQueue.Delete(pod)
+	q.Queue.Delete(pod)
 }
 
 // Run asks about each pod that waits once, adds those that are held, and then runs the queue.
@@ -389,13 +390,13 @@ func (q *heldQueue) Run(logger klog.Logger) {
 	q.Activate(logger, pods)
 	for _, uid := range q.came {
 		if pod := q.held[uid]; pod != nil {
-			q.SchedulingQueue.Add(klog.NewContext(context.Background(), logger), pod)
+			q.Queue.Add(klog.NewContext(context.Background(), logger), pod)
 			delete(q.held, uid)
 		}
 	}
 	q.came = nil
 	q.mu.Unlock()
-	q.SchedulingQueue.Run(logger)
+	q.Queue.Run(logger)
 }
 
 // MoveAllToActiveOrBackoffQueue drops events before the queue runs.
@@ -403,6 +404,6 @@ func (q *heldQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.
 	check queue.PreEnqueueCheck,
 ) {
 	if q.runs.Load() {
-		q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, old, obj, check)
+		q.Queue.MoveAllToActiveOrBackoffQueue(logger, event, old, obj, check)
 	}
 }

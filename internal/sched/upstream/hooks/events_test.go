@@ -21,6 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -48,7 +49,7 @@ func TestNodesAreLoggedWhereOtherPodsAreNominated(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		q := queue.NewTestQueueWithObjects(ctx, func(a, b fwk.QueuedPodInfo) bool { return false }, exist)
 		c := &Changes{}
-		watched := (&Events{}).Watch(q, c)
+		watched := (&Events{}).Watch(takeable(t, q), c)
 		pods, popped := map[string]*corev1.Pod{}, map[string]*framework.QueuedPodInfo{}
 		nominated := func() map[string]string {
 			on := map[string]string{}
@@ -101,7 +102,7 @@ func TestNodesAreLoggedWhereOtherPodsAreNominated(t *testing.T) {
 				}
 				delete(popped, name)
 			case popped[name] == nil && step == 5:
-				popped[name] = watched.PopSpecificPod(logger, old)
+				popped[name] = watched.Take(logger, old)
 			case step == 6 && len(q.PodsInActiveQ()) > 0:
 				head, err := watched.Pop(logger)
 				if err != nil {
@@ -162,7 +163,7 @@ func TestPodsThatAreHeldBackAreAskedAboutOnceAtStart(t *testing.T) {
 		queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{"": {
 			{Resource: fwk.Node, ActionType: fwk.Add}: {{PluginName: gate.Name(), QueueingHintFn: alwaysQueue}},
 		}}))
-	q := Hold(inner, func(*corev1.Pod) bool { return false })
+	q := Hold(takeable(t, inner), func(*corev1.Pod) bool { return false })
 	comes := func() {
 		node := fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}
 		q.MoveAllToActiveOrBackoffQueue(logger, node, nil, &corev1.Node{}, nil)
@@ -198,7 +199,7 @@ func TestPodsThatAreHeldBackNoLongerStart(t *testing.T) {
 	defer cancel()
 	inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedPodInfo) bool { return false },
 		queue.WithPreEnqueuePluginMap(map[string]map[string]fwk.PreEnqueuePlugin{"": {gate.Name(): gate}}))
-	q := Hold(inner, func(*corev1.Pod) bool { return false })
+	q := Hold(takeable(t, inner), func(*corev1.Pod) bool { return false })
 	q.Add(ctx, object.Pod("p"))
 	gate.open = true
 	q.Run(logger)
@@ -218,7 +219,7 @@ func TestAPodIsWhereItsOrderIsWhenTheQueueRuns(t *testing.T) {
 	inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedPodInfo) bool {
 		return rank[a.GetPodInfo().GetPod().Name] < rank[b.GetPodInfo().GetPod().Name]
 	})
-	q := Hold(inner, func(p *corev1.Pod) bool { return strings.HasPrefix(p.Name, "member") })
+	q := Hold(takeable(t, inner), func(p *corev1.Pod) bool { return strings.HasPrefix(p.Name, "member") })
 	for i := range 8 {
 		for _, name := range []string{fmt.Sprint("plain", i), fmt.Sprint("member", i)} {
 			rank[name] = 10 * (1 + len(rank))
@@ -273,7 +274,7 @@ func TestPodsThatAreRefusedForTheirSiblingsAreNotAskedAboutOtherPods(t *testing.
 	inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedPodInfo) bool { return false },
 		queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{"": hints}))
 	events := &Events{SiblingPlugin: "Siblings"}
-	q := events.Watch(inner, &Changes{})
+	q := events.Watch(takeable(t, inner), &Changes{})
 	refuse := func(name string, plugins ...string) {
 		pod := object.Pod(name)
 		q.Add(ctx, pod)
@@ -395,7 +396,7 @@ func TestPodsAreWokenByWhatAPodLeaves(t *testing.T) {
 			node.SetNode(object.Node("n", nil, "cpu", "8"))
 			q := (&Events{
 				Attempts: attempts{unknown: c.unknown, broken: c.broken}, Nodes: nodes{"n": node},
-			}).Watch(inner, &Changes{})
+			}).Watch(takeable(t, inner), &Changes{})
 			pod := object.Pod("p", object.Requests("cpu", c.cpus), object.Priority(c.priority))
 			if c.pod != nil {
 				c.pod(pod)
@@ -461,7 +462,7 @@ func TestPodsWakeWhenRoomIsKeptForThem(t *testing.T) {
 		queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{"": {
 			{Resource: fwk.Node, ActionType: fwk.All}: {{PluginName: "Fit", QueueingHintFn: alwaysQueue}},
 		}}))
-	q := (&Events{Rooms: rooms{}}).Watch(inner, &Changes{})
+	q := (&Events{Rooms: rooms{}}).Watch(takeable(t, inner), &Changes{})
 	tried := map[string]*framework.QueuedPodInfo{}
 	for _, name := range []string{"waits", "owner", "tried"} {
 		q.Add(ctx, object.Pod(name))
@@ -493,4 +494,12 @@ func TestPodsWakeWhenRoomIsKeptForThem(t *testing.T) {
 	q.MoveAllToActiveOrBackoffQueue(logger, room, nil, "tried", nil)
 	refuse("tried")
 	asleep("waits")
+}
+
+// takeable returns a queue of upstream as Tenon uses it.
+func takeable(t *testing.T, q queue.SchedulingQueue) podqueue.Queue {
+	t.Helper()
+	out, err := podqueue.New(q)
+	testkit.Check(t, err)
+	return out
 }

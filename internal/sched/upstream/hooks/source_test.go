@@ -78,6 +78,9 @@ func functionsOf(t *testing.T, path string) map[string]string {
 			if pointer, ok := receiver.(*ast.StarExpr); ok {
 				receiver = pointer.X
 			}
+			if generic, ok := receiver.(*ast.IndexExpr); ok {
+				receiver = generic.X
+			}
 			if id, ok := receiver.(*ast.Ident); ok {
 				name = id.Name + "." + name
 			}
@@ -90,12 +93,13 @@ func functionsOf(t *testing.T, path string) map[string]string {
 func TestFunctionsOfAFileAreFoundByName(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.go")
-	if err := os.WriteFile(path, []byte("package a\n\n// F is.\nfunc F() {}\n\nfunc (t *T) M() int { return 1 }\n"),
+	if err := os.WriteFile(path, []byte("package a\n\n// F is.\nfunc F() {}\n\nfunc (t *T) M() int { return 1 }\n\nfunc (g *G[T]) M() {}\n"),
 		0o600); err != nil {
 		t.Fatal(err)
 	}
 	got := functionsOf(t, path)
-	if got["F"] != "func F() {}" || got["T.M"] != "func (t *T) M() int { return 1 }" || len(got) != 2 {
+	if got["F"] != "func F() {}" || got["T.M"] != "func (t *T) M() int { return 1 }" ||
+		got["G.M"] != "func (g *G[T]) M() {}" || len(got) != 3 {
 		t.Errorf("got %q", got)
 	}
 }

@@ -41,7 +41,7 @@ func TestAPodSleepsUntilAPodLeavesItsRoom(t *testing.T) {
 	}
 	inner := queue.NewTestQueue(t.Context(), func(a, b fwk.QueuedPodInfo) bool { return false },
 		queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{"all": hints}))
-	q := (&hooks.Events{Attempts: p, Nodes: c.cache}).Watch(inner, &hooks.Changes{})
+	q := (&hooks.Events{Attempts: p, Nodes: c.cache}).Watch(takeable(t, inner), &hooks.Changes{})
 	asleep, helped, elsewhere, preempts := 0, 0, 0, 0
 	for step := range 5_000 {
 		if c.rnd.IntN(6) == 0 {

@@ -40,6 +40,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/topologyspread"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
+	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
@@ -64,7 +65,7 @@ type cluster struct {
 
 	nodes   map[string]*corev1.Node
 	pods    map[types.UID]*corev1.Pod
-	queue   queue.SchedulingQueue
+	queue   podqueue.Queue
 	waiting []*corev1.Pod // pods of the queue, which are nominated to nodes
 	made    int
 
@@ -134,8 +135,8 @@ func newClusterBy(t testing.TB, seed uint64, load bool) *cluster {
 		nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{},
 	}
 	less := func(a, b fwk.QueuedPodInfo) bool { return false }
-	c.queue = (&hooks.Events{}).Watch(queue.NewTestQueue(t.Context(), less,
-		queue.WithPodLister(c.factory.Core().V1().Pods().Lister())), c.changes)
+	c.queue = (&hooks.Events{}).Watch(takeable(t, queue.NewTestQueue(t.Context(), less,
+		queue.WithPodLister(c.factory.Core().V1().Pods().Lister()))), c.changes)
 	c.cache = &fed{c.changes.Watch(schedulercache.New(t.Context(), nil, false), c.store), c.store}
 	created := func(all ...basemetrics.Registerable) {
 		for _, m := range all {
@@ -670,6 +671,14 @@ func (c *cluster) report(node string) {
 	c.loads.PutMetric(m)
 }
 
+// takeable returns a queue of upstream as Tenon uses it.
+func takeable(t testing.TB, q queue.SchedulingQueue) podqueue.Queue {
+	t.Helper()
+	out, err := podqueue.New(q)
+	testkit.Check(t, err)
+	return out
+}
+
 // wait puts a pod into the queue that asks for so many CPUs.
 func (c *cluster) wait(cpus string) {
 	p := c.pod(0)
@@ -693,7 +702,7 @@ func (c *cluster) nominate(i int, node string) {
 // leave takes a waiting pod out of the queue while f runs, as a round of its gang does.
 func (c *cluster) leave(i int, f func()) {
 	c.t.Helper()
-	info := c.queue.PopSpecificPod(klog.Background(), c.waiting[i])
+	info := c.queue.Take(klog.Background(), c.waiting[i])
 	f()
 	if err := c.queue.AddUnschedulableIfNotPresent(klog.Background(), info, c.queue.SchedulingCycle()); err != nil {
 		c.t.Fatal(err)
