@@ -431,8 +431,10 @@ func BenchmarkTake(b *testing.B) {
 	const members, pods = 1000, 5000
 	logger := klog.New(logr.Discard().GetSink())
 	for name, take := range map[string]func(*bench, *corev1.Pod) *framework.QueuedPodInfo{
-		"by order":       func(q *bench, p *corev1.Pod) *framework.QueuedPodInfo { return q.Take(logger, p) },
-		"PopSpecificPod": func(q *bench, p *corev1.Pod) *framework.QueuedPodInfo { return q.inner.PopSpecificPod(logger, p) },
+		"by order": func(q *bench, p *corev1.Pod) *framework.QueuedPodInfo { return q.Take(logger, p) },
+		"PopSpecificPod": func(q *bench, p *corev1.Pod) *framework.QueuedPodInfo {
+			return q.inner.PopSpecificPod(logger, p)
+		},
 	} {
 		b.Run(fmt.Sprintf("%s/members=%d/pods=%d", name, members, pods), func(b *testing.B) {
 			b.ReportAllocs()
