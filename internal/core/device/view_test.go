@@ -177,6 +177,16 @@ func TestTheRestOfADeviceOfUnknownMemory(t *testing.T) {
 	}
 }
 
+func TestHoldingsAreEqualByPodAndGrants(t *testing.T) {
+	t.Parallel()
+	held := func(uid, id string) *device.Holding {
+		return &device.Holding{UID: uid, Grants: []device.Grant{{Type: device.GPU, ID: id}}}
+	}
+	if h := held("p", "a"); !h.Equal(held("p", "a")) || h.Equal(held("q", "a")) || h.Equal(held("p", "b")) {
+		t.Error("holdings are not compared by their pods and grants")
+	}
+}
+
 func TestWhatAPodLeavesOfGrants(t *testing.T) {
 	t.Parallel()
 	gpu := func(id string, cores, bytes, ratio int64, vfs ...string) device.Grant {

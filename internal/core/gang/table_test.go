@@ -206,6 +206,18 @@ func TestAMemberThatCannotBeReservedIsNamedBesideThoseThatWere(t *testing.T) {
 	}
 }
 
+func TestTheReportOfAGangHasTheRoundInWhichItStarted(t *testing.T) {
+	t.Parallel()
+	s := gangOfThree()
+	plan, _ := s.Begin("p1")
+	at := time.Unix(40, 0)
+	s.Conclude(plan.Members, []string{"p1", "p2", "p3"}, gang.Failure{}, at)
+	r, _ := s.Find("ns/g")
+	if want := (gang.Attempt{At: at, Placed: 3, Needed: 3}); r.Last != want {
+		t.Errorf("the last attempt is %+v, want %+v", r.Last, want)
+	}
+}
+
 // TestAPlanGoesOnBehindTheOneBefore: a group with more domains than are tried at once is tried again at once, until all
 // were or it starts.
 func TestAPlanGoesOnBehindTheOneBefore(t *testing.T) {

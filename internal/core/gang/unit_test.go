@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -89,6 +90,44 @@ func TestUnitsAreTheFewestPodsThatMayGoWithTheVictims(t *testing.T) {
 }
 
 // TestABondThatBecomesNonStrictIsNotReported: a gang joins a Strict one, which becomes NonStrict: both bonds change.
+func TestAGroupIsSplitIfAGangLosesItsMinimumAndPodsAreLeft(t *testing.T) {
+	t.Parallel()
+	s := gang.New(gang.Settings{})
+	put := func(uid, id, node string, needed int, group ...string) {
+		s.Put(gang.Pod{
+			UID: uid, Namespace: "ns", Name: uid, Gang: id, Node: node,
+			Settings: gang.Settings{Min: needed, Group: group},
+		})
+	}
+	for _, uid := range []string{"a1", "a2", "a3"} {
+		put(uid, "ns/a", "n", 2)
+	}
+	put("b1", "ns/b", "n", 3) // it has lost its minimum before
+	put("b2", "ns/b", "n", 3)
+	put("c1", "ns/c", "n", 1, "ns/c", "ns/d")
+	put("d1", "ns/d", "n", 1, "ns/c", "ns/d")
+	for name, c := range map[string]struct {
+		gone string
+		want bool
+	}{
+		"one above the minimum":       {"a1", false},
+		"one of the minimum":          {"a1 a2", true},
+		"all":                         {"a1 a2 a3", false},
+		"one of too few":              {"b1", true},
+		"all of one gang of a group":  {"c1", true},
+		"all of all gangs of a group": {"c1 d1", false},
+		"a pod that is in no gang":    {"x", false},
+	} {
+		gone := strings.Fields(c.gone)
+		if got := s.Splits(gone, func(uid string) bool { return slices.Contains(gone, uid) }); got != c.want {
+			t.Errorf("%s: splits %t, want %t", name, got, c.want)
+		}
+	}
+	if s.Splits([]string{"b1"}, func(string) bool { return false }) {
+		t.Error("a gang with too few pods is split by none")
+	}
+}
+
 func TestABondThatBecomesNonStrictIsNotReported(t *testing.T) {
 	t.Parallel()
 	s := gang.New(gang.Settings{})

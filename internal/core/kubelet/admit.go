@@ -89,7 +89,7 @@ func (s *State) admission(p *Pod) *admission {
 }
 
 // watch is called for each merge, before its answer takes effect; a nil container means the whole pod.
-type watch func(c *Container, lists []hint.Named, answer hint.Answer)
+type watch func(c *Container, lists []hint.Named)
 
 // run admits container by container. It reports each merge to w, unless that is nil.
 func (a *admission) run(w watch) *Refusal {

@@ -39,7 +39,7 @@ type Step struct {
 func (s *State) Explain(p *Pod) Explanation {
 	var e Explanation
 	a := s.admission(p)
-	e.Refusal = a.run(func(c *Container, lists []hint.Named, answer hint.Answer) {
+	e.Refusal = a.run(func(c *Container, lists []hint.Named) {
 		q := a.node.question(a.pod, c)
 		step := Step{Lists: lists, Cost: a.cost(&q, lists), Uncertain: a.uncertain}
 		if c != nil {
@@ -48,7 +48,6 @@ func (s *State) Explain(p *Pod) Explanation {
 		if lists != nil {
 			step.Table = s.node.rule.Explain(lists)
 		}
-		step.Table.Answer = answer
 		e.Steps = append(e.Steps, step)
 	})
 	for i := range a.given {

@@ -27,7 +27,7 @@ func (a *admission) merge(c *Container, w watch) (hint.Answer, why.Reason) {
 	lists, reason := a.neverEnds(&q)
 	if !reason.OK() {
 		if w != nil {
-			w(c, nil, hint.Answer{})
+			w(c, nil)
 		}
 		return hint.Answer{}, reason
 	}
@@ -39,7 +39,7 @@ func (a *admission) merge(c *Container, w watch) (hint.Answer, why.Reason) {
 	}
 	answer := a.answer(lists)
 	if w != nil {
-		w(c, lists, answer)
+		w(c, lists)
 	}
 	if answer.Admitted {
 		return answer, why.Reason{}

@@ -10,6 +10,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/qos"
 )
 
 // TestNoOtherPodGetsWhatAPromiseHolds: a pod that fits a node beside the promise of another one leaves that other one
@@ -72,6 +73,18 @@ func TestAPromiseOfAKubeletHoldsItsFreeCPUs(t *testing.T) {
 	}
 	if reason := place.Fits(l.View().With(held), pinnedRequest("other", 1, 1)); reason.OK() {
 		t.Error("another pod gets a CPU of the promise")
+	}
+}
+
+// TestAPromiseOfOursHoldsCPUs: a kubelet that is known gives out none there.
+func TestAPromiseOfOursHoldsCPUs(t *testing.T) {
+	t.Parallel()
+	v := ledger.New(guardedFacts(t, 2, ledger.Own, hint.None)).View()
+	r := pinnedRequest("new", 40, 1)
+	r.Role = qos.Exclusive
+	held, ok := place.Promise(v, r)
+	if free := v.Machine().FormatList(v.State().Free); !ok || held.Guest != nil || held.CPUList != free || free == "" {
+		t.Errorf("the promise is %t, %+v; want CPUs %s", ok, held, free)
 	}
 }
 

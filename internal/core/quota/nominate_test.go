@@ -167,6 +167,16 @@ func TestAPreemptorLeavesRoomForThoseBeforeIt(t *testing.T) {
 	if x := a.AdmitTrial(trial); x != nil {
 		t.Errorf("without its victim: %v", x)
 	}
+	a = nominating()
+	a.Put(pending("q", "train", 10, withPriority(4)))
+	a.Put(pending("l", "train", 45, onNode, leaving))
+	if x := a.AdmitTrial(a.Try("q")); x != nil {
+		t.Errorf("beside a pod that leaves: %v", x)
+	}
+	a.Put(pending("l", "train", 45, onNode))
+	if a.AdmitTrial(a.Try("q")) == nil {
+		t.Error("a pod that does not leave any more is not counted")
+	}
 }
 
 // TestADryRunBeginsWithoutThePodsThatLeave compares with an account without these, where limits do not depend on what

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,6 +21,16 @@ func TestEachCodeStandsOnce(t *testing.T) {
 	if len(all) != int(numCodes) || len(keys) != int(numCodes) {
 		t.Errorf("codes.json has %d entries with %d names, want one for each of %d codes", len(keys), len(all),
 			numCodes)
+	}
+}
+
+func TestWhichClassesAreCheckedOncePerPod(t *testing.T) {
+	t.Parallel()
+	for c := range Class(len(classNames)) {
+		want := slices.Contains([]string{"Request", "Attention", "Gate", "Quota", "Gang"}, c.String())
+		if got := c.OncePerPod(); got != want {
+			t.Errorf("%q is checked once per pod: %t, want %t", c, got, want)
+		}
 	}
 }
 
