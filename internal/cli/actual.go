@@ -201,7 +201,7 @@ func (r *renderer) actual(p view.Cgroups) {
 			r.line(label, who+valueText(v))
 			label = ""
 		}
-		r.line("", "  "+g.Path)
+		r.out.WriteString(strings.Repeat(" ", labelWidth+2) + g.Path + "\n") // whole: to be copied
 		if d := g.Drift; d != nil {
 			text := fmt.Sprintf("  drifted %s ago: another program set %s to %q instead of %q", age(r.now.Sub(d.Seen)),
 				d.File, d.Got, d.Want)

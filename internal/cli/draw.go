@@ -73,7 +73,7 @@ func (d *drawing) printf(format string, args ...any) { fmt.Fprintf(&d.text, form
 
 // wrapped prints a line, or several where the terminal is narrow: the later ones are indented by four more.
 func (d *drawing) wrapped(indent int, separator, text string) {
-	for i, part := range wrap(text, separator, d.columns-indent-4) {
+	for i, part := range view.Wrap(text, separator, d.columns-indent-4) {
 		if i == 1 {
 			indent += 4
 		}
@@ -286,8 +286,10 @@ func (d *drawing) legend() {
 			t.add("~", name, cmp.Or(p.QoS, "LS"), "shared pool", where, "")
 		}
 	}
-	for i, line := range t.lines() {
-		d.printf("%s\n", d.paint.text(classTints[d.Pods[i].QoS], line))
+	for i, lines := range t.lines() {
+		for _, line := range lines {
+			d.printf("%s\n", d.paint.text(classTints[d.Pods[i].QoS], line))
+		}
 	}
 	for _, m := range marks {
 		if d.used[m.state] {
@@ -302,7 +304,7 @@ func (d *drawing) legend() {
 		d.wrapped(2, " ", text)
 	}
 	for _, p := range d.Problems {
-		for i, part := range wrap(strings.TrimSpace(p.Pod+" "+p.Text), " ", d.columns-4) {
+		for i, part := range view.Wrap(strings.TrimSpace(p.Pod+" "+p.Text), " ", d.columns-4) {
 			mark := " "
 			if i == 0 {
 				mark = d.paint.text(red, d.symbol("✗", "x"))

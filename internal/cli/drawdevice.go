@@ -37,7 +37,7 @@ func (d *drawing) devices(numa int) {
 		what := cmp.Or(strings.TrimSpace(list[i].Model+" "+list[i].Total[device.GPUMemory]), list[i].Bus)
 		t.add(root, deviceName(&list[i]), what, d.bar(list[i].UsedPercent), d.use(&list[i]))
 	}
-	for i, line := range t.lines() {
+	for i, lines := range t.lines() {
 		colour := plain
 		if list[i].Degraded {
 			colour = yellow
@@ -45,7 +45,9 @@ func (d *drawing) devices(numa int) {
 		if !list[i].Healthy {
 			colour = red
 		}
-		d.printf("%s\n", d.paint.text(colour, line))
+		for _, line := range lines {
+			d.printf("%s\n", d.paint.text(colour, line))
+		}
 	}
 }
 

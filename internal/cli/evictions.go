@@ -156,7 +156,7 @@ func drawEvictions(e *evictions, width int) string {
 		}
 		out.WriteString(c.String())
 	}
-	drawKept(&out, e.Movable, e.Kept)
+	drawKept(&out, e.Movable, e.Kept, width)
 	if r := e.Round; r != nil {
 		fmt.Fprintf(&out, "\nIn the last round of plugins, %s ago, %s accepted and %d refused.\n",
 			age(time.Since(r.Time)), view.Count(r.Accepted, "move")+" "+wasOrWere(r.Accepted), len(r.Refused))
@@ -164,7 +164,7 @@ func drawEvictions(e *evictions, width int) string {
 		for _, m := range r.Refused {
 			groups.add(m.Plugin, m.KeptPod)
 		}
-		groups.draw(&out)
+		groups.draw(&out, width)
 	}
 	return out.String()
 }

@@ -103,7 +103,7 @@ func (e *explanation) terminalScores(answer scored) string {
 			same += fmt.Sprintf(", %s %d", p.Name, p.Score)
 		}
 	}
-	t := columns{paint: e.render.paint, width: e.render.width, folds: true, right: len(differ) + 1}
+	t := columns{paint: e.render.paint, width: e.render.width, right: len(differ) + 1}
 	header := []any{"NODE", "SCORE"}
 	for _, name := range differ {
 		header = append(header, name)
@@ -118,7 +118,7 @@ func (e *explanation) terminalScores(answer scored) string {
 	}
 	table := t.String()
 	if same != "" {
-		lines := wrap("equal for these nodes: "+strings.TrimPrefix(same, ", "), " ", e.render.width)
+		lines := view.Wrap("equal for these nodes: "+strings.TrimPrefix(same, ", "), " ", e.render.width)
 		table += strings.Join(lines, "\n") + "\n"
 	}
 	return table

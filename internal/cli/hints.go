@@ -148,7 +148,7 @@ func (r *renderer) masks(resources []view.HintResource) {
 		t.add(cells...)
 	}
 	t.add(needs...)
-	r.add(plain, t.lines()...)
+	r.add(plain, slices.Concat(t.lines()...)...)
 	if left := len(masks) - shown + more; left > 0 {
 		r.add(plain, fmt.Sprintf("  %d more masks: --all shows them", left))
 	}
@@ -210,7 +210,7 @@ func (r *renderer) alignment(a *view.Alignment) {
 		}
 		t.add(cells...)
 	}
-	r.add(plain, t.lines()...)
+	r.add(plain, slices.Concat(t.lines()...)...)
 	switch {
 	case a.Refusal != nil:
 		r.add(red, r.cross()+a.Refusal.Code.String()+": "+a.Refusal.Message)

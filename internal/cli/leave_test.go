@@ -207,7 +207,7 @@ func TestAClusterIsLeft(t *testing.T) {
 		t.Errorf("after all: %+v, %v", answer, err)
 	}
 	var text strings.Builder
-	testkit.Check(t, answer.Print(&text))
+	testkit.Check(t, answer.Print(&text, 0))
 	golden(t, "leave.txt", text.String())
 	for _, name := range []string{"a", "b", "c"} {
 		n := l.get(name)

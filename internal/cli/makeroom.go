@@ -60,18 +60,19 @@ func newMakeRoom(flags *genericclioptions.ConfigFlags, streams genericiooptions.
 			if err != nil {
 				return err
 			}
+			width := terminalWidth(streams.Out)
 			if o.dryRun || len(answer.Moves) == 0 {
 				err := printAnswer(streams.Out, o.format, struct {
 					APIVersion string `json:"apiVersion"`
 					Kind       string `json:"kind"`
 					*view.RoomAnswer
-				}{apiVersion, "RoomPlan", answer}, func() string { return drawRoom(answer) })
+				}{apiVersion, "RoomPlan", answer}, func() string { return drawRoom(answer, width) })
 				if err == nil && !o.dryRun && !answer.Found {
 					err = errUnhealthy
 				}
 				return err
 			}
-			_, _ = io.WriteString(streams.Out, drawRoom(answer)+"\n")
+			_, _ = io.WriteString(streams.Out, drawRoom(answer, width)+"\n")
 			cl, err := connect(flags)
 			if err != nil {
 				return err
@@ -108,7 +109,7 @@ func askForRoom(ctx context.Context, flags *genericclioptions.ConfigFlags, addre
 }
 
 // drawRoom draws a plan, or why there is none.
-func drawRoom(a *view.RoomAnswer) string {
+func drawRoom(a *view.RoomAnswer, width int) string {
 	var out strings.Builder
 	need, bound := strings.Join(a.Pods, ", "), ""
 	if a.Bound != "" {
@@ -120,14 +121,12 @@ func drawRoom(a *view.RoomAnswer) string {
 		return out.String()
 	case a.Found:
 		fmt.Fprintf(&out, "Room for %s on %s:\n\n", need, strings.Join(nodesOf(a), ", "))
-		c := columns{indent: "  "}
+		c := columns{indent: "  ", width: width}
 		c.add("MOVE", "FROM", "TO", "COST", "PRIORITY")
 		for _, m := range a.Moves {
 			c.add(m.Pod, m.Node, m.Target, m.Cost, m.Priority)
 		}
-		for _, line := range c.lines() {
-			out.WriteString(line + "\n")
-		}
+		out.WriteString(c.String())
 		if a.Proven {
 			fmt.Fprintf(&out, "\nNo smaller set of moves helps (%d sets were looked at).\n", a.Looked)
 		} else {
@@ -142,18 +141,18 @@ func drawRoom(a *view.RoomAnswer) string {
 	if len(a.Unschedulable) > 0 && a.Unschedulable[0].RootCause != nil {
 		fmt.Fprintf(&out, "Now: %s\n", a.Unschedulable[0].RootCause.Message)
 	}
-	drawKept(&out, a.Movable, a.Kept)
+	drawKept(&out, a.Movable, a.Kept, width)
 	return out.String()
 }
 
 // drawKept draws a line for each code by which pods may not be moved, with the first pod as an example.
-func drawKept(out *strings.Builder, movable int, kept []view.KeptPod) {
+func drawKept(out *strings.Builder, movable int, kept []view.KeptPod, width int) {
 	fmt.Fprintf(out, "\n%s may be moved now, %d may not.\n", view.Count(movable, "pod"), len(kept))
 	var groups refusalGroups
 	for _, k := range kept {
 		groups.add("", k)
 	}
-	groups.draw(out)
+	groups.draw(out, width)
 }
 
 // refusalGroup is pods that were refused by the same code.
@@ -175,14 +174,14 @@ func (g *refusalGroups) add(plugin string, k view.KeptPod) {
 }
 
 // draw draws the groups, the largest first. The column of plugins is left out where no group has one.
-func (g refusalGroups) draw(out *strings.Builder) {
+func (g refusalGroups) draw(out *strings.Builder, width int) {
 	if len(g) == 0 {
 		return
 	}
 	slices.SortFunc(g, func(x, y *refusalGroup) int {
 		return cmp.Or(y.pods-x.pods, strings.Compare(x.plugin, y.plugin), strings.Compare(x.code, y.code))
 	})
-	c, plugins := columns{indent: "  "}, g[0].plugin != ""
+	c, plugins := columns{indent: "  ", width: width}, g[0].plugin != ""
 	row := func(pods any, code, plugin, example, reason string) {
 		if plugins {
 			c.add(pods, code, plugin, example, reason)
@@ -194,9 +193,7 @@ func (g refusalGroups) draw(out *strings.Builder) {
 	for _, r := range g {
 		row(r.pods, r.code, r.plugin, r.example, strings.TrimPrefix(r.text, r.code+": "))
 	}
-	for _, line := range c.lines() {
-		out.WriteString(line + "\n")
-	}
+	out.WriteString(c.String())
 }
 
 // nodesOf returns the nodes on which the pods will be, each once.

@@ -55,7 +55,7 @@ func TestPlansOfRoomAsGolden(t *testing.T) {
 	there.Moves = nil
 	var all []string
 	for _, a := range []*view.RoomAnswer{roomAnswer(), bounded, none, partly, there} {
-		all = append(all, drawRoom(a))
+		all = append(all, drawRoom(a, 0))
 	}
 	golden(t, "makeroom.txt", strings.Join(all, "────\n"))
 }

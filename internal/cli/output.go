@@ -126,13 +126,13 @@ func newList[T any](kind string, items []T) list[T] {
 
 // printChecks prints the answer of a verb that checks. A check that failed sets the exit code.
 func printChecks(w io.Writer, format string, answer interface {
-	Print(w io.Writer) error
+	Print(w io.Writer, width int) error
 	Healthy() bool
 },
 ) error {
 	err := printAnswer(w, format, answer, func() string {
 		var text strings.Builder
-		_ = answer.Print(&text) // a Builder takes everything
+		_ = answer.Print(&text, terminalWidth(w)) // a Builder takes everything
 		return text.String()
 	})
 	if err == nil && !answer.Healthy() {

@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // Values of --color.
@@ -72,14 +74,17 @@ func (p paint) symbol(s, ascii string) string {
 }
 
 // columns aligns rows of cells, two spaces apart. Colour codes must be applied after alignment, so cells are plain.
+//
+// Where a table is wider than the terminal, its last column is wrapped if it then has a third of the width. Otherwise
+// the columns that do not fit continue below in a table of their own. No cell is cut.
 type columns struct {
 	paint
-	width  int // of the terminal, 0 = unlimited: longer lines are cut
+	width  int // of the terminal, 0 = unlimited
 	indent string
-	right  int // columns 1 to right are aligned to the right
-	// folds continues a table that is wider than the terminal below, where each part repeats column 0: nothing is cut.
-	folds bool
-	rows  [][]string
+	right  int   // columns 1 to right are aligned to the right
+	keys   int   // columns that each part of a divided table repeats; 0 is one
+	parts  []int // columns at which a table that is too wide is divided first, ascending
+	rows   [][]string
 }
 
 func (c *columns) add(cells ...any) {
@@ -90,15 +95,33 @@ func (c *columns) add(cells ...any) {
 	c.rows = append(c.rows, row)
 }
 
-func (c *columns) lines() []string {
-	var widths []int
+// widths returns the widest cell of each column.
+func (c *columns) widths() (widths []int) {
 	for _, row := range c.rows {
 		widths = append(widths, make([]int, max(0, len(row)-len(widths)))...)
 		for i, cell := range row {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
-	lines := make([]string, len(c.rows))
+	return widths
+}
+
+// room returns what a row leaves for its last column.
+func (c *columns) room(widths []int) int {
+	room := c.width - utf8.RuneCountInString(c.indent)
+	for _, width := range widths[:len(widths)-1] {
+		room -= width + 2
+	}
+	return room
+}
+
+// narrowest is the width of a last column below which its text is written below the row.
+const narrowest = 20
+
+// lines returns the lines of each row, on several where its last cell is wrapped.
+func (c *columns) lines() [][]string {
+	widths := c.widths()
+	lines := make([][]string, len(c.rows))
 	for i, row := range c.rows {
 		var line strings.Builder
 		for j, cell := range row {
@@ -106,46 +129,82 @@ func (c *columns) lines() []string {
 			if 0 < j && j <= c.right {
 				width = widths[j]
 			}
+			if j == len(widths)-1 && c.width > 0 && utf8.RuneCountInString(cell) > c.room(widths) {
+				lines[i] = c.wrapped(line.String(), cell, c.room(widths))
+				break
+			}
 			fmt.Fprintf(&line, "%*s  ", width, cell)
 		}
-		lines[i] = c.fit(c.indent+strings.TrimRight(line.String(), " "), c.width)
+		if lines[i] == nil {
+			lines[i] = []string{c.fit(c.indent+strings.TrimRight(line.String(), " "), c.width)}
+		}
+	}
+	return lines
+}
+
+// wrapped returns a row whose last cell has several lines: beside the others if it has the room, else below them.
+func (c *columns) wrapped(others, cell string, room int) []string {
+	beside, lines := c.indent+others, []string(nil)
+	if room < narrowest {
+		lines = append(lines, c.fit(strings.TrimRight(beside, " "), c.width))
+		beside = c.indent + "    "
+		room = c.width - len(beside)
+	}
+	for _, part := range view.Wrap(cell, " ", room) {
+		lines = append(lines, beside+part)
+		beside = strings.Repeat(" ", utf8.RuneCountInString(beside))
 	}
 	return lines
 }
 
 func (c *columns) String() string {
 	rest := c.fold()
-	text := strings.Join(append(c.lines(), ""), "\n")
+	text := strings.Join(append(slices.Concat(c.lines()...), ""), "\n")
 	if rest != nil {
 		text += "\n" + rest.String()
 	}
 	return text
 }
 
-// fold moves the columns that do not fit the terminal into another table, which it returns; nil if all fit.
+// fold moves the columns that do not fit the terminal into another table, which it returns; nil if all fit, or if the
+// last one fits when it is wrapped.
 func (c *columns) fold() *columns {
-	if !c.folds || c.width <= 0 || len(c.rows) == 0 {
+	if c.width <= 0 || len(c.rows) == 0 {
 		return nil
 	}
-	used := utf8.RuneCountInString(c.indent)
-	for i := range c.rows[0] {
-		widest := 0
-		for _, row := range c.rows {
-			widest = max(widest, utf8.RuneCountInString(row[i]))
-		}
-		if used += widest; i < 2 || used <= c.width {
-			used += 2 // between two columns
-			continue
-		}
-		rest := *c
-		rest.right, rest.rows = c.right-i+1, nil
-		for j, row := range c.rows {
-			rest.rows = append(rest.rows, append([]string{row[0]}, row[i:]...))
-			c.rows[j] = row[:i]
-		}
-		return &rest
+	widths, keys := c.widths(), max(c.keys, 1)
+	if c.room(widths) >= min(widths[len(widths)-1], c.width/3) {
+		return nil
 	}
-	return nil
+	at, used := 0, utf8.RuneCountInString(c.indent)
+	for i, width := range widths {
+		if used += width; i > keys && used > c.width {
+			at = i
+			break
+		}
+		used += 2 // between two columns
+	}
+	if at == 0 {
+		return nil
+	}
+	for _, part := range slices.Backward(c.parts) {
+		if part <= at {
+			at = part
+			break
+		}
+	}
+	rest := *c
+	rest.right, rest.rows, rest.parts = max(c.right-at+keys, keys-1), nil, nil
+	for _, part := range c.parts {
+		if part > at {
+			rest.parts = append(rest.parts, part-at+keys)
+		}
+	}
+	for j, row := range c.rows {
+		rest.rows = append(rest.rows, slices.Concat(row[:keys], row[min(at, len(row)):]))
+		c.rows[j] = row[:min(at, len(row))]
+	}
+	return &rest
 }
 
 // terminalWidth is 0 off a terminal.
@@ -167,22 +226,4 @@ func (p paint) fit(line string, width int) string {
 	}
 	mark := p.symbol("…", "...")
 	return string([]rune(line)[:max(0, width-utf8.RuneCountInString(mark))]) + mark
-}
-
-// wrap breaks text behind separators so that no part is wider than width; a word that is wider stays whole. A width of
-// 0 or less is unlimited.
-func wrap(text, separator string, width int) []string {
-	if width <= 0 || utf8.RuneCountInString(text) <= width {
-		return []string{text}
-	}
-	var parts []string
-	line := ""
-	for _, word := range strings.SplitAfter(text, separator) {
-		if line != "" && utf8.RuneCountInString(line+strings.TrimRight(word, " ")) > width {
-			parts = append(parts, strings.TrimRight(line, " "))
-			line = ""
-		}
-		line += word
-	}
-	return append(parts, strings.TrimRight(line, " "))
 }

@@ -177,14 +177,16 @@ func drawQuotas(shown, all []view.Quota, parents []string, o *quotaOptions, p pa
 		}
 		text := c.String()
 		if t.Title != "" {
-			text = p.fit(t.Title, width) + "\n" + text
+			text = strings.Join(view.Wrap(t.Title, " ", width), "\n") + "\n" + text
 		}
 		texts = append(texts, text)
 	}
 	text := strings.Join(texts, "\n")
 	for _, q := range shown {
 		for _, problem := range q.Problems {
-			text += p.text(red, p.fit(p.cross()+q.Name+": "+problem, width)) + "\n"
+			for _, line := range view.Wrap(p.cross()+q.Name+": "+problem, " ", width) {
+				text += p.text(red, line) + "\n"
+			}
 		}
 	}
 	return text

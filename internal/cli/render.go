@@ -37,7 +37,7 @@ func (r *renderer) line(label string, texts ...string) {
 		if text == "" {
 			continue
 		}
-		for _, part := range wrap(text, " ", r.width-labelWidth) {
+		for _, part := range view.Wrap(text, " ", r.width-labelWidth) {
 			colour := plain
 			if strings.HasPrefix(label, r.cross()) {
 				colour = red
@@ -116,7 +116,9 @@ func (r *renderer) head(p view.Pod, phase corev1.PodPhase) {
 	if p.Scheduler != "" {
 		text += "   scheduler " + p.Scheduler
 	}
-	r.add(bold, text)
+	for i, part := range view.Wrap(text, "   ", r.width-4) {
+		r.add(bold, strings.Repeat(" ", 4*min(i, 1))+part)
+	}
 }
 
 func (r *renderer) queue(q *view.Queue) {
@@ -203,8 +205,8 @@ func (r *renderer) nodes(candidates []view.Candidate) {
 			notes[len(t.rows)-1], holders[len(t.rows)-1] = fitText(c.Devices), holdersText(c.Devices)
 		}
 	}
-	for i, line := range t.lines() {
-		r.add(plain, line)
+	for i, lines := range t.lines() {
+		r.add(plain, lines...)
 		r.line("    devices", notes[i])
 		r.line("    held by", holders[i])
 	}

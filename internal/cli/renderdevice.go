@@ -33,7 +33,7 @@ func (r *renderer) devices(p *view.Placement) {
 	if c == nil {
 		return
 	}
-	r.add(plain, r.sets(c.Sets)...)
+	r.out.WriteString(r.sets(c.Sets))
 	text := "the only set that fits"
 	if c.Decided != "" {
 		text = "chosen: " + keyTitles[c.Decided].meaning
@@ -62,7 +62,7 @@ func isolationText(i *view.Isolation) string {
 }
 
 // sets is a table of sets with their keys, best first.
-func (r *renderer) sets(list []view.DeviceSet) []string {
+func (r *renderer) sets(list []view.DeviceSet) string {
 	t := columns{indent: "  ", width: r.width, paint: r.paint, right: len(list[0].Keys)}
 	head := []any{"SET"}
 	for _, k := range list[0].Keys {
@@ -80,7 +80,7 @@ func (r *renderer) sets(list []view.DeviceSet) []string {
 		}
 		t.add(row...)
 	}
-	return t.lines()
+	return t.String()
 }
 
 // setText lists devices: "gpu 4,5,6,7; rdma 4 5%".

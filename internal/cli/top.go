@@ -161,7 +161,7 @@ func printTop(out io.Writer, a *account, what, format string, width int) error {
 
 // nodeTable draws the accounts of nodes; more adds the columns that few ask for.
 func nodeTable(rows []view.Load, more bool, width int) string {
-	t := columns{width: width, right: 11, folds: true}
+	t := columns{width: width, right: 11}
 	head := []any{
 		"NODE", "CPU", "REQ", "PODS", "LSE", "LSR", "PINNED", "LS", "BE", "POOL", "FREE", "FIT", "FIT/NUMA",
 	}
@@ -202,7 +202,7 @@ func numaTable(rows []view.NUMALoad, width int) string {
 	if len(rows) == 0 {
 		return "no node has a CPU topology\n"
 	}
-	t := columns{width: width, right: 10, folds: true}
+	t := columns{width: width, right: 10, keys: 2}
 	t.add("NODE", "NUMA", "SOCKET", "CPUS", "LSE", "LSR", "PINNED", "POOL", "COMMITTED", "FREE", "FREE CORES")
 	for _, r := range rows {
 		t.add(r.Node, r.NUMA, r.Socket, r.CPUs, r.LSE, r.LSR, r.Kubelet, r.SharedPool, r.Committed, r.Free, r.FreeCores)
@@ -214,7 +214,7 @@ func gpuTable(rows []view.GPULoad, width int) string {
 	if len(rows) == 0 {
 		return "no node has a Device object with GPUs\n"
 	}
-	t := columns{width: width, folds: true}
+	t := columns{width: width}
 	t.add("NODE", "MODEL", "GPUS", "USED", "FREE", "PARTS", "FIT1", "FIT2", "FIT4", "FIT8", "ISOLATION", "STRANDED")
 	for _, r := range rows {
 		gpus, parts, stranded := strconv.Itoa(r.GPUs), "-", []string{}

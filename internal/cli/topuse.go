@@ -135,7 +135,7 @@ func (p paint) bar(percent int64) string {
 }
 
 func useTable(rows []view.NodeUse, p paint, width int) string {
-	t := columns{paint: p, width: width, folds: true}
+	t := columns{paint: p, width: width, parts: []int{8}}
 	t.add("NODE", "CPU", "ALLOC", "REQ", "USED", "P95", "RECLAIM", "BATCH", "MEMORY", "ALLOC", "REQ", "USED", "P95",
 		"RECLAIM", "BATCH", "SUPPRESSED", "REPORT")
 	for _, r := range rows {
@@ -162,7 +162,7 @@ func suppressedTo(text string) string {
 }
 
 func podUseTable(rows []view.PodUse, p paint, width int) string {
-	t := columns{paint: p, width: width, folds: true}
+	t := columns{paint: p, width: width, parts: []int{6}}
 	t.add("POD", "NODE", "QOS", "CPU", "REQ", "USED", "MEMORY", "REQ", "USED")
 	for _, r := range rows {
 		t.add(r.Pod, r.Node, orDash(r.QoS), p.bar(r.CPU.UsedPercent), r.CPU.Requested, orDash(r.CPU.Used),

@@ -106,14 +106,57 @@ func TestNamespaces(t *testing.T) {
 
 func TestNarrowTablesFold(t *testing.T) {
 	t.Parallel()
-	c := columns{width: 20, right: 3, folds: true}
-	c.add("NODE", "CPU", "REQUESTED", "USED", "P95")
-	c.add("epyc-2s-0", 128, "12345m", 7, "-")
-	want := "NODE       CPU\nepyc-2s-0  128\n\n" +
-		"NODE       REQUESTED\nepyc-2s-0     12345m\n\n" +
-		"NODE       USED  P95\nepyc-2s-0     7  -\n"
-	if diff := cmp.Diff(want, c.String()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	for name, tt := range map[string]struct {
+		table columns
+		rows  [][]any
+		want  string
+	}{
+		"numbers continue below": {
+			columns{width: 20, right: 3},
+			[][]any{{"NODE", "CPU", "REQUESTED", "USED", "P95"}, {"epyc-2s-0", 128, "12345m", 7, "-"}},
+			"NODE       CPU\nepyc-2s-0  128\n\nNODE       REQUESTED\nepyc-2s-0     12345m\n\n" +
+				"NODE       USED  P95\nepyc-2s-0     7  -\n",
+		},
+		"each part repeats the keys": {
+			columns{width: 18, right: 4, keys: 2},
+			[][]any{{"NODE", "NUMA", "CPUS", "FREE", "CORES"}, {"n", 0, 8, 4, 2}},
+			"NODE  NUMA  CPUS\nn        0     8\n\nNODE  NUMA  FREE\nn        0     4\n\n" +
+				"NODE  NUMA  CORES\nn        0      2\n",
+		},
+		"divided before its second half": {
+			columns{width: 30, parts: []int{3}},
+			[][]any{{"NODE", "CPU", "USED", "MEMORY", "USED", "REPORT"}, {"n", 8, 1, "8Gi", "1Gi", "4s"}},
+			"NODE  CPU  USED\nn     8    1\n\nNODE  MEMORY  USED  REPORT\nn     8Gi     1Gi   4s\n",
+		},
+		"a text is wrapped beside the rest": {
+			columns{width: 40},
+			[][]any{{"GANG", "STATE", "MESSAGE"}, {"a", "Waits", "2 of 3 members exist, more are needed"}},
+			"GANG  STATE  MESSAGE\na     Waits  2 of 3 members exist, more\n             are needed\n",
+		},
+		"a text with too little room continues below": {
+			columns{width: 30},
+			[][]any{
+				{"GANG", "STATE", "AGE", "CREATED", "MESSAGE"}, {"a", "Waits", "4m50s", "yes", "2 of 3 members, so it waits"},
+			},
+			"GANG  STATE  AGE    CREATED\na     Waits  4m50s  yes\n\nGANG  MESSAGE\na     2 of 3 members, so it\n" +
+				"      waits\n",
+		},
+		"all fits": {columns{width: 10}, [][]any{{"A", "B"}, {"1", "2 3"}}, "A  B\n1  2 3\n"},
+	} {
+		for _, row := range tt.rows {
+			tt.table.add(row...)
+		}
+		if diff := cmp.Diff(tt.want, tt.table.String()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	below := columns{width: 40, indent: "  "}
+	below.add("pci0000:10", "gpu 0", "██████████", "default/notebook-a 60%, default/notebook-b 40%")
+	want := [][]string{{
+		"  pci0000:10  gpu 0  ██████████", "      default/notebook-a 60%,", "      default/notebook-b 40%",
+	}}
+	if diff := cmp.Diff(want, below.lines()); diff != "" {
+		t.Errorf("a row whose text has too little room (-want +got):\n%s", diff)
 	}
 	nodes, pods, topologies := example(t)
 	a := newAccount(nodes, pods, topologies)

@@ -52,11 +52,12 @@ func (d *Diagnosis) Healthy() bool {
 	})
 }
 
-// Print writes a table: a line for each finding, and below what is not well why that matters and what to do.
-func (d *Diagnosis) Print(w io.Writer) error {
-	width := 0
+// Print writes a table: a line for each finding, and below what is not well why that matters and what to do. In a
+// terminal of that width (0: unlimited) texts are wrapped, other than remedies: they contain commands to copy.
+func (d *Diagnosis) Print(w io.Writer, width int) error {
+	widest := 0
 	for _, f := range d.Findings {
-		width = max(width, len(f.Check))
+		widest = max(widest, len(f.Check))
 	}
 	var b strings.Builder
 	b.WriteString(d.Subject + "\n")
@@ -67,11 +68,13 @@ func (d *Diagnosis) Print(w io.Writer) error {
 		if f.Where != "" {
 			where = " (" + f.Where + ")"
 		}
-		fmt.Fprintf(&b, "%-8s%-*s  %s%s\n", f.Status, width, f.Check, f.Found, where)
-		for _, line := range []struct{ label, text string }{{"why", f.Why}, {"do", f.Remedy}} {
-			if line.text != "" {
-				fmt.Fprintf(&b, "%8s%-*s  %-4s%s\n", "", width, "", line.label, line.text)
-			}
+		printHanging(&b, fmt.Sprintf("%-8s%-*s  ", f.Status, widest, f.Check), f.Found+where, width)
+		label := fmt.Sprintf("%8s%-*s  ", "", widest, "")
+		if f.Why != "" {
+			printHanging(&b, label+"why ", f.Why, width)
+		}
+		if f.Remedy != "" {
+			b.WriteString(label + "do  " + f.Remedy + "\n")
 		}
 	}
 	fmt.Fprintf(&b, "%d ok, ", counts[CheckOK])
@@ -81,6 +84,14 @@ func (d *Diagnosis) Print(w io.Writer) error {
 	fmt.Fprintf(&b, "%d unknown, %d warn, %d fail\n", counts[CheckUnknown], counts[CheckWarn], counts[CheckFail])
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// printHanging writes a text behind a label; lines that do not fit a terminal of that width begin below the text.
+func printHanging(b *strings.Builder, label, text string, width int) {
+	for _, line := range Wrap(text, " ", max(width-len(label), min(width, 20))) {
+		b.WriteString(label + line + "\n")
+		label = strings.Repeat(" ", len(label))
+	}
 }
 
 // Because adds what follows from what was found, and what to do.

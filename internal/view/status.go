@@ -369,13 +369,13 @@ func (s *Status) IsComplete() bool {
 	return s.Healthy() && !slices.ContainsFunc(s.Components, func(c Component) bool { return c.Ready < c.Desired })
 }
 
-// Print writes the components, and below them the findings.
-func (s *Status) Print(w io.Writer) error {
+// Print writes the components, and below them the findings, for a terminal of that width.
+func (s *Status) Print(w io.Writer, width int) error {
 	for _, c := range s.Components {
 		_, err := fmt.Fprintf(w, "%-16s %d/%d   %s\n", c.Name, c.Ready, c.Desired, strings.Join(c.Versions, ", "))
 		if err != nil {
 			return err
 		}
 	}
-	return s.Diagnosis.Print(w)
+	return s.Diagnosis.Print(w, width)
 }

@@ -207,7 +207,7 @@ func TestStatusAsATable(t *testing.T) {
 	t.Parallel()
 	status := StatusOf(sound())
 	var out strings.Builder
-	testkit.Check(t, status.Print(&out))
+	testkit.Check(t, status.Print(&out, 0))
 	for _, want := range []string{
 		"tenon-scheduler  2/2   v0.2.0\n", "ok      tenon-scheduler-leader  tenon-scheduler-a\n",
 		"Tenon in namespace tenon-system\n",

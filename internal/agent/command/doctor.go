@@ -56,7 +56,7 @@ func printDiagnosis(w io.Writer, output string, d *doctor.Diagnosis, err error) 
 	case err != nil:
 		return err
 	case output == "table":
-		err = d.Print(w)
+		err = d.Print(w, 0)
 	case output == "json":
 		err = printJSON(w, d)
 	default:

@@ -124,7 +124,7 @@ func TestAMachineOnWhichAllIsWell(t *testing.T) {
 	t.Parallel()
 	d := view.NewDiagnosis("machine /", Machine(answers(lay(t, good()), "v2.4.2")))
 	var b strings.Builder
-	testkit.Check(t, d.Print(&b))
+	testkit.Check(t, d.Print(&b, 0))
 	if !d.Healthy() {
 		t.Error("a check fails")
 	}
@@ -148,7 +148,7 @@ func TestAMachineWithEverythingWrong(t *testing.T) {
 	o.AskAgent = func() error { return errors.New("the node's topology is not published yet") }
 	d := view.NewDiagnosis("machine /", Machine(o))
 	var b strings.Builder
-	testkit.Check(t, d.Print(&b))
+	testkit.Check(t, d.Print(&b, 0))
 	if d.Healthy() {
 		t.Error("no check fails")
 	}

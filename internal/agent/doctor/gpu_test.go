@@ -55,7 +55,7 @@ func TestTheGPUsOfAStockNode(t *testing.T) {
 	t.Parallel()
 	d := view.NewDiagnosis("GPUs of machine /", GPUs(answers(layGPUs(t, stockNode()), "2.4.2")))
 	var b strings.Builder
-	testkit.Check(t, d.Print(&b))
+	testkit.Check(t, d.Print(&b, 0))
 	golden(t, "gpu.txt", b.String())
 }
 
