@@ -431,7 +431,7 @@ var within = map[string][]string{
 		"journal",
 	},
 	"follow":    {"placement", "nodenumaresource"},
-	"upstream":  {"coscheduling", "journal", "reserving"},
+	"upstream":  {"coscheduling", "elasticquota", "journal", "reserving"},
 	"placement": {"nodenumaresource", "deviceshare", "reserving", "loadaware", "journal"},
 }
 

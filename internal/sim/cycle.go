@@ -9,10 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/sched/core"
+	"github.com/tenon-project/tenon/internal/sched/upstream/preempt"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 )
 
@@ -160,15 +160,20 @@ func (e *engine) orderVictims(f framework.Framework) {
 		return // a profile that does not preempt
 	}
 	core.OrderVictims(p, e.rankOf, true)
-	preempt := p.Executor.PreemptPod
-	p.Executor.PreemptPod = func(ctx context.Context, c preemption.Candidate, preemptor preemption.ExecutorPreemptor,
-		victim *corev1.Pod, plugin string,
-	) error {
-		for _, e.preemptor = range preemptor.Pods() { // one, or one of a gang
-		}
-		defer func() { e.preemptor = nil }()
-		return preempt(ctx, c, preemptor, victim, plugin)
+	p.EvictBy(func(inner preempt.Evictor) preempt.Evictor { return noting{inner, e} })
+}
+
+// noting evicts victims, and notes for whom.
+type noting struct {
+	preempt.Evictor
+	engine *engine
+}
+
+func (n noting) Evict(ctx context.Context, e preempt.Eviction) (rejected bool, err error) {
+	for _, n.engine.preemptor = range e.By.Pods() { // one, or one of a gang
 	}
+	defer func() { n.engine.preemptor = nil }()
+	return n.Evictor.Evict(ctx, e)
 }
 
 // rankOf lets the first of equal nodes by name win.

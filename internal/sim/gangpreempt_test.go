@@ -13,11 +13,11 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/sched/core"
+	"github.com/tenon-project/tenon/internal/sched/upstream/preempt"
 	"github.com/tenon-project/tenon/internal/testkit"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
@@ -395,6 +395,22 @@ func TestAPlainPodEvictsNoPartThatAGangNeeds(t *testing.T) {
 	}
 }
 
+// evictBy lets a function evict the victims of a profile.
+func evictBy(f framework.Framework,
+	evict func(context.Context, preempt.Eviction, preempt.Evictor) (rejected bool, err error),
+) {
+	core.PreemptionOf(f).EvictBy(func(inner preempt.Evictor) preempt.Evictor { return replaced{inner, evict} })
+}
+
+type replaced struct {
+	inner preempt.Evictor
+	evict func(context.Context, preempt.Eviction, preempt.Evictor) (rejected bool, err error)
+}
+
+func (r replaced) Evict(ctx context.Context, e preempt.Eviction) (rejected bool, err error) {
+	return r.evict(ctx, e, r.inner)
+}
+
 // TestVictimsThatTakeLongAreWaitedFor: while victims of a gang have yet to end it evicts no others, and what the first
 // of them leaves is not for a pod of lower priority.
 func TestVictimsThatTakeLongAreWaitedFor(t *testing.T) {
@@ -416,19 +432,17 @@ func waitFor(t *testing.T, metadata string, reasons ...string) {
 	var waits []string // what the gang waits for when b is tried
 	r, err := simulated(t, in, func(e *engine) {
 		for _, f := range e.core.Profiles {
-			core.PreemptionOf(f).Executor.PreemptPod = func(_ context.Context, _ preemption.Candidate,
-				_ preemption.ExecutorPreemptor, victim *corev1.Pod, _ string,
-			) error {
-				ends, now := victim.DeepCopy(), metav1.NewTime(e.api.clock.Now())
+			evictBy(f, func(_ context.Context, eviction preempt.Eviction, _ preempt.Evictor) (bool, error) {
+				ends, now := eviction.Victim.DeepCopy(), metav1.NewTime(e.api.clock.Now())
 				ends.DeletionTimestamp = &now
 				ends.Status.Conditions = append(ends.Status.Conditions, corev1.PodCondition{
 					Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
 					Reason: corev1.PodReasonPreemptionByScheduler,
 				})
-				e.api.update(victim, ends)
+				e.api.update(eviction.Victim, ends)
 				evicted = append(evicted, ends)
-				return nil
-			}
+				return false, nil
+			})
 		}
 		schedule := e.core.SchedulePod
 		e.core.SchedulePod = func(ctx context.Context, f framework.Framework, s fwk.CycleState,
@@ -487,18 +501,14 @@ func TestAGangThatIsGoneEvictsNoMore(t *testing.T) {
 	}
 	r, err := simulated(t, in, func(e *engine) {
 		for _, f := range e.core.Profiles {
-			executor := core.PreemptionOf(f).Executor
-			preempt := executor.PreemptPod
-			executor.PreemptPod = func(ctx context.Context, c preemption.Candidate, preemptor preemption.ExecutorPreemptor,
-				victim *corev1.Pod, plugin string,
-			) error {
+			evictBy(f, func(ctx context.Context, eviction preempt.Eviction, inner preempt.Evictor) (bool, error) {
 				for _, o := range e.api.pods.GetStore().List() {
 					if p := o.(*corev1.Pod); p.Name == "a1" {
 						e.api.remove(p)
 					}
 				}
-				return preempt(ctx, c, preemptor, victim, plugin)
-			}
+				return inner.Evict(ctx, eviction)
+			})
 		}
 	})
 	testkit.Check(t, err)

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -110,11 +109,11 @@ func (c cycles) Describe(cs fwk.CycleState, t whatif.Trial, pod *corev1.Pod) *vi
 	return out
 }
 
-func (c cycles) Preemption(f framework.Framework) *preemption.Evaluator {
+func (c cycles) Preemption(f framework.Framework) whatif.Chooser {
 	p := core.PreemptionOf(f)
 	if p == nil {
 		return nil
 	}
 	c.guard.Forget()
-	return p.Evaluator
+	return p
 }

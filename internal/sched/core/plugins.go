@@ -9,7 +9,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/tenon-project/tenon/internal/kube"
@@ -22,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
 	"github.com/tenon-project/tenon/internal/sched/topologyspread"
+	"github.com/tenon-project/tenon/internal/sched/upstream/preempt"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 )
 
@@ -78,9 +78,7 @@ func (plugins) Planned(cs fwk.CycleState)  { elasticquota.Planned(cs) }
 func (plugins) Admitted(cs fwk.CycleState) { elasticquota.Admitted(cs) }
 
 // Preemption is PreemptionOf.
-func (plugins) Preemption(f framework.Framework) *defaultpreemption.DefaultPreemption {
-	return PreemptionOf(f)
-}
+func (plugins) Preemption(f framework.Framework) *preempt.Chooser { return PreemptionOf(f) }
 
 // Joint is the answer of the plugin that decides about devices in a profile.
 func (plugins) Joint(f framework.Framework, node string, pods []*corev1.Pod) (link int64, mark func(fwk.CycleState)) {
@@ -109,13 +107,13 @@ func pluginOf[T fwk.Plugin](f framework.Framework) (plugin T) {
 }
 
 // PreemptionOf returns what chooses victims for a profile; nil for one that does not preempt.
-func PreemptionOf(f framework.Framework) *defaultpreemption.DefaultPreemption {
+func PreemptionOf(f framework.Framework) *preempt.Chooser {
 	for _, p := range f.PreEnqueuePlugins() {
-		switch p := p.(type) {
-		case *elasticquota.Plugin:
+		if p, ok := p.(*elasticquota.Plugin); ok {
 			return p.Preemption
-		case *defaultpreemption.DefaultPreemption:
-			return p
+		}
+		if c := preempt.Of(p); c != nil {
+			return c
 		}
 	}
 	return nil

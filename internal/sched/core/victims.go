@@ -7,17 +7,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
-	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/upstream/preempt"
 )
 
 // OrderVictims makes a function decide where upstream's preemption leaves the choice between nodes to chance, the node
 // with the highest rank wins, and names decide between pods. With all, every node is looked at, whatever it costs.
-func OrderVictims(p *defaultpreemption.DefaultPreemption, rank func(node string) int64, all bool) {
-	p.MoreImportantPod = moreImportant
-	p.Evaluator.Interface = victims{p.Evaluator.Interface, rank, all}
+func OrderVictims(p *preempt.Chooser, rank func(node string) int64, all bool) {
+	p.OrderBy(moreImportant)
+	p.Choose(func(inner preempt.Choice) preempt.Choice { return victims{inner, rank, all} })
 }
 
 // moreImportant reports whether a is spared before b; the name decides between equals.
@@ -30,24 +29,21 @@ func moreImportant(a, b *corev1.Pod) bool {
 
 // victims is upstream's choice of the node to preempt on, with one more rule at its end.
 type victims struct {
-	preemption.Interface
+	preempt.Choice
 	rank func(node string) int64
 	all  bool
 }
 
-// GetOffsetAndNumCandidates begins with the first node.
-func (v victims) GetOffsetAndNumCandidates(nodes int32) (offset, candidates int32) {
+// Sample begins with the first node.
+func (v victims) Sample(nodes int32) (first, enough int32) {
 	if v.all {
 		return 0, nodes
 	}
-	_, candidates = v.Interface.GetOffsetAndNumCandidates(nodes)
-	return 0, candidates
+	_, enough = v.Choice.Sample(nodes)
+	return 0, enough
 }
 
-// OrderedScoreFuncs returns the scheduler's rules, and then the rank.
-func (v victims) OrderedScoreFuncs(
-	ctx context.Context,
-	victimsByNode map[string]*extenderv1.Victims,
-) []func(node string) int64 {
-	return append(v.Interface.OrderedScoreFuncs(ctx, victimsByNode), v.rank)
+// Ranks returns the scheduler's rules, and then the rank.
+func (v victims) Ranks(ctx context.Context, byNode map[string]*extenderv1.Victims) []func(node string) int64 {
+	return append(v.Choice.Ranks(ctx, byNode), v.rank)
 }

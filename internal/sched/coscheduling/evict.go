@@ -18,11 +18,9 @@ import (
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
-	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/features"
-	upstream "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
@@ -30,6 +28,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/upstream/preempt"
 )
 
 // evictVictims evicts victims for the members of a failed plan, which are nominated to these nodes and tried again
@@ -55,7 +54,9 @@ func (ev *Evictions) evictVictims(ctx context.Context, member *corev1.Pod, nomin
 			if gate.Code == why.None {
 				evictor := preemptor{member, types.UID(gangs.GangOf(member)), gangs.Priority(member), deleted}
 				// an error is logged, and seen when the gang is tried again
-				_ = chooser.Executor.PreemptPod(ctx, victim{pods[i]}, evictor, pods[i], Name)
+				_, _ = chooser.Evict(ctx, preempt.Eviction{
+					Victim: pods[i], By: evictor, Node: pods[i].Spec.NodeName, Plugin: Name,
+				})
 			}
 		}, Name)
 		close(deleted)
@@ -84,50 +85,53 @@ func (ev *Evictions) evictVictims(ctx context.Context, member *corev1.Pod, nomin
 	begin(ctx)
 }
 
-// PreemptPod returns what evicts one victim, in the place of upstream's, which deletes a pod by its name. A pod that is
-// not bound yet goes back to the queue. Another one gets the condition DisruptionTarget and is deleted, unless it is
-// gone and a namesake is there by now.
-func (ev *Evictions) PreemptPod(h fwk.Handle) func(context.Context, upstream.Candidate, upstream.ExecutorPreemptor,
-	*corev1.Pod, string) error {
-	return func(ctx context.Context, c upstream.Candidate, evictor upstream.ExecutorPreemptor, pod *corev1.Pod,
-		plugin string,
-	) error {
-		logger := klog.FromContext(ctx)
-		who := fmt.Sprintf("%s %s", evictor.Type(), klog.KObj(evictor))
-		if p, ok := evictor.(preemptor); ok {
-			who = fmt.Sprintf("gang %s", p.gang)
-		}
-		text := fmt.Sprintf("Preempted by %s on node %s", who, c.Name())
-		if returns(h, pod, plugin) {
-			text += " (in kube-scheduler memory)."
-		} else if err := remove(ctx, h.ClientSet(), evictor, pod); apierrors.IsNotFound(err) ||
-			apierrors.IsConflict(err) {
-			return nil
-		} else if err != nil {
-			logger.Error(err, "Victim not evicted", "victim", klog.KObj(pod), "preemptor", klog.KObj(evictor))
-			return err
-		} else if gang, ok := evictor.(preemptor); ok {
-			gang.deleted <- pod // all are waited for at once
-		} else {
-			untilAllGo(ctx, h, []*corev1.Pod{pod})
-		}
-		recorder, e := h.EventRecorder().WithLogger(logger), event.Preempted
-		related := evictor.Obj() // of a pod it is a type of upstream, which an Event cannot refer to
-		if pods := slices.Collect(maps.Values(evictor.Pods())); len(pods) == 1 {
-			related = pods[0]
-		}
-		recorder.Eventf(pod, related, e.Type(), e.String(), "Preempting", "%s", text)
-		if gangUID := ev.cluster.Gangs.GangOf(pod); gangUID != "" {
-			var about runtime.Object = pod
-			if g := ev.cluster.Gangs.Object(gangUID); g != nil {
-				about = g
-			}
-			e = event.GangPreempted
-			recorder.Eventf(about, related, e.Type(), e.String(), "Preempting",
-				"pod %s of gang %s is evicted for %s, of priority %d", klog.KObj(pod), gangUID, who, evictor.Priority())
-		}
-		return nil
+// Evictor returns what evicts victims for a profile, in the place of upstream's, which deletes a pod by its name.
+func (ev *Evictions) Evictor(h fwk.Handle) preempt.Evictor { return evictor{ev.cluster.Gangs, h} }
+
+// evictor evicts victims for the pods of a profile.
+type evictor struct {
+	gangs  *kube.Gangs
+	handle fwk.Handle // of the profile
+}
+
+// Evict evicts one victim. A pod that is not bound yet goes back to the queue. Another one gets the condition
+// DisruptionTarget and is deleted, unless it is gone and a namesake is there by now.
+func (ev evictor) Evict(ctx context.Context, e preempt.Eviction) (rejected bool, err error) {
+	logger, h, pod := klog.FromContext(ctx), ev.handle, e.Victim
+	who := fmt.Sprintf("%s %s", e.By.Type(), klog.KObj(e.By))
+	p, together := e.By.(preemptor)
+	if together {
+		who = fmt.Sprintf("gang %s", p.gang)
 	}
+	text := fmt.Sprintf("Preempted by %s on node %s", who, e.Node)
+	if rejected = returns(h, pod, e.Plugin); rejected {
+		text += " (in kube-scheduler memory)."
+	} else if err := remove(ctx, h.ClientSet(), e.By, pod); apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return false, nil
+	} else if err != nil {
+		logger.Error(err, "Victim not evicted", "victim", klog.KObj(pod), "preemptor", klog.KObj(e.By))
+		return false, err
+	} else if together {
+		p.deleted <- pod // all are waited for at once
+	} else {
+		untilAllGo(ctx, h, []*corev1.Pod{pod})
+	}
+	recorder, preempted := h.EventRecorder().WithLogger(logger), event.Preempted
+	related := e.By.Obj() // of a pod it is a type of upstream, which an Event cannot refer to
+	if pods := slices.Collect(maps.Values(e.By.Pods())); len(pods) == 1 {
+		related = pods[0]
+	}
+	recorder.Eventf(pod, related, preempted.Type(), preempted.String(), "Preempting", "%s", text)
+	if gangUID := ev.gangs.GangOf(pod); gangUID != "" {
+		var about runtime.Object = pod
+		if g := ev.gangs.Object(gangUID); g != nil {
+			about = g
+		}
+		preempted = event.GangPreempted
+		recorder.Eventf(about, related, preempted.Type(), preempted.String(), "Preempting",
+			"pod %s of gang %s is evicted for %s, of priority %d", klog.KObj(pod), gangUID, who, e.By.Priority())
+	}
+	return rejected, nil
 }
 
 // returns sends a pod that is not bound yet back to the queue, and reports whether it goes.
@@ -141,7 +145,7 @@ func returns(h fwk.Handle, pod *corev1.Pod, plugin string) bool {
 
 // remove gives a victim the condition DisruptionTarget and deletes it, both for this very pod and no namesake: a pod
 // that is gone, or replaced, is an error that the caller takes for success.
-func remove(ctx context.Context, client clientset.Interface, evictor upstream.ExecutorPreemptor, pod *corev1.Pod,
+func remove(ctx context.Context, client clientset.Interface, evictor preempt.Preemptor, pod *corev1.Pod,
 ) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID},
@@ -186,15 +190,6 @@ func untilAllGo(ctx context.Context, h fwk.Handle, deleted []*corev1.Pod) {
 		return len(deleted) == 0, nil
 	})
 }
-
-// victim is a pod as one of upstream's candidates.
-type victim struct{ pod *corev1.Pod }
-
-// Victims returns the pod.
-func (v victim) Victims() *extenderv1.Victims { return &extenderv1.Victims{Pods: []*corev1.Pod{v.pod}} }
-
-// Name returns its node.
-func (v victim) Name() string { return v.pod.Spec.NodeName }
 
 // preemptor is a gang as upstream's events name it, by one of its members.
 type preemptor struct {

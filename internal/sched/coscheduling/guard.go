@@ -6,33 +6,29 @@ import (
 	"sort"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
-	upstream "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/upstream/preempt"
 )
 
 // Guard adds the rules of gangs to those by which a profile chooses victims: for a pod that starts without others too,
 // what a gang cannot spare goes with all of it or not at all.
-func (ev *Evictions) Guard(h fwk.Handle, p *defaultpreemption.DefaultPreemption) {
-	p.Executor.PreemptPod = ev.PreemptPod(h)
+func (ev *Evictions) Guard(h fwk.Handle, p *preempt.Chooser) {
+	// The inner one deletes a pod by its name.
+	p.EvictBy(func(preempt.Evictor) preempt.Evictor { return ev.Evictor(h) })
 	// may has the rules of quotas and Reservations, which the plugins set before.
-	may := p.IsEligiblePod
-	p.IsEligiblePod = func(node fwk.NodeInfo, victim fwk.PodInfo, preemptor *corev1.Pod) bool {
-		switch {
-		case !may(node, victim, preemptor):
-			return false
-		case ev.preempting != nil:
+	may := p.Rules()
+	p.Restrict(func(node fwk.NodeInfo, victim fwk.PodInfo, preemptor *corev1.Pod) bool {
+		if ev.preempting != nil {
 			return ev.preempting.allows(victim.GetPod())
 		}
 		return ev.mayGo(node, victim.GetPod(), preemptor, may)
-	}
-	p.Evaluator.Interface = whole{p.Evaluator.Interface, ev, p, h}
+	})
+	p.Choose(func(inner preempt.Choice) preempt.Choice { return whole{inner, ev, p} })
 }
 
 // Forget drops what Guard remembers about gangs.
@@ -40,9 +36,7 @@ func (ev *Evictions) Forget() { ev.mayWhole.Clear() }
 
 // mayGo reports whether gangs allow a victim of a pod that starts without others. Where there are not enough members
 // above the minimum for all those of the node, it is allowed with its whole group.
-func (ev *Evictions) mayGo(node fwk.NodeInfo, victim, preemptor *corev1.Pod,
-	may defaultpreemption.IsEligiblePodFunc,
-) bool {
+func (ev *Evictions) mayGo(node fwk.NodeInfo, victim, preemptor *corev1.Pod, may preempt.Rule) bool {
 	gangUID := ev.cluster.Gangs.GangOf(victim)
 	if gangUID == "" {
 		return true
@@ -93,31 +87,27 @@ func (c *Cluster) group(pod *corev1.Pod) (ids []string) {
 
 // whole is upstream's choice of victims on a node, with those on other nodes that go with them.
 //
-// Invariant: what SelectVictimsOnNode returns for a pod that starts without others can be evicted without breaking a
+// Invariant: what Victims returns for a pod that starts without others can be evicted without breaking a
 // gang: of each one either all go, or enough remain for its minimum.
 type whole struct {
-	upstream.Interface // which chooses victims on one node, and knows nothing of gangs
-	evictions          *Evictions
-	plugin             *defaultpreemption.DefaultPreemption // of the profile, for its order of importance
-	// handle is that of the profile, whose filters decide whether victims suffice.
-	handle fwk.Handle
+	preempt.Choice // which chooses victims on one node, and knows nothing of gangs
+	evictions      *Evictions
+	chooser        *preempt.Chooser // of the profile, for its order of importance
 }
 
-// SelectVictimsOnNode returns the victims, the most important first, and how many disruption budgets do not allow. They
+// Victims returns the victims, the most important first, and how many disruption budgets do not allow. They
 // are the terminating pods of the node where these are enough, and else others beside them.
-func (w whole) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
-	pdbs []*policyv1.PodDisruptionBudget,
-) ([]*corev1.Pod, int, *fwk.Status) {
-	removed, failed := removeTerminating(ctx, w.handle, state, pod, node)
+func (w whole) Victims(ctx context.Context, run *preempt.DryRun) ([]*corev1.Pod, int, *fwk.Status) {
+	removed, failed := removeTerminating(ctx, run)
 	if failed != nil {
 		return nil, 0, failed
 	}
-	if len(removed) > 0 && w.handle.RunFilterPluginsWithNominatedPods(ctx, state, pod, node).IsSuccess() {
-		sort.SliceStable(removed, func(i, j int) bool { return w.plugin.MoreImportantPod(removed[i], removed[j]) })
+	if len(removed) > 0 && run.Fits(ctx) {
+		sort.SliceStable(removed, func(i, j int) bool { return w.chooser.MoreImportant(removed[i], removed[j]) })
 		return removed, 0, nil
 	}
 	// A preemption for a gang counts the other members itself, see preemption.option.
-	victims, violating, status := w.Interface.SelectVictimsOnNode(ctx, state, pod, node, pdbs)
+	victims, violating, status := w.Choice.Victims(ctx, run)
 	if w.evictions.preempting != nil {
 		return victims, violating, status
 	}
@@ -138,7 +128,7 @@ func (w whole) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState, po
 	if len(others) == 0 { // pods without a gang do not pay for the budgets
 		return victims, violating, status
 	}
-	budgets, charges := kube.NewBudgets(pdbs), gang.Charges{}
+	budgets, charges := kube.NewBudgets(run.Budgets), gang.Charges{}
 	for _, v := range victims {
 		charges.Add(budgets.Of(v))
 	}
@@ -148,7 +138,7 @@ func (w whole) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState, po
 		}
 	}
 	victims = append(victims, others...)
-	sort.SliceStable(victims, func(i, j int) bool { return w.plugin.MoreImportantPod(victims[i], victims[j]) })
+	sort.SliceStable(victims, func(i, j int) bool { return w.chooser.MoreImportant(victims[i], victims[j]) })
 	return victims, violating, status
 }
 

@@ -32,7 +32,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
-	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -41,6 +40,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
+	"github.com/tenon-project/tenon/internal/sched/upstream/preempt"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -445,9 +445,10 @@ type inMemory struct{ fwk.WaitingPod }
 
 func (inMemory) Preempt(plugin, _ string) bool { return plugin == "who" }
 
-type candidate struct{ preemption.Candidate }
-
-func (candidate) Name() string { return "n0" }
+// evictionOf is the eviction of a pod for another.
+func evictionOf(victim *corev1.Pod) preempt.Eviction {
+	return preempt.Eviction{Victim: victim, By: podCandidate{member("urgent", "", "")}, Node: "n0", Plugin: "who"}
+}
 
 // podCandidate is a pod that preempts, as upstream has it.
 type podCandidate struct{ *corev1.Pod }
@@ -489,11 +490,12 @@ func TestAVictimIsEvictedAndNotItsNamesake(t *testing.T) {
 		}
 		return true, &corev1.Pod{}, nil
 	})
-	preempt := coscheduling.NewEvictions(coscheduling.Cluster{Gangs: gangs}).PreemptPod(h)
+	evictor := coscheduling.NewEvictions(coscheduling.Cluster{Gangs: gangs}).Evictor(h)
 	for _, p := range []*corev1.Pod{victim, gone, plain, member("waits", "g", "2")} {
 		gangs.PutPod(p)
-		if err := preempt(t.Context(), candidate{}, podCandidate{member("urgent", "", "")}, p, "who"); err != nil {
-			t.Errorf("%s: %v", p.Name, err)
+		rejected, err := evictor.Evict(t.Context(), evictionOf(p))
+		if want := p.Name == "waits"; err != nil || rejected != want {
+			t.Errorf("%s: rejected in memory %t, want %t: %v", p.Name, rejected, want, err)
 		}
 	}
 	if diff := cmp.Diff([]string{
@@ -546,8 +548,9 @@ func TestAVictimIsEvictedOnceItIsKnownToGo(t *testing.T) {
 			testkit.Check(t, store.Add(victim))
 			evicted := make(chan error, 1)
 			go func() {
-				preempt := coscheduling.NewEvictions(coscheduling.Cluster{Gangs: gangs}).PreemptPod(h)
-				evicted <- preempt(t.Context(), candidate{}, podCandidate{member("urgent", "", "")}, victim, "who")
+				evictor := coscheduling.NewEvictions(coscheduling.Cluster{Gangs: gangs}).Evictor(h)
+				_, err := evictor.Evict(t.Context(), evictionOf(victim))
+				evicted <- err
 			}()
 			<-deleted
 			select {

@@ -18,7 +18,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
@@ -27,6 +26,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
+	"github.com/tenon-project/tenon/internal/sched/upstream/preempt"
 )
 
 // Evictions decides which pods make way for gangs, and evicts them.
@@ -257,8 +257,7 @@ func (ev *Evictions) mayPreempt(ctx context.Context, m *members) (may bool, pend
 		if chooser == nil {
 			return false, nil
 		}
-		eligible, _ := chooser.Evaluator.PodEligibleToPreemptOthers(ctx, pod, nil)
-		waits = waits || !eligible || ev.evicting[uid] != ""
+		waits = waits || !chooser.MayPreempt(ctx, pod) || ev.evicting[uid] != ""
 		// The victims may be unknown to the informer for a moment, so the nodes of evicting come first.
 		nominated[uid] = cmp.Or(ev.evicting[uid], pod.Status.NominatedNodeName)
 	}
@@ -270,7 +269,7 @@ func (ev *Evictions) mayPreempt(ctx context.Context, m *members) (may bool, pend
 
 // chooser returns what chooses victims for a member of a gang; nil for one that evicts none. An extender that has a say
 // in preemption is asked about the victims on one node, not about those of a gang.
-func (ev *Evictions) chooser(pod *corev1.Pod) *defaultpreemption.DefaultPreemption {
+func (ev *Evictions) chooser(pod *corev1.Pod) *preempt.Chooser {
 	f := ev.cluster.Core.Profiles[pod.Spec.SchedulerName]
 	group := ev.cluster.Gangs.Object(ev.cluster.Gangs.GangOf(pod))
 	may := ptr.Deref(pod.Spec.PreemptionPolicy, "") != corev1.PreemptNever && (group == nil || !group.NeverPreempts) &&
@@ -474,18 +473,18 @@ func (p *preemption) update(c *class, uid string, state fwk.CycleState) {
 func (p *preemption) findVictims(c *class, uid string, state fwk.CycleState, nodes []fwk.NodeInfo) {
 	pod, chooser := p.preemptor(uid), p.cluster.Plugins.Preemption(p.profile(uid))
 	for len(nodes) > 0 {
-		found, _, err := chooser.Evaluator.DryRunPreemption(p.ctx, state, pod, nodes, p.pdbs, 0, int32(len(nodes)))
+		found, err := chooser.Candidates(p.ctx, state, pod, nodes, p.pdbs)
 		if err != nil {
 			return
 		}
 		nodes = nil
 		for _, candidate := range found {
-			switch o, kept := p.option(uid, candidate.Victims().Pods); {
+			switch o, kept := p.option(uid, candidate.Victims); {
 			case o != nil:
-				c.options[candidate.Name()] = o
+				c.options[candidate.Node] = o
 			case kept != "":
 				p.spared[kept] = true
-				nodes = append(nodes, p.named(candidate.Name())...)
+				nodes = append(nodes, p.named(candidate.Node)...)
 			}
 		}
 	}
@@ -515,7 +514,7 @@ func (p *preemption) admitMembers() bool {
 		for name := range nodes {
 			for _, node := range p.named(name) {
 				for _, info := range node.GetPods() {
-					may := p.cluster.Plugins.Preemption(p.profile(uid)).IsEligiblePod(node, info, p.preemptor(uid))
+					may := p.cluster.Plugins.Preemption(p.profile(uid)).Rules()(node, info, p.preemptor(uid))
 					if o, _ := p.option(uid, []*corev1.Pod{info.GetPod()}); may && o != nil {
 						choices = append(choices, choice{uid, o})
 					}

@@ -15,12 +15,12 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
+	"github.com/tenon-project/tenon/internal/sched/upstream/preempt"
 )
 
 // Rounds places the members of a gang, and of those that start with it, as one: the first that leaves the queue pulls
@@ -109,7 +109,7 @@ type Plugins interface {
 	Planned(fwk.CycleState)
 	Admitted(fwk.CycleState)
 	// Preemption returns what chooses victims on a node for a profile; nil for one that does not preempt.
-	Preemption(framework.Framework) *defaultpreemption.DefaultPreemption
+	Preemption(framework.Framework) *preempt.Chooser
 	// Joint returns how well the GPUs are linked that pods would have together on a node, more is better, and what
 	// makes an attempt on one of them choose of these; nothing where they do not ask for such GPUs.
 	Joint(f framework.Framework, node string, pods []*corev1.Pod) (link int64, mark func(fwk.CycleState))

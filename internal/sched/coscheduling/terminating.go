@@ -9,10 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/klog/v2"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/ptr"
+
+	"github.com/tenon-project/tenon/internal/sched/upstream/preempt"
 )
 
 // awaitsTerminating is the message of a preemptor that needs no other victims. Refusals are read from it.
@@ -21,18 +22,14 @@ const awaitsTerminating = notEligible + "a terminating pod on the nominated node
 // terminates reports whether a pod is being deleted.
 func terminates(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil }
 
-// removeTerminating removes the terminating pods from a copy of a node and from the state of a cycle. They release
-// what they hold whatever is decided, so they are the first victims of every dry run, of whatever priority and quota.
-func removeTerminating(ctx context.Context, h fwk.Handle, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
-) (removed []*corev1.Pod, failed *fwk.Status) {
-	for _, info := range slices.Clone(node.GetPods()) {
+// removeTerminating removes the terminating pods from a dry run. They release what they hold whatever is decided, so
+// they are the first victims of every dry run, of whatever priority and quota.
+func removeTerminating(ctx context.Context, run *preempt.DryRun) (removed []*corev1.Pod, failed *fwk.Status) {
+	for _, info := range slices.Clone(run.Node.GetPods()) {
 		if !terminates(info.GetPod()) {
 			continue
 		}
-		if err := node.RemovePod(klog.FromContext(ctx), info.GetPod()); err != nil {
-			return nil, fwk.AsStatus(err)
-		}
-		if s := h.RunPreFilterExtensionRemovePod(ctx, state, pod, info, node); !s.IsSuccess() {
+		if s := run.Remove(ctx, info); !s.IsSuccess() {
 			return nil, s
 		}
 		removed = append(removed, info.GetPod())
@@ -79,10 +76,9 @@ func (ev *Evictions) Await(ctx context.Context, h fwk.Handle, state fwk.CycleSta
 			cmp.Compare(a.Node().Name, b.Node().Name))
 	})
 	for _, c := range candidates {
-		name, dry, without := c.Node().Name, state.Clone(), c.Snapshot()
-		if _, failed := removeTerminating(ctx, h, dry, pod, without); failed == nil &&
-			h.RunFilterPluginsWithNominatedPods(ctx, dry, pod, without).IsSuccess() {
-			return name, fwk.NewStatus(fwk.Unschedulable, awaitsTerminating)
+		run := preempt.NewDryRun(h, state, pod, c.NodeInfo)
+		if _, failed := removeTerminating(ctx, run); failed == nil && run.Fits(ctx) {
+			return c.Node().Name, fwk.NewStatus(fwk.Unschedulable, awaitsTerminating)
 		}
 	}
 	return "", nil
@@ -98,11 +94,11 @@ func mayEvict(nodes fwk.NodeInfoLister, priority int32) bool {
 	})
 }
 
-// OrderedScoreFuncs returns upstream's rules for the choice of a node, behind a first one: a node on which no pod is
+// Ranks returns upstream's rules for the choice of a node, behind a first one: a node on which no pod is
 // evicted that does not terminate. Upstream's are, in their order: the fewest budgets violated, the lowest of the
 // highest priorities, the lowest sum of priorities, the fewest pods, the latest start. The first victim of a node is
 // its most important one.
-func (whole) OrderedScoreFuncs(_ context.Context, victims map[string]*extenderv1.Victims) []func(node string) int64 {
+func (whole) Ranks(_ context.Context, victims map[string]*extenderv1.Victims) []func(node string) int64 {
 	return []func(string) int64{
 		func(node string) int64 {
 			if slices.ContainsFunc(victims[node].Pods, func(p *corev1.Pod) bool { return !terminates(p) }) {

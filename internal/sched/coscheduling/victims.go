@@ -40,7 +40,7 @@ type unit struct {
 // option returns what is evicted with these pods of one node for a member. It returns nil and the gang that cannot go
 // where a gang would lose members that it needs and one of the others may not be evicted, or is on no node yet.
 func (p *preemption) option(uid string, pods []*corev1.Pod) (o *option, kept string) {
-	preemptor, chooser := p.preemptor(uid), p.cluster.Plugins.Preemption(p.profile(uid))
+	preemptor, may := p.preemptor(uid), p.cluster.Plugins.Preemption(p.profile(uid)).Rules()
 	// A victim of the dry run is known; the other members of its gang are looked up.
 	known, uids := map[string]*corev1.Pod{}, make([]string, 0, len(pods))
 	for _, pod := range pods {
@@ -58,7 +58,7 @@ func (p *preemption) option(uid string, pods []*corev1.Pod) (o *option, kept str
 				kept = p.cluster.Gangs.GangOf(pod)
 			}
 			info, node := p.find(pod)
-			whole = whole && info != nil && chooser.IsEligiblePod(node, info, preemptor)
+			whole = whole && info != nil && may(node, info, preemptor)
 			u.pods = append(u.pods, info)
 		}
 		if !whole {

@@ -9,13 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
@@ -23,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/upstream/preempt"
 )
 
 // Name is the plugin's name in profiles, statuses and metrics.
@@ -42,7 +41,7 @@ type Plugin struct {
 	handle  fwk.Handle
 	args    v1alpha1.ElasticQuotaArgs
 	// Preemption is upstream's preemption, restricted to victims that the quotas allow.
-	Preemption *defaultpreemption.DefaultPreemption
+	Preemption *preempt.Chooser
 	// Rooms knows what Reservations count in quotas for pods that use them. The application sets it; nil knows none.
 	Rooms Rooms
 	// Terminating knows which pods go. The application sets it; without it no pod waits for them.
@@ -93,12 +92,11 @@ func Factory(quotas *kube.Quotas, m *Metrics) frameworkruntime.PluginFactory {
 			return nil, err
 		}
 		p := &Plugin{quotas: quotas, metrics: m, handle: h, args: args}
-		p.Preemption, err = defaultpreemption.New(ctx, &candidates, h,
-			feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate))
+		p.Preemption, err = preempt.New(ctx, candidates, h)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", Name, err)
 		}
-		p.Preemption.IsEligiblePod = p.isEligible
+		p.Preemption.Restrict(p.isEligible)
 		once.Do(func() {
 			freed := make(chan struct{}, 1)
 			quotas.OnFreed(func() {
@@ -392,7 +390,7 @@ func Exclusive(plugins *config.Plugins) error {
 	ours, stock := false, false
 	for _, e := range plugins.PostFilter.Enabled {
 		ours = ours || e.Name == Name
-		stock = stock || e.Name == defaultpreemption.Name
+		stock = stock || e.Name == names.DefaultPreemption
 	}
 	if ours && stock {
 		return errors.New("plugins ElasticQuota and DefaultPreemption are both enabled: ElasticQuota preempts inside " +

@@ -13,7 +13,6 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	configv1alpha1 "github.com/tenon-project/tenon/api/config/v1alpha1"
@@ -22,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/sched/upstream/preempt"
 )
 
 // Name is the plugin's name in profiles, statuses and metrics.
@@ -211,11 +211,10 @@ func (p *Plugin) matching(cs fwk.CycleState, pod *corev1.Pod,
 
 // Guard keeps preemption from choosing users of a Reservation as victims: their room would return to the Reservation,
 // and the preemptor would gain nothing.
-func (p *Plugin) Guard(preemption *defaultpreemption.DefaultPreemption) {
-	may := preemption.IsEligiblePod
-	preemption.IsEligiblePod = func(node fwk.NodeInfo, victim fwk.PodInfo, preemptor *corev1.Pod) bool {
-		return may(node, victim, preemptor) && !p.reservations.Returns(victim.GetPod())
-	}
+func (p *Plugin) Guard(preemption *preempt.Chooser) {
+	preemption.Restrict(func(_ fwk.NodeInfo, victim fwk.PodInfo, _ *corev1.Pod) bool {
+		return !p.reservations.Returns(victim.GetPod())
+	})
 }
 
 // PreFilterExtensions returns nil: victims of preemption are never in a Reservation, see Guard.

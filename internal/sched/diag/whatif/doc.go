@@ -13,7 +13,8 @@
 //
 // Without a mode, and with mode preempt, the named pods are placed one after the other, each beside those before it. A
 // pod that fits nowhere then gets, with mode preempt, the node and the victims that the dry run of the running
-// scheduler would choose. Its rules for victims are the same, because Preemption returns the profile's own evaluator.
+// scheduler would choose. Its rules for victims are the same, because Preemption returns what chooses
+// victims for the profile.
 //
 // # Counting pods
 //

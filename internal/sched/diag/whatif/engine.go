@@ -9,11 +9,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -122,7 +122,19 @@ type Cycles interface {
 	// Describe returns what a pod of a cycle has on its node, where it was reserved on trial.
 	Describe(cs fwk.CycleState, t Trial, pod *corev1.Pod) *view.Placement
 	// Preemption returns what chooses victims for a profile, nil for one that does not preempt.
-	Preemption(f framework.Framework) *preemption.Evaluator
+	Preemption(f framework.Framework) Chooser
+}
+
+// Chooser chooses victims.
+type Chooser interface {
+	// MayPreempt reports whether a pod may have victims.
+	MayPreempt(ctx context.Context, pod *corev1.Pod) bool
+	// Budgets returns all disruption budgets of the cluster.
+	Budgets() ([]*policyv1.PodDisruptionBudget, error)
+	// Best returns the node that preemption prefers among those that refuse the pod of a cycle, all of which are tried,
+	// and the victims there; no victims if they help on none.
+	Best(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo,
+		budgets []*policyv1.PodDisruptionBudget) (node string, victims []*corev1.Pod, err error)
 }
 
 // Engine answers questions, one after the other. Safe for concurrent use.

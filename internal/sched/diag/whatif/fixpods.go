@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -73,7 +72,7 @@ func (x *fixing) evict() error {
 	if chooser == nil { // no budgets are known
 		return nil
 	}
-	all, err := chooser.PdbLister.List(labels.Everything())
+	all, err := chooser.Budgets()
 	if err != nil {
 		return fmt.Errorf("list PodDisruptionBudgets: %w", err)
 	}

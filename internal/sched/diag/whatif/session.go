@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
@@ -510,7 +509,7 @@ func (s *session) preempt(pod *corev1.Pod) (*placed, []view.Victim, error) {
 	if chooser == nil {
 		return nil, nil, nil
 	}
-	if eligible, _ := chooser.PodEligibleToPreemptOthers(s.ctx, pod, nil); !eligible {
+	if !chooser.MayPreempt(s.ctx, pod) {
 		return nil, nil, nil
 	}
 	all, err := s.nodes.List()
@@ -530,17 +529,16 @@ func (s *session) preempt(pod *corev1.Pod) (*placed, []view.Victim, error) {
 	if len(hopeful) == 0 {
 		return nil, nil, nil
 	}
-	pdbs, err := chooser.PdbLister.List(labels.Everything())
+	budgets, err := chooser.Budgets()
 	if err != nil {
 		return nil, nil, fmt.Errorf("list PodDisruptionBudgets: %w", err)
 	}
-	found, _, err := chooser.DryRunPreemption(s.ctx, cs, pod, hopeful, pdbs, 0, int32(len(hopeful)))
-	if err != nil || len(found) == 0 {
+	chosen, evicted, err := chooser.Best(s.ctx, cs, pod, hopeful, budgets)
+	if err != nil || len(evicted) == 0 {
 		return nil, nil, err
 	}
-	chosen := chooser.SelectCandidate(s.ctx, found)
 	var victims []view.Victim
-	for _, v := range chosen.Victims().Pods {
+	for _, v := range evicted {
 		if err := s.remove(v); err != nil {
 			return nil, nil, err
 		}
@@ -548,7 +546,7 @@ func (s *session) preempt(pod *corev1.Pod) (*placed, []view.Victim, error) {
 			Pod: v.Namespace + "/" + v.Name, Node: v.Spec.NodeName, For: pod.Namespace + "/" + pod.Name,
 		})
 	}
-	p, err := s.place(pod, func(node string) bool { return node == chosen.Name() })
+	p, err := s.place(pod, func(node string) bool { return node == chosen })
 	return p, victims, err
 }
 

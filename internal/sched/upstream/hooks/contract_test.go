@@ -23,7 +23,6 @@ import (
 	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
@@ -289,15 +288,4 @@ func TestKubeSchedulerCallsWhatIsReplaced(t *testing.T) {
 	made.want(t, "Cache.UpdateNode", "Queue.NodeUpdateNodeLabel, counted true")
 	must(nodes.Delete(t.Context(), "b", metav1.DeleteOptions{}))
 	made.want(t, "Cache.RemoveNode", "Queue.NodeDelete, counted true")
-}
-
-// internal/sim orders victims through fields of the preemption plugin, which it finds among the PreEnqueue plugins.
-func TestPreemptionIsFoundAmongThePreEnqueuePlugins(t *testing.T) {
-	t.Parallel()
-	var _ fwk.PreEnqueuePlugin = (*defaultpreemption.DefaultPreemption)(nil)
-	p := &defaultpreemption.DefaultPreemption{}
-	p.MoreImportantPod = func(_, _ *corev1.Pod) bool { return true }
-	if p.Evaluator != nil {
-		p.Evaluator.Interface = nil
-	}
 }
