@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Writes the generated files: deep copies of the API types, the CRDs of the kinds that Tenon owns, the code of the runtime
-# hook protocol, reference pages, the chart's values, the manifests that the chart renders, the pages of the console.
+# hook protocol, reference pages, the chart's values, the manifests that the chart renders, the pages of the console and
+# their types.
 # With --check nothing is written: it fails when a generated file differs from what is committed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,6 +13,7 @@ chart=deploy/chart
 pages=docs/reference
 protocol=api/runtime/v1alpha1
 console=web/dist
+source=web/src
 if [ "${1:-}" = --check ]; then
   scratch=$(mktemp -d)
   trap 'rm -rf "$scratch"' EXIT
@@ -20,7 +22,8 @@ if [ "${1:-}" = --check ]; then
   pages=$scratch/pages
   protocol=$scratch/protocol
   console=$scratch/console
-  mkdir -p "$crds" "$chart" "$pages" "$protocol" "$console"
+  source=$scratch/source
+  mkdir -p "$crds" "$chart" "$pages" "$protocol" "$console" "$source"
 fi
 
 "${controller_gen[@]}" crd paths=./api/node/... paths=./api/nodeinfo/... paths=./api/scheduling/... paths=./api/quota/... \
@@ -35,6 +38,7 @@ for kind in elasticquotas podgroups; do
     "$crds/scheduling.sigs.k8s.io_$kind.yaml" >"$crds/scheduling.x-k8s.io_$kind.yaml"
 done
 go run ./hack/docgen "$pages"
+go run ./hack/viewts "$source"
 (cd web/vendor && sha256sum --quiet --check SUMS)
 go run -modfile=go.tools.mod ./web/bundle.go "$console"
 go run ./hack/chart "$chart" "$pages"
@@ -49,6 +53,7 @@ out=$(realpath "$protocol")
 
 if [ "${1:-}" = --check ]; then
   diff -r "$crds" deploy/chart/files/crds
+  diff "$source/view.ts" web/src/view.ts
   diff -rq "$console" web/dist
   for file in "$chart"/*; do
     diff "$file" "deploy/chart/$(basename "$file")"

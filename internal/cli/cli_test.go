@@ -1030,7 +1030,7 @@ func TestAGroupOfPendingPodsShowsOnePodWithItsMessage(t *testing.T) {
 		if g.Example != "default/c" || g.Message != "about default/c" || !g.Oldest.Equal(born.Add(-2*time.Hour)) {
 			t.Errorf("got the message %q of %s, which waits since %s", g.Message, g.Example, g.Oldest)
 		}
-		row := (&renderer{now: born}).pending([]*pendingGroup{g})
+		row := (&renderer{now: born}).pending([]*view.PendingGroup{g})
 		if !strings.Contains(row, "default/c  about default/c") || !slices.Equal(g.Pods,
 			[]string{"default/a", "default/b", "default/c", "default/d"}) {
 			t.Errorf("got %v, as\n%s", g.Pods, row)

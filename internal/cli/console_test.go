@@ -287,7 +287,7 @@ func TestTenThousandPendingPodsAreOneAnswer(t *testing.T) {
 	answer, err := s.Read(t.Context(), "pending")
 	testkit.Check(t, err)
 	var list struct {
-		Items []pendingGroup
+		Items []view.PendingGroup
 	}
 	testkit.Check(t, json.Unmarshal(answer.JSON, &list))
 	if len(list.Items) != 1 || list.Items[0].Count != many || len(list.Items[0].Pods) != many {

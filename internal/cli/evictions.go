@@ -57,16 +57,8 @@ func newEvictions(flags *genericclioptions.ConfigFlags, streams genericiooptions
 	return c
 }
 
-// evictions is the answer of tenon evictions.
-type evictions struct {
-	APIVersion string          `json:"apiVersion"`
-	Kind       string          `json:"kind"`
-	Jobs       []view.Eviction `json:"jobs"`
-	*view.EvictionLimits
-}
-
 func (c cluster) showEvictions(ctx context.Context, w io.Writer, format string, to diagnostics, width int) error {
-	answer := evictions{
+	answer := view.Evictions{
 		APIVersion: apiVersion, Kind: "Evictions", Jobs: []view.Eviction{}, EvictionLimits: &view.EvictionLimits{},
 	}
 	_, err := each(ctx, c, v1alpha1.Resource(), "", func(text []byte) (j v1alpha1.PodMigrationJob, err error) {
@@ -125,7 +117,7 @@ func reasonOf(s *v1alpha1.PodMigrationJobStatus) string {
 }
 
 // drawEvictions draws the jobs, the limits that are used, and a line for each code that keeps pods.
-func drawEvictions(e *evictions, width int) string {
+func drawEvictions(e *view.Evictions, width int) string {
 	var out strings.Builder
 	if len(e.Jobs) == 0 {
 		out.WriteString("no PodMigrationJob exists\n")

@@ -19,17 +19,6 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-type pendingGroup struct {
-	RootCause string   `json:"rootCause"`
-	Class     string   `json:"class"`
-	Count     int      `json:"count"`
-	Pods      []string `json:"pods"`
-	// Oldest is the creation of the pod that waits longest, Example its name and Message its root cause in words.
-	Oldest  time.Time `json:"oldest"`
-	Example string    `json:"example"`
-	Message string    `json:"message"`
-}
-
 const askedAtMost = 20
 
 // pending shows what waits, by what the pods' conditions say: one request, whatever the size of the cluster. The
@@ -74,8 +63,8 @@ func (e *explanation) pending(ctx context.Context) error {
 func podName(pod string) string { return "pod/" + path.Base(pod) }
 
 // groupPending groups by root cause, most pods first. Pods of a group are sorted by name.
-func groupPending(pods []view.Pod) []*pendingGroup {
-	groups := map[string]*pendingGroup{}
+func groupPending(pods []view.Pod) []*view.PendingGroup {
+	groups := map[string]*view.PendingGroup{}
 	for _, answer := range pods {
 		if answer.RootCause == nil {
 			continue
@@ -83,7 +72,7 @@ func groupPending(pods []view.Pod) []*pendingGroup {
 		since, cause := ptr.Deref(answer.Since, time.Time{}), answer.RootCause.Code.String()
 		g := groups[cause]
 		if g == nil {
-			g = &pendingGroup{RootCause: cause, Class: answer.RootCause.Class}
+			g = &view.PendingGroup{RootCause: cause, Class: answer.RootCause.Class}
 			groups[cause] = g
 		}
 		older := cmp.Or(since.Compare(g.Oldest), strings.Compare(answer.Pod, g.Example))
@@ -96,12 +85,12 @@ func groupPending(pods []view.Pod) []*pendingGroup {
 		slices.Sort(g.Pods)
 		g.Count = len(g.Pods)
 	}
-	return slices.SortedFunc(maps.Values(groups), func(a, b *pendingGroup) int {
+	return slices.SortedFunc(maps.Values(groups), func(a, b *view.PendingGroup) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.RootCause, b.RootCause))
 	})
 }
 
-func (r *renderer) pending(groups []*pendingGroup) string {
+func (r *renderer) pending(groups []*view.PendingGroup) string {
 	if len(groups) == 0 {
 		return "no pod is pending\n"
 	}

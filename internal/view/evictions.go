@@ -6,6 +6,14 @@ import (
 	"github.com/tenon-project/tenon/internal/core/evict"
 )
 
+// Evictions are all jobs, and the limits on them.
+type Evictions struct {
+	APIVersion string     `json:"apiVersion"`
+	Kind       string     `json:"kind"`
+	Jobs       []Eviction `json:"jobs"`
+	*EvictionLimits
+}
+
 // EvictionLimits are how much of the limits on evictions is used, and which pods they keep where they are.
 type EvictionLimits struct {
 	// Limits are those that something counts against.

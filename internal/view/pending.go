@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -23,6 +24,18 @@ type Verdict struct {
 	Generation      int64
 	// Notes are sentences about the verdict.
 	Notes []string
+}
+
+// PendingGroup is the pods that wait for the same reason.
+type PendingGroup struct {
+	RootCause string   `json:"rootCause"`
+	Class     string   `json:"class"`
+	Count     int      `json:"count"`
+	Pods      []string `json:"pods"`
+	// Oldest is the creation of the pod that waits longest, Example its name and Message its root cause in words.
+	Oldest  time.Time `json:"oldest"`
+	Example string    `json:"example"`
+	Message string    `json:"message"`
 }
 
 // Explain returns why a pod that holds no node holds none. queue may be nil.

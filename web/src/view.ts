@@ -1,114 +1,77 @@
-// The parts of internal/view that the pages draw, as the server sends them.
-
-export type Amounts = Record<string, string>;
+// The parts of internal/view that the pages draw, as the server sends them. Written by hack/viewts.
 
 export interface List<T> {
   items: T[];
 }
 
-export interface PendingGroup {
-  rootCause: string;
-  class: string;
-  count: number;
-  pods: string[];
-  oldest: string;
-  example: string;
-  message: string;
+export interface Configuration {
+  settings: Setting[];
+  gates: Gate[];
 }
 
-export interface Reason {
-  code: string;
-  class: string;
-  plugin?: string;
-  phase?: string;
-  nodes?: number;
-  example?: string;
-  message: string;
-  do?: string;
-  haveNeed?: string;
-}
-
-export interface Device {
-  minor: number;
-  id?: string;
-  resources: Amounts;
-}
-
-export interface DeviceFit {
-  type?: string;
-  asked?: number;
-  need?: string;
-  fit?: number;
-  miss?: string;
-  holders?: { pod: string; devices: number }[];
-  holdersElsewhere?: number;
-}
-
-export interface Candidate {
-  node: string;
-  count: number;
-  reasons: Reason[];
-  devices?: DeviceFit;
-  closest?: string;
-}
-
-export interface Shortage {
-  dimension: string;
-  limit: string;
-  used: string;
-  request: string;
-  borrowers?: { quota: string; used: string; min: string; borrowed: string }[];
-  borrowersHidden?: number;
-  outside?: Amounts;
-}
-
-export interface Score {
-  node: string;
-  total: number;
-  plugins: { name: string; score: number; weight: number; normalized: number; raw?: number }[];
-}
-
-export interface Decision {
+export interface Evicted {
   pod: string;
-  uid?: string;
   time: string;
-  node: string;
-  feasible: number;
-  of: number;
-  scores: Score[] | null;
+  by: string;
+  why?: string;
 }
 
-export interface Pod {
-  pod: string;
+export interface Evictions {
+  apiVersion: string;
+  kind: string;
+  jobs: Eviction[];
+  limits: LimitUse[];
+  movable: number;
+  kept: KeptPod[];
+  round?: Round;
+}
+
+export interface Gang {
+  name: string;
+  waitTime: number;
+  createTime: string;
+  mode: string;
+  gangMatchPolicy: string;
+  minRequiredNumber: number;
+  totalChildrenNum: number;
+  gangGroup: string[];
+  children: string[];
+  pendingChildren: string[];
+  waitingForBindChildren: string[];
+  boundChildren: string[];
+  onceResourceSatisfied: boolean;
+  scheduleCycleValid: boolean;
+  scheduleCycle: number;
+  childrenScheduleRoundMap: Record<string, number>;
+  gangFrom: string;
+  hasGangInit: boolean;
   state: string;
-  since?: string;
-  scheduler?: string;
-  qos?: string;
-  asked?: string;
-  queue?: { place?: string; attempts: number; lastAttempt?: string; nextTry?: string; wakesOn?: string[] };
-  rootCause?: Reason;
-  quota?: { quota: string; path: string[]; limitKind: string; shortages: Shortage[] };
-  nodes: number;
-  obstacles: Reason[] | null;
-  minimalSets: { codes: string[]; nodes: number; missing?: Amounts }[] | null;
-  candidates: Candidate[] | null;
-  placement?: {
-    node: string;
-    cpuset?: string;
-    pool?: string;
-    poolCPUs?: string;
-    numa: { node: number; socket: number; cpuset: string }[] | null;
-    devices?: Record<string, Device[]>;
-    overcommitted?: string[];
-    differs?: string[];
-  };
-  rejection?: { node: string; reason: string; message?: string };
-  decision?: Decision;
-  fixes?: { kind: string; message: string; changes?: object[]; verifiedAt?: string; moves?: { pod: string; node: string; target: string }[] }[];
-  search?: { runs: number; exhausted?: boolean; note?: string };
-  data: { source: string; ages?: Record<string, number> };
-  notes?: string[];
+  reason?: string;
+  message?: string;
+  rootCausePod?: string;
+  degraded?: boolean;
   phase?: string;
+  deadline?: string;
+  network?: string[];
+  domains?: Domains;
+  lastPlan?: Plan;
+  held?: Record<string, string>;
+}
+
+export interface GPULoad {
+  node: string;
+  mode: string;
+  model: string;
+  isolation: string;
+  gpus: number;
+  usedPercent: number;
+  degraded?: number;
+  free: number;
+  shared: number;
+  freeSharesPercent: number;
+  fit: Record<string, number>;
+  stranded: OccupancyStranded[];
+  namespaces?: OccupancyNamespaceUse[];
 }
 
 export interface Load {
@@ -126,34 +89,507 @@ export interface Load {
   largestFit: number;
   largestOnOneNUMANode: number;
   fragmentedPercent: number;
-  quotas?: Amounts;
+  quotas?: Record<string, string>;
   gangs?: Record<string, number>;
+  fault?: string;
+}
+
+export interface ModeOfNode {
+  node: string;
+  mode: string;
+  from: Origin;
+  wish?: string;
+  takeover?: Takeover;
+  kubeletPolicy: string;
+}
+
+export interface Node {
+  node: string;
+  arch?: string;
+  cpus: number;
+  cores: number;
+  threadsPerCore: number;
+  numaNodes: number;
+  kubeletPolicy: string;
+  mode: Mode;
+  kubelet: Kubelet;
+  policies: Policies;
+  sharedPool: string;
+  beSharedPool: string;
+  allocatable: string;
+  fault?: string;
+  sockets: Socket[];
+  pods: Holder[];
+  devices?: NodeDevices;
+  sharedPods: number;
+  bePods: number;
+  sharedMemory?: string;
+  problems: Problem[];
 }
 
 export interface NodeUse {
   node: string;
-  cpu: { usedPercent: number; used?: string; p95?: string };
-  memory: { usedPercent: number; used?: string };
+  cpu: AmountUse;
+  memory: AmountUse;
   suppressed?: string;
+  reportSeconds: number;
 }
 
-export interface GPULoad {
-  node: string;
-  model?: string;
-  gpus: number;
-  usedPercent: number;
-  free: number;
-  shared: number;
-  fit: Record<string, number>;
-  stranded: { gpus: number; cause: string }[];
-  degraded?: number;
-  namespaces?: { namespace: string; usedPercent: number }[];
+export interface PendingGroup {
+  rootCause: string;
+  class: string;
+  count: number;
+  pods: string[];
+  oldest: string;
+  example: string;
+  message: string;
 }
 
-export interface CPU {
-  cpu: number;
+export interface Pod {
+  pod: string;
+  uid?: string;
   state: string;
-  pods?: string[];
+  since?: string;
+  scheduler?: string;
+  qos?: string;
+  asked?: string;
+  queue?: Queue;
+  rootCause?: WhyWire;
+  quota?: QuotaLimit;
+  nodes: number;
+  obstacles: WhyWire[] | null;
+  minimalSets: Set[] | null;
+  candidates: Candidate[] | null;
+  placement?: Placement;
+  rejection?: Rejection;
+  decision?: Decision;
+  fixes?: Fix[];
+  search?: FixSearch;
+  data: Data;
+  notes?: string[];
+}
+
+export interface Quota {
+  name: string;
+  parentName: string;
+  isParent: boolean;
+  tree: string;
+  path: string[];
+  allowLentResource: boolean;
+  max: Record<string, string>;
+  min: Record<string, string>;
+  autoScaleMin: Record<string, string>;
+  sharedWeight: Record<string, string>;
+  runtime: Record<string, string>;
+  exactShare?: Record<string, string>;
+  used: Record<string, string>;
+  lent: Record<string, string>;
+  borrowed: Record<string, string>;
+  request: Record<string, string>;
+  childRequest: Record<string, string>;
+  nonPreemptibleRequest: Record<string, string>;
+  nonPreemptibleUsed: Record<string, string>;
+  allocated: Record<string, string>;
+  guaranteed: Record<string, string>;
+  trace?: Record<string, QuotaTrace>;
+  podCache?: Record<string, QuotaPod>;
+  podsHidden?: number;
+  problems?: string[];
+}
+
+export interface Reservation {
+  name: string;
+  phase: string;
+  createTime?: string;
+  node?: string;
+  ttl?: string;
+  expires?: string;
+  cpuset?: string;
+  devices: Record<string, Device[]> | null;
+  allocatable: Record<string, string>;
+  allocated: Record<string, string>;
+  left: Record<string, string>;
+  allocatePolicy: string;
+  allocateOnce: boolean;
+  unschedulable?: boolean;
+  owners: string[];
+  currentOwners: string[];
+  message?: string;
+}
+
+export interface Status {
+  apiVersion: string;
+  kind: string;
+  subject: string;
+  findings: Finding[];
+  components: Component[];
+  schedulerVersion?: string;
+  reports: Reports[];
+  endpoints?: Record<string, string[]>;
+}
+
+export interface WhatIfAnswer {
+  snapshotGeneration: number;
+  placements: WhatIfPlacement[];
+  unschedulable: Pod[];
+  victims: Victim[];
+  victimsHidden?: number;
+  capacity?: Capacity;
+  room?: RoomPlan;
+}
+
+export interface Setting {
+  field: string;
+  value: string;
+  origin: string;
+}
+
+export interface Gate {
+  name: string;
+  enabled: boolean;
+  default: boolean;
+  stage: string;
+  origin: string;
+}
+
+export interface Eviction {
+  name: string;
+  pod: string;
+  successor?: string;
+  from?: string;
+  to?: string;
+  phase: string;
+  createTime?: string;
+  evicted?: string;
+  plugin?: string;
+  wish?: string;
+  reason?: string;
+}
+
+export interface LimitUse {
+  code: string;
+  subject: string;
+  have: number;
+  limit: number;
+  window?: string;
+}
+
+export interface KeptPod {
+  pod: string;
+  node: string;
+  reasons: KeptReason[];
+}
+
+export interface Round {
+  time: string;
+  accepted: number;
+  refused: RefusedMove[];
+}
+
+export interface Domains {
+  of: string;
+  many: number;
+  tried: number;
+  best?: string;
+}
+
+export interface Plan {
+  at: string;
+  gang?: string;
+  placed: number;
+  needed: number;
+}
+
+export interface OccupancyStranded {
+  cause: string;
+  gpus: number;
+}
+
+export interface OccupancyNamespaceUse {
+  namespace: string;
+  usedPercent: number;
+}
+
+export interface Origin {
+  source: string;
+  key?: string;
+}
+
+export interface Takeover {
+  phase: number;
+  since?: string;
+  remainingPods: number;
+}
+
+export interface Mode {
+  mode: string;
+  from: Origin;
+  wish?: string;
+  takeover?: Takeover;
+}
+
+export interface Kubelet {
+  version?: string;
+  cpuManager: Manager;
+  memoryManager: Manager;
+  topologyManager: Manager;
+  model?: string;
+  fault?: string;
+  assumed?: string;
+}
+
+export interface Policies {
+  cpuBind?: string;
+  numaAllocate: string;
+  numaTopology: string;
+  from: Record<string, Origin> | null;
+}
+
+export interface Socket {
+  socket: number;
+  numaNodes: NUMA[];
+}
+
+export interface Holder {
+  namespace: string;
+  name: string;
+  qos: string;
+  cpuset?: string;
+  cpuExclusivePolicy?: string;
+  numaNodes: number[] | null;
+  pool?: string;
+}
+
+export interface NodeDevices {
+  mode: string;
+  list: DeviceOnNode[];
+  links: DeviceLink[];
+  linkKind?: string;
+  unknownHolders?: number;
+}
+
+export interface Problem {
+  pod?: string;
+  text: string;
+}
+
+export interface AmountUse {
+  allocatable?: string;
+  requested: string;
+  used?: string;
+  p95?: string;
+  usedPercent: number;
+  reclaimable?: string;
+  batch?: string;
+}
+
+export interface Queue {
+  place?: string;
+  position?: number;
+  length?: number;
+  attempts: number;
+  lastAttempt?: string;
+  nextTry?: string;
+  wakesOn?: string[];
+}
+
+export interface WhyWire {
+  code: string;
+  class: string;
+  plugin?: string;
+  phase?: string;
+  nodes?: number;
+  example?: string;
+  where?: string;
+  params?: Record<string, unknown>;
+  message: string;
+  do?: string;
+}
+
+export interface QuotaLimit {
+  quota: string;
+  path: string[];
+  limitKind: string;
+  shortages: QuotaShortage[];
+}
+
+export interface Set {
+  codes: string[];
+  nodes: number;
+  missing?: Record<string, string>;
+}
+
+export interface Candidate {
+  node: string;
+  count: number;
+  reasons: Refusal[];
+  devices?: DeviceFit;
+  closest?: string;
+}
+
+export interface Placement {
+  node: string;
+  cpuset?: string;
+  pool?: string;
+  poolCPUs?: string;
+  numa: Part[] | null;
+  overcommitted?: string[];
+  devices?: Record<string, Device[]>;
+  deviceChoice?: DeviceChoice;
+  isolation?: Isolation;
+  predicted?: Record<string, Container>;
+  actual?: Record<string, Container>;
+  differs?: string[];
+  assumed?: string[];
+}
+
+export interface Rejection {
+  node: string;
+  reason: string;
+  message?: string;
+  backoffSeconds?: number;
+}
+
+export interface Decision {
+  pod: string;
+  uid?: string;
+  profile?: string;
+  time: string;
+  node: string;
+  feasible: number;
+  of: number;
+  only?: string;
+  scores: Score[] | null;
+}
+
+export interface Fix {
+  kind: string;
+  message: string;
+  changes?: Change[];
+  node?: string;
+  verifiedAt?: string;
+  moves?: RoomMove[];
+}
+
+export interface FixSearch {
+  runs: number;
+  exhausted?: boolean;
+  note?: string;
+}
+
+export interface Data {
+  generation?: number;
+  ages?: Record<string, number>;
+  source: string;
+}
+
+export interface QuotaTrace {
+  total: number;
+  effectiveMin: number;
+  limited: number;
+  base: number;
+  pool: number;
+  rounds: QuotaRound[];
+}
+
+export interface QuotaPod {
+  isAssigned: boolean;
+  resource: Record<string, string>;
+}
+
+export interface Device {
+  minor: number;
+  id?: string;
+  resources: Record<string, string>;
+  degraded?: boolean;
+}
+
+export interface Finding {
+  check: string;
+  status: string;
+  found: string;
+  where?: string;
+  why?: string;
+  remedy?: string;
+}
+
+export interface Component {
+  name: string;
+  desired: number;
+  ready: number;
+  stuck?: string;
+  versions: string[];
+  pods?: Record<string, number>;
+  leader?: string;
+  leaderVersion?: string;
+  leaderSince?: string;
+  leaseEnds?: string;
+}
+
+export interface Reports {
+  kind: string;
+  nodes: number;
+  of: number;
+  oldest?: string;
+  oldestNode?: string;
+}
+
+export interface WhatIfPlacement {
+  pod: string;
+  node: string;
+  resourceStatus?: { cpuset?: string };
+  devices?: Record<string, Device[]>;
+}
+
+export interface Victim {
+  pod: string;
+  node: string;
+  for: string;
+}
+
+export interface Capacity {
+  pods: number;
+  gang?: GangCapacity;
+  room: number;
+  added?: number;
+  nodes: number;
+  groups: CapacityGroup[];
+  limits: Refusal[];
+  quota?: QuotaCapacity;
+  admission?: AdmissionCapacity;
+  bound?: string;
+  notes?: string[];
+}
+
+export interface RoomPlan {
+  found: boolean;
+  moves: RoomMove[];
+  maxMoves: number;
+  proven: boolean;
+  looked: number;
+  bound?: string;
+}
+
+export interface KeptReason {
+  code: string;
+  message: string;
+  final: boolean;
+}
+
+export interface RefusedMove {
+  pod: string;
+  node: string;
+  reasons: KeptReason[];
+  plugin: string;
+  wish: string;
+}
+
+export interface Manager {
+  policy: string;
+  scope?: string;
+  options?: Record<string, string>;
+  reserved?: string;
+  from: Origin;
 }
 
 export interface NUMA {
@@ -161,11 +597,13 @@ export interface NUMA {
   memory?: string;
   memoryAllocatable?: string;
   memoryFree?: string;
+  hugepages?: Record<string, Memory>;
+  memoryGroup?: number[];
   distances: number[];
   sharedPool: string;
   beSharedPool: string;
   free: number;
-  cores: { core: number; l3: number; kind?: string; cpus: CPU[] }[];
+  cores: Core[];
 }
 
 export interface DeviceOnNode {
@@ -178,185 +616,226 @@ export interface DeviceOnNode {
   sliced?: boolean;
   numaNode: number;
   pcie?: string;
-  total: Amounts;
-  free: Amounts;
+  busID?: string;
+  total: Record<string, string>;
+  free: Record<string, string>;
   usedPercent: number;
-  holders: { pod: string; resources: Amounts; foreign?: boolean }[];
+  holders: DeviceHolder[];
 }
 
-export interface Origin {
-  source: string;
-  key?: string;
+export interface DeviceLink {
+  type: string;
+  ids: string[];
+  lanes: number;
 }
 
-export interface Node {
+export interface QuotaShortage {
+  dimension: string;
+  limit: string;
+  used: string;
+  request: string;
+  borrowers: Borrower[];
+  borrowersHidden?: number;
+  outside?: Record<string, string>;
+}
+
+export interface Refusal {
+  code: string;
+  class: string;
+  plugin?: string;
+  phase?: string;
+  nodes?: number;
+  example?: string;
+  where?: string;
+  params?: Record<string, unknown>;
+  message: string;
+  do?: string;
+  haveNeed?: string;
+}
+
+export interface DeviceFit {
+  set?: DeviceSet;
+  type?: string;
+  asked?: number;
+  need?: string;
+  fit: number;
+  whole: number;
+  best?: Record<string, string>;
+  miss?: string;
+  holders?: HoldingPod[];
+  holdersElsewhere?: number;
+}
+
+export interface Part {
+  node: number;
+  socket: number;
+  cpuset: string;
+  cores?: CorePart[];
+}
+
+export interface DeviceChoice {
+  sets: DeviceSet[];
+  more?: boolean;
+  decided?: string;
+  approximate?: boolean;
+}
+
+export interface Isolation {
+  strength: string;
+  by?: string;
+}
+
+export interface Container {
+  mask?: number[];
+  preferred?: boolean;
+  cpus?: string;
+  memory?: Record<string, string>;
+  hugepages?: Record<string, Record<string, string>>;
+  devices?: Record<string, Devices>;
+  uncertain?: boolean;
+}
+
+export interface Score {
   node: string;
-  arch?: string;
-  cpus: number;
-  cores: number;
-  threadsPerCore: number;
-  numaNodes: number;
-  mode: { mode: string; from: Origin; wish?: string };
-  kubelet: Record<"cpuManager" | "memoryManager" | "topologyManager", { policy: string; scope?: string; from: Origin }> & {
-    version?: string;
-    fault?: string;
-  };
-  policies: { cpuBind?: string; numaAllocate: string; numaTopology: string; from: Record<string, Origin> | null };
-  allocatable: string;
-  fault?: string;
-  sockets: { socket: number; numaNodes: NUMA[] }[];
-  pods: { namespace: string; name: string; qos: string; cpuset?: string; cpuExclusivePolicy?: string; numaNodes: number[] | null }[];
-  devices?: {
-    mode: string;
-    list: DeviceOnNode[];
-    links: { type: string; ids: [string, string]; lanes: number }[];
-    linkKind?: string;
-    unknownHolders?: number;
-  };
-  sharedPods: number;
-  bePods: number;
-  problems: { pod?: string; text: string }[];
+  total: number;
+  plugins: PluginScore[];
 }
 
-export interface Round {
+export interface Change {
+  removePod?: string;
+  addPod?: unknown;
+  patchPod?: Patch;
+  patchNode?: Patch;
+  cordon?: string;
+  addNode?: AddNode;
+  setQuota?: unknown;
+  scaleGang?: unknown;
+}
+
+export interface RoomMove {
+  pod: string;
+  uid: string;
+  node: string;
+  target: string;
+  cost: number;
+  priority: number;
+  fall?: number;
+  resourceStatus?: unknown;
+  devices?: unknown;
+}
+
+export interface QuotaRound {
   pool: number;
   weights: number;
   got: number;
   returned: number;
 }
 
-export interface Quota {
-  name: string;
-  parentName: string;
-  isParent: boolean;
-  tree: string;
-  path: string[];
-  max: Amounts;
-  min: Amounts;
-  autoScaleMin: Amounts;
-  sharedWeight: Amounts;
-  runtime: Amounts;
-  used: Amounts;
-  lent: Amounts;
-  borrowed: Amounts;
-  request: Amounts;
-  trace?: Record<string, { total: number; limited: number; base: number; pool: number; rounds: Round[] }>;
-  problems?: string[];
+export interface GangCapacity {
+  members: number;
+  fit: number;
 }
 
-export interface Gang {
+export interface CapacityGroup {
+  nodes: string[];
+  fit: number;
+  lacks?: Refusal;
+}
+
+export interface QuotaCapacity {
   name: string;
-  mode: string;
-  gangMatchPolicy: string;
-  minRequiredNumber: number;
-  gangGroup: string[];
-  children: string[];
-  pendingChildren: string[];
-  waitingForBindChildren: string[];
-  boundChildren: string[];
-  scheduleCycle: number;
+  pods: number;
+  lacks: Refusal;
+}
+
+export interface AdmissionCapacity {
+  pods: number;
+  message: string;
+}
+
+export interface Memory {
+  capacity?: string;
+  allocatable?: string;
+  free?: string;
+}
+
+export interface Core {
+  core: number;
+  l3: number;
+  kind?: string;
+  cpus: CPU[];
+}
+
+export interface DeviceHolder {
+  pod: string;
+  resources: Record<string, string>;
+  foreign?: boolean;
+}
+
+export interface Borrower {
+  quota: string;
+  used: string;
+  min: string;
+  borrowed: string;
+}
+
+export interface DeviceSet {
+  devices: Record<string, Device[]>;
+  keys: DeviceKey[];
+  held?: boolean;
+}
+
+export interface HoldingPod {
+  pod: string;
+  devices: number;
+}
+
+export interface CorePart {
+  core: number;
+  cpuset: string;
+  whole: boolean;
+}
+
+export interface Devices {
+  mask: number[];
+  count: number;
+  split?: Devices[];
+  open?: boolean;
+}
+
+export interface PluginScore {
+  name: string;
+  score: number;
+  normalized: number;
+  weight: number;
+  raw?: number;
+}
+
+export interface Patch {
+  name: string;
+  patch: unknown;
+}
+
+export interface AddNode {
+  like: string;
+  count?: number;
+  machine?: Machine;
+}
+
+export interface CPU {
+  cpu: number;
   state: string;
-  reason?: string;
-  message?: string;
-  rootCausePod?: string;
-  degraded?: boolean;
-  phase?: string;
-  deadline?: string;
-  network?: string[];
-  lastPlan?: { at: string; gang?: string; placed: number; needed: number };
+  pods?: string[];
 }
 
-export interface WhatIfAnswer {
-  snapshotGeneration: number;
-  placements: { pod: string; node: string; resourceStatus?: { cpuset?: string }; devices?: Record<string, Device[]> }[];
-  unschedulable: Pod[];
-  victims: { pod: string; node: string; for: string }[];
-  victimsHidden?: number;
-}
-
-export interface Kept {
-  pod: string;
-  node: string;
-  reasons: { code: string; message: string; final: boolean }[];
-}
-
-export interface Evictions {
-  jobs: {
-    name: string;
-    pod: string;
-    successor?: string;
-    from?: string;
-    to?: string;
-    phase: string;
-    createTime?: string;
-    evicted?: string;
-    plugin?: string;
-    wish?: string;
-    reason?: string;
-  }[];
-  limits: { code: string; subject: string; have: number; limit: number; window?: string }[];
-  movable: number;
-  kept: Kept[];
-  round?: { time: string; accepted: number; refused: (Kept & { plugin: string; wish: string })[] };
-}
-
-export interface Evicted {
-  pod: string;
-  time: string;
-  by: string;
-  why?: string;
-}
-
-export interface Reservation {
+export interface DeviceKey {
   name: string;
-  phase: string;
-  createTime?: string;
-  node?: string;
-  ttl?: string;
-  expires?: string;
-  cpuset?: string;
-  devices: Record<string, Device[]> | null;
-  allocatable: Amounts;
-  allocated: Amounts;
-  left: Amounts;
-  allocatePolicy: string;
-  allocateOnce: boolean;
-  unschedulable?: boolean;
-  owners: string[];
-  currentOwners: string[];
-  message?: string;
+  value: number;
+  lessIsBetter?: boolean;
 }
 
-export interface ModeOfNode {
-  node: string;
-  mode: string;
-  from: Origin;
-  wish?: string;
-  takeover?: { phase: number; since?: string; remainingPods: number };
-  kubeletPolicy: string;
-}
-
-export interface Status {
-  subject: string;
-  findings: { check: string; status: string; found: string; where?: string; why?: string; remedy?: string }[];
-  components: Component[];
-  schedulerVersion?: string;
-  reports: { kind: string; nodes: number; of: number; oldest?: string; oldestNode?: string }[];
-  endpoints?: Record<string, string[]>;
-}
-
-export interface Component {
-  name: string;
-  desired: number;
-  ready: number;
-  versions: string[];
-  pods?: Record<string, number>;
-  leader?: string;
-  leaderSince?: string;
-  stuck?: string;
-}
-
-export interface Configuration {
-  settings: { field: string; value: string; origin: string }[];
-  gates: { name: string; enabled: boolean; default: boolean; stage: string; origin: string }[];
+export interface Machine {
+  node: unknown;
+  topology?: unknown;
+  device?: unknown;
 }

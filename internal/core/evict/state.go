@@ -147,8 +147,8 @@ func NewState(sources ...string) *State {
 		scalers: map[string]Scaler{}, scalersOf: index[Scaler]{},
 		nodes: map[string]map[string]string{}, namespaces: map[string]map[string]string{},
 		bonds: map[string]gang.Bond{}, groups: map[string][]string{}, faults: map[string]string{},
-		jobs: map[string]*move.Job{}, started: map[string]*move.Job{}, jobsOf: index[*move.Job]{}, workloadJob: index[*move.Job]{},
-		spaceJobs: index[*move.Job]{}, gangJobs: index[*move.Job]{},
+		jobs: map[string]*move.Job{}, started: map[string]*move.Job{}, jobsOf: index[*move.Job]{},
+		workloadJob: index[*move.Job]{}, spaceJobs: index[*move.Job]{}, gangJobs: index[*move.Job]{},
 	}
 	for _, source := range sources {
 		s.SetFault(source, "the cache is not synced")

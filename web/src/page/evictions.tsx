@@ -1,4 +1,4 @@
-import type { Evictions, Kept } from "../view";
+import type { Evictions, KeptPod } from "../view";
 import { query, withQuery } from "../store";
 import { t } from "../text";
 import { A, age, Bar, Command, Figure, NodeLink, PodLink, Topic } from "../ui";
@@ -80,7 +80,7 @@ function Limits({ limits }: { limits: Evictions["limits"] }) {
 const shown = 200;
 
 // Reasons draws pods that are not moved by the first code that keeps them; a code opens its pods.
-function Reasons({ id, title, kept }: { id: string; title: string; kept: (Kept & { says?: string })[] }) {
+function Reasons({ id, title, kept }: { id: string; title: string; kept: (KeptPod & { says?: string })[] }) {
   const codes = [...Map.groupBy(kept, (k) => k.reasons[0]?.code ?? "")].sort(([a, x], [b, y]) => y.length - x.length || (a < b ? -1 : 1));
   const open = codes.find(([code]) => code === query(id));
   return (

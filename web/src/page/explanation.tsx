@@ -1,5 +1,5 @@
 // Why a pod is where it is, or nowhere.
-import type { Pod, Shortage } from "../view";
+import type { Pod, QuotaShortage } from "../view";
 import { t } from "../text";
 import { A, age, Facts, NodeLink, PodLink, Table } from "../ui";
 import { quotaPath } from "./quota";
@@ -80,7 +80,7 @@ function Queue({ queue }: { queue: NonNullable<Pod["queue"]> }) {
   );
 }
 
-function Holders({ quota, shortage: s }: { quota: string; shortage: Shortage }) {
+function Holders({ quota, shortage: s }: { quota: string; shortage: QuotaShortage }) {
   const rows = (s.borrowers ?? []).map((b) => [
     <A to={quotaPath(b.quota)}>{b.quota}</A>, `${t("borrows")} ${b.borrowed}`, b.used, b.min,
   ]);

@@ -1,4 +1,4 @@
-import type { Amounts, List, ModeOfNode, Reservation } from "../view";
+import type { List, ModeOfNode, Reservation } from "../view";
 import { t } from "../text";
 import { A, age, Bar, Command, Facts, Figure, NodeLink, number, parts, PodList, Topic } from "../ui";
 
@@ -30,7 +30,7 @@ export function ReservationPage() {
   );
 }
 
-const amounts = (a: Amounts | null) => Object.entries(a ?? {}).map(([name, n]) => `${name} ${n}`).join(", ");
+const amounts = (a: Record<string, string> | null) => Object.entries(a ?? {}).map(([name, n]) => `${name} ${n}`).join(", ");
 const devices = (r: Reservation) =>
   Object.entries(r.devices ?? {}).map(([type, all]) => `${type} ${all.map((d) => d.minor).join(",")}`).join("; ");
 const expiry = (r: Reservation) => r.expires ?? (r.ttl && r.ttl !== "0s" ? t("afterTTL", r.ttl) : t("never"));
