@@ -25,6 +25,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/health"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/occupancy"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -76,6 +78,13 @@ type account struct {
 	// unreserved is the error then, else nil.
 	reserved   *kube.Reservations
 	unreserved error
+	// metrics has the NodeMetrics by name. It is empty if the caller may not read them; unmeasured is the error then.
+	metrics    map[string]*slo.NodeMetric
+	unmeasured error
+	// agents has for each node with a pod of the agent whether that is ready.
+	agents map[string]bool
+	// now is when the objects were read.
+	now time.Time
 	// quotas has the ElasticQuotas; nil where there are none.
 	quotas *kube.Quotas
 }
@@ -83,7 +92,7 @@ type account struct {
 func newAccount(nodes []corev1.Node, pods []corev1.Pod, topologies []v1alpha2.NodeResourceTopology) *account {
 	a := &account{
 		store: kube.NewStore(), pods: map[string]map[string]qos.Pod{}, used: map[string]occupancy.Room{},
-		reserved: kube.NewReservations(nil, time.Now),
+		reserved: kube.NewReservations(nil, time.Now), agents: map[string]bool{}, now: time.Now(),
 	}
 	a.table = accounts.Accounts{Nodes: a.store, Reservations: a.reserved}.Table()
 	for i := range nodes {
@@ -97,6 +106,9 @@ func newAccount(nodes []corev1.Node, pods []corev1.Pod, topologies []v1alpha2.No
 		p := &pods[i]
 		a.all = append(a.all, p)
 		a.table.Put(p)
+		if p.Labels[componentLabel] == view.AgentName && p.Spec.NodeName != "" {
+			a.agents[p.Spec.NodeName] = a.agents[p.Spec.NodeName] || isReady(p)
+		}
 		if node := p.Spec.NodeName; node != "" && !convert.Ended(p) {
 			if a.pods[node] == nil {
 				a.pods[node] = map[string]qos.Pod{}
@@ -115,6 +127,21 @@ func (a *account) addRequests(p *corev1.Pod) {
 	used.MilliCPU, used.MemoryBytes = used.MilliCPU+asks.MilliCPU, used.MemoryBytes+asks.MemoryBytes
 	used.Pods += asks.Pods
 	a.used[p.Spec.NodeName] = used
+}
+
+// health returns the health of a node, with that of its agent as far as it is known.
+func (a *account) health(n *corev1.Node) health.Health {
+	f := convert.HealthFacts(n, a.metrics[n.Name])
+	ready, known := a.agents[n.Name]
+	f.AgentNotReady = known && !ready
+	return health.Of(f, a.now)
+}
+
+// isReady reports whether a pod has the condition Ready.
+func isReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // lastWrite is the newest time that any writer left in the managed fields, else the creation.
@@ -151,6 +178,9 @@ func (a *account) node(name string) view.Node {
 	if shared > 0 {
 		out.SharedMemory = view.BytesText(shared)
 	}
+	if known.Object != nil {
+		out.Health = a.health(known.Object)
+	}
 	return out
 }
 
@@ -183,6 +213,10 @@ func (c cluster) load(ctx context.Context, node, selector string) (*account, err
 	}
 	for _, p := range a.reserved.ReservePods() {
 		a.addRequests(p)
+	}
+	a.metrics, a.unmeasured = c.metrics(ctx, node)
+	if a.unmeasured != nil && !apierrors.IsForbidden(a.unmeasured) {
+		return nil, a.unmeasured
 	}
 	return a, nil
 }

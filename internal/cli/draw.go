@@ -58,6 +58,7 @@ func drawMachine(v view.Node, p paint, columns int) string {
 	}
 	d.label()
 	d.head()
+	d.health()
 	for _, s := range v.Sockets {
 		d.printf("%s\n", d.paint.text(bold, fmt.Sprintf("socket %d", s.Socket)))
 		for _, n := range s.NUMA {
@@ -110,6 +111,17 @@ func firstCPU(p view.Holder) int {
 		return -1
 	}
 	return ids[0]
+}
+
+// health writes what is wrong with the node.
+func (d *drawing) health() {
+	text := d.Health.Text()
+	if d.Health.Closed != "" {
+		text += ": new pods cannot use what is free"
+	}
+	if text != "" {
+		d.wrapped(2, " ", "health: "+text)
+	}
 }
 
 func (d *drawing) head() {

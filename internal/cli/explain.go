@@ -311,7 +311,7 @@ func (e *explanation) addReclaim(ctx context.Context, answer *explained, pod *co
 	if err != nil && config == nil {
 		return
 	}
-	metrics, err := e.metrics(ctx)
+	metrics, err := e.metrics(ctx, "")
 	if err != nil {
 		return
 	}

@@ -31,7 +31,10 @@ import (
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/health"
 	"github.com/tenon-project/tenon/internal/help"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -273,9 +276,7 @@ func (r *statusReader) components(ctx context.Context, namespace string) {
 				c.LeaderGone, c.LeaderVersion = false, version
 			}
 		}
-		if name == view.AgentName && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-		}) {
+		if name == view.AgentName && isReady(&p) {
 			r.agents = append(r.agents, p.Spec.NodeName)
 		}
 	}
@@ -327,6 +328,8 @@ func (r *statusReader) nodes(ctx context.Context) {
 			written[resource.Resource][objects.Items[i].GetName()] = lastWrite(&objects.Items[i])
 		}
 	}
+	metrics, err := r.metrics(ctx, "")
+	r.noted("nodemetrics", "list on nodemetrics."+slo.GroupName, err)
 	linux := metav1.ListOptions{LabelSelector: corev1.LabelOSStable + "!=windows"}
 	for _, n := range listed(ctx, r, "nodes", "nodes", r.core.CoreV1().Nodes(), linux).Items {
 		if annotation.IsLeaving(n.Annotations) {
@@ -334,7 +337,7 @@ func (r *statusReader) nodes(ctx context.Context) {
 			continue
 		}
 		r.in.Nodes = append(r.in.Nodes, view.NodeReport{
-			Name: n.Name, Ready: slices.Contains(r.agents, n.Name),
+			Name: n.Name, Health: health.Of(convert.HealthFacts(&n, metrics[n.Name]), r.in.Now), Ready: slices.Contains(r.agents, n.Name),
 			Topology: written[topology.Resource][n.Name],
 			Device:   written[devicev1alpha1.Resource().Resource][n.Name],
 		})

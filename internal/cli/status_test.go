@@ -30,6 +30,7 @@ import (
 	"github.com/tenon-project/tenon/api/config/sloconfig"
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -103,6 +104,7 @@ func readFrom(t *testing.T, objects []runtime.Object, refuse func(clienttesting.
 	custom := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(scheme, map[schema.GroupVersionResource]string{
 		current: "NodeResourceTopologyList", devicev1alpha1.Resource(): "DeviceList",
 		current.GroupResource().WithVersion("v1alpha1"): "NodeResourceTopologyList",
+		slo.NodeMetrics(): "NodeMetricList",
 	}, &unstructured.Unstructured{Object: u}, older)
 	react := func(a clienttesting.Action) (bool, runtime.Object, error) {
 		err := refuse(a)

@@ -13,9 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/tenon-project/tenon/internal/core/health"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/kube"
@@ -134,7 +136,7 @@ func printTop(out io.Writer, a *account, what, format string, width int) error {
 		rows := []view.GPULoad{}
 		for _, n := range a.nodes {
 			known, _ := a.store.Node(n.Name)
-			if load, has := describe.GPULoad(known, a.used[n.Name]); has {
+			if load, has := describe.GPULoad(known, a.used[n.Name], a.health(n)); has {
 				rows = append(rows, load)
 			}
 		}
@@ -143,7 +145,7 @@ func printTop(out io.Writer, a *account, what, format string, width int) error {
 	case "numa":
 		rows := []view.NUMALoad{}
 		for _, n := range a.nodes {
-			rows = append(rows, view.NUMALoadsOf(a.view(n.Name), n.Name)...)
+			rows = append(rows, view.NUMALoadsOf(a.view(n.Name), n.Name, a.health(n))...)
 		}
 		return printAnswer(out, format, newList("NUMATopList", rows), func() string { return numaTable(rows, width) },
 			namesOf("node", rows, func(l *view.NUMALoad) string { return l.Node })...)
@@ -151,7 +153,8 @@ func printTop(out io.Writer, a *account, what, format string, width int) error {
 	rows := []view.Load{}
 	for _, n := range a.nodes {
 		cpu := n.Status.Allocatable.Cpu().MilliValue()
-		rows = append(rows, view.LoadOf(n.Name, cpu, a.used[n.Name].MilliCPU, a.view(n.Name), a.pods[n.Name]))
+		rows = append(rows,
+			view.LoadOf(n.Name, cpu, a.used[n.Name].MilliCPU, a.view(n.Name), a.pods[n.Name], a.health(n)))
 	}
 	a.addOwners(rows)
 	return printAnswer(out, format, newList("NodeTopList", rows),
@@ -171,11 +174,14 @@ func nodeTable(rows []view.Load, more bool, width int) string {
 	t.add(head...)
 	for _, r := range rows {
 		row := []any{
-			r.Node, r.Allocatable, r.Requested, r.Pods, r.LSE, r.LSR, r.Kubelet, r.LS, r.BE, r.SharedPool, r.Free,
+			withHealth(r.Node, &r.Health), r.Allocatable, r.Requested, r.Pods, r.LSE, r.LSR, r.Kubelet, r.LS, r.BE, r.SharedPool, r.Free,
 			r.LargestFit, r.LargestOnOneNUMANode,
 		}
 		if r.Fault != "" {
-			row = []any{r.Node, r.Allocatable, r.Requested, r.Pods, "-", "-", "-", r.LS, r.BE, "-", "-", "-", r.Fault}
+			row = []any{
+				withHealth(r.Node, &r.Health), r.Allocatable, r.Requested, r.Pods, "-", "-", "-", r.LS, r.BE, "-", "-", "-",
+				r.Fault,
+			}
 		}
 		if more {
 			fragmented := "-"
@@ -186,7 +192,38 @@ func nodeTable(rows []view.Load, more bool, width int) string {
 		}
 		t.add(row...)
 	}
-	return t.String()
+	return t.String() + strandedText(rows)
+}
+
+// withHealth is the name of a node with what is wrong with it.
+func withHealth(node string, h *health.Health) string {
+	if text := h.Text(); text != "" {
+		return node + " (" + text + ")"
+	}
+	return node
+}
+
+// strandedText sums the CPU that new pods cannot use, by cause; "" where there is none.
+func strandedText(rows []view.Load) string {
+	sums, nodes := map[health.Cause]*resource.Quantity{}, map[health.Cause]int{}
+	for _, r := range rows {
+		if r.Stranded == "" {
+			continue
+		}
+		if sums[r.Health.Closed] == nil {
+			sums[r.Health.Closed] = &resource.Quantity{}
+		}
+		sums[r.Health.Closed].Add(resource.MustParse(r.Stranded)) // a canonical quantity
+		nodes[r.Health.Closed]++
+	}
+	var parts []string
+	for _, cause := range slices.Sorted(maps.Keys(sums)) {
+		parts = append(parts, fmt.Sprintf("%s %s (%s)", sums[cause], cause, view.Count(nodes[cause], "node")))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "stranded CPUs: " + strings.Join(parts, ", ") + "\n"
 }
 
 // ownersText lists what each name has, by name.
@@ -205,7 +242,7 @@ func numaTable(rows []view.NUMALoad, width int) string {
 	t := columns{width: width, right: 10, keys: 2}
 	t.add("NODE", "NUMA", "SOCKET", "CPUS", "LSE", "LSR", "PINNED", "POOL", "COMMITTED", "FREE", "FREE CORES")
 	for _, r := range rows {
-		t.add(r.Node, r.NUMA, r.Socket, r.CPUs, r.LSE, r.LSR, r.Kubelet, r.SharedPool, r.Committed, r.Free, r.FreeCores)
+		t.add(withHealth(r.Node, &r.Health), r.NUMA, r.Socket, r.CPUs, r.LSE, r.LSR, r.Kubelet, r.SharedPool, r.Committed, r.Free, r.FreeCores)
 	}
 	return t.String()
 }
@@ -221,14 +258,14 @@ func gpuTable(rows []view.GPULoad, width int) string {
 		if r.Degraded > 0 {
 			gpus += fmt.Sprintf(" (%d degraded)", r.Degraded)
 		}
-		if r.Shared > 0 {
-			parts = fmt.Sprintf("%d (%d%%)", r.Shared, r.FreeShares)
+		if r.InParts > 0 {
+			parts = fmt.Sprintf("%d (%d%%)", r.InParts, r.FreeShares)
 		}
 		for _, s := range r.Stranded {
 			stranded = append(stranded, fmt.Sprintf("%d %s", s.GPUs, s.Cause))
 		}
 		used := strconv.FormatFloat(float64(r.UsedPercent)/100, 'f', -1, 64)
-		t.add(r.Node, r.Model, gpus, used, r.Free, parts, r.Fit["1"], r.Fit["2"], r.Fit["4"], r.Fit["8"], r.Isolation,
+		t.add(withHealth(r.Node, &r.Health), r.Model, gpus, used, r.Free, parts, r.Fit["1"], r.Fit["2"], r.Fit["4"], r.Fit["8"], r.Isolation,
 			cmp.Or(strings.Join(stranded, ", "), "-"))
 	}
 	return t.String()

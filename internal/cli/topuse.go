@@ -22,9 +22,9 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// metrics reads the NodeMetrics by name; none where the cluster does not serve them.
-func (c cluster) metrics(ctx context.Context) (map[string]*slo.NodeMetric, error) {
-	objects, err := c.objects(ctx, slo.NodeMetrics(), "")
+// metrics reads the NodeMetrics by name, or that of a node; none where the cluster does not serve them.
+func (c cluster) metrics(ctx context.Context, node string) (map[string]*slo.NodeMetric, error) {
+	objects, err := c.objects(ctx, slo.NodeMetrics(), node)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -50,19 +50,14 @@ func showUse(ctx context.Context, flags *genericclioptions.ConfigFlags, out io.W
 	if err != nil {
 		return err
 	}
-	cl, err := connect(flags)
-	if err != nil {
-		return err
-	}
 	return list.show(ctx, flags, out, "", func(w io.Writer, a *account) error {
-		metrics, err := cl.metrics(ctx)
-		if err != nil {
-			return err
+		switch {
+		case a.unmeasured != nil:
+			return a.unmeasured
+		case what == "pods":
+			return printPodUse(w, podUses(a, a.metrics, namespace), list.format, p, list.width(out))
 		}
-		if what == "pods" {
-			return printPodUse(w, podUses(a, metrics, namespace), list.format, p, list.width(out))
-		}
-		return printUse(w, nodeUses(a, metrics, time.Now()), list.format, p, list.width(out))
+		return printUse(w, nodeUses(a, a.metrics, time.Now()), list.format, p, list.width(out))
 	})
 }
 
@@ -70,7 +65,9 @@ func showUse(ctx context.Context, flags *genericclioptions.ConfigFlags, out io.W
 func nodeUses(a *account, metrics map[string]*slo.NodeMetric, now time.Time) []view.NodeUse {
 	rows := []view.NodeUse{}
 	for _, n := range a.nodes {
-		rows = append(rows, describe.NodeUse(n, metrics[n.Name], a.used[n.Name], now))
+		use := describe.NodeUse(n, metrics[n.Name], a.used[n.Name], now)
+		use.Health = a.health(n)
+		rows = append(rows, use)
 	}
 	return rows
 }
@@ -143,7 +140,7 @@ func useTable(rows []view.NodeUse, p paint, width int) string {
 		if r.ReportSeconds >= 0 {
 			age = (time.Duration(r.ReportSeconds) * time.Second).String() + " ago"
 		}
-		row := []any{r.Node}
+		row := []any{withHealth(r.Node, &r.Health)}
 		for _, a := range []view.AmountUse{r.CPU, r.Memory} {
 			row = append(row, p.bar(a.UsedPercent), a.Allocatable, a.Requested, orDash(a.Used), orDash(a.P95),
 				orDash(a.Reclaimable), orDash(a.Batch))

@@ -2,6 +2,7 @@ package view
 
 import (
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/health"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -36,12 +37,19 @@ type Load struct {
 	Quotas map[string]string `json:"quotas,omitempty"`
 	Gangs  map[string]int    `json:"gangs,omitempty"`
 	Fault  string            `json:"fault,omitempty"`
+	// Stranded is the CPU that is allocatable, not requested, and not usable by new pods, because Health is closed; ""
+	// where there is none. Free, LargestFit and LargestOnOneNUMANode are 0 then.
+	Stranded string        `json:"stranded,omitempty"`
+	Health   health.Health `json:"health,omitzero"`
 }
 
 // LoadOf returns the CPU account of a node with so much allocatable and requested CPU, in 1/1000, whose pods are given
 // by their UIDs.
-func LoadOf(name string, allocatable, requested int64, v *ledger.View, pods map[string]qos.Pod) Load {
-	out := Load{Node: name, Pods: len(pods), FragmentedPercent: -1}
+func LoadOf(name string, allocatable, requested int64, v *ledger.View, pods map[string]qos.Pod, h health.Health) Load {
+	out := Load{Node: name, Pods: len(pods), FragmentedPercent: -1, Health: h}
+	if h.Closed != "" && allocatable > requested {
+		out.Stranded = CPUText(allocatable - requested)
+	}
 	var ls, be int64
 	for uid, class := range pods {
 		switch roleOf(v, uid, class) {
@@ -58,7 +66,11 @@ func LoadOf(name string, allocatable, requested int64, v *ledger.View, pods map[
 		return out
 	}
 	out.LSE, out.LSR, out.Kubelet = setLen(v.LSE()), setLen(v.LSR()), setLen(v.KubeletStatic())
-	out.SharedPool, out.Free = setLen(v.SharedPool()), setLen(v.Allocatable())
+	out.SharedPool = setLen(v.SharedPool())
+	if h.Closed != "" {
+		return out
+	}
+	out.Free = setLen(v.Allocatable())
 	room := min(int64(out.Free), (allocatable-requested)/1000)
 	out.LargestFit = largestFit(v, int(room), hint.None)
 	out.LargestOnOneNUMANode = largestFit(v, int(room), hint.SingleNUMANode)
@@ -105,15 +117,20 @@ type NUMALoad struct {
 	Committed  string `json:"committed"`
 	Free       int    `json:"free"`
 	FreeCores  int    `json:"freeWholeCores"`
+	// Health is that of the node. Free and FreeCores are 0 where it is closed.
+	Health health.Health `json:"health,omitzero"`
 }
 
 // NUMALoadsOf returns the CPU accounts of the NUMA nodes of a node; none where it has no CPU topology.
-func NUMALoadsOf(v *ledger.View, node string) []NUMALoad {
+func NUMALoadsOf(v *ledger.View, node string, h health.Health) []NUMALoad {
 	m := v.Machine()
 	if m == nil {
 		return nil
 	}
 	lse, lsr, kubelet, free := v.LSE(), v.LSR(), v.KubeletStatic(), v.Allocatable()
+	if h.Closed != "" {
+		free = cpuset.Set{}
+	}
 	var out []NUMALoad
 	for _, n := range m.CPUNodes() {
 		cpus, wholeCores := m.NUMACPUs(n).Intersect(m.Online()), 0
@@ -127,7 +144,7 @@ func NUMALoadsOf(v *ledger.View, node string) []NUMALoad {
 			Node: node, NUMA: m.NUMAID(n), Socket: m.SocketID(m.NUMASocket(n)), CPUs: cpus.Len(),
 			LSE: lse.CountIn(&cpus), LSR: lsr.CountIn(&cpus), Kubelet: kubelet.CountIn(&cpus),
 			SharedPool: s.PoolCPUs, Committed: CPUText(s.Promised),
-			Free: s.Free, FreeCores: wholeCores,
+			Free: free.CountIn(&cpus), FreeCores: wholeCores, Health: h,
 		})
 	}
 	return out
@@ -142,7 +159,8 @@ type NodeUse struct {
 	// Suppressed says to what the node's best-effort pods are suppressed, and why; "" where they are not.
 	Suppressed string `json:"suppressed,omitempty"`
 	// ReportSeconds is how old the node's report is; -1 without one.
-	ReportSeconds int64 `json:"reportSeconds"`
+	ReportSeconds int64         `json:"reportSeconds"`
+	Health        health.Health `json:"health,omitzero"`
 }
 
 // PodUse is what a pod requests and uses.

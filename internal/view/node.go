@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/health"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -55,6 +56,8 @@ type Node struct {
 	// it. "" where they request none.
 	SharedMemory string    `json:"sharedMemory,omitempty"`
 	Problems     []Problem `json:"problems"`
+	// Health says whether new pods can use what is free.
+	Health health.Health `json:"health,omitzero"`
 }
 
 // Policies are those of the scheduler for the node.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tenon-project/tenon/internal/core/health"
 )
 
 // Components of an installation, as the label app.kubernetes.io/name has them.
@@ -78,12 +80,14 @@ type Certificate struct {
 	From, Until time.Time
 }
 
-// NodeReport is what the agent of a node has reported, and whether it is ready.
+// NodeReport is what the agent of a node has reported, and the node's health.
 type NodeReport struct {
-	Name  string
+	Name string
+	// Ready: the pod of the agent is ready.
 	Ready bool
 	// Topology and Device are when the objects were last written; zero where there is none.
 	Topology, Device time.Time
+	Health           health.Health
 }
 
 // Status is the answer of tenon status.
@@ -302,18 +306,54 @@ func (c *checks) nodes() {
 			without = append(without, n.Name)
 		}
 	}
+	c.health()
 	if !c.Local && !c.unread("pods") {
 		c.add("agents", "", fmt.Sprintf("ready on %d of %s%s", len(c.Nodes)-len(without), Count(len(c.Nodes), "node"),
 			few(without)), okUnless(len(without) > 0, CheckWarn), "nothing is enforced there",
 			"kubectl describe daemonset "+AgentName+": a taint or a selector may keep it away")
 	}
 	if len(c.Left) > 0 {
-		c.add("left", "", strings.TrimPrefix(few(c.Left), "; not "), CheckWarn,
+		c.add("left", "", first(c.Left), CheckWarn,
 			"tenon leave took Tenon off: no pod gets CPUs or devices of its own there",
 			"kubectl annotate node NAME node.tenon.sh/leave- brings a node back")
 	}
 	c.reports("topology", "noderesourcetopologies", func(n NodeReport) time.Time { return n.Topology })
 	c.reports("devices", "devices", func(n NodeReport) time.Time { return n.Device })
+}
+
+// health names the nodes that new pods cannot use, by cause, and then those that only some pods tolerate.
+func (c *checks) health() {
+	closed, names, taints := 0, map[string][]string{}, map[string][]string{}
+	var causes []string
+	for _, n := range c.Nodes {
+		if n.Health.Closed != "" {
+			closed++
+		}
+		for _, f := range n.Health.Findings {
+			group := names
+			if f.Cause == health.Taint {
+				group = taints
+			}
+			if group[f.Text] == nil {
+				causes = append(causes, f.Text)
+			}
+			group[f.Text] = append(group[f.Text], n.Name)
+		}
+	}
+	text := fmt.Sprintf("new pods can use %d of %s", len(c.Nodes)-closed, Count(len(c.Nodes), "node"))
+	for _, group := range []map[string][]string{names, taints} {
+		for _, cause := range causes {
+			if nodes := group[cause]; nodes != nil {
+				text += "; " + cause + ": " + first(nodes)
+			}
+		}
+	}
+	status := okUnless(closed > 0, CheckWarn)
+	if closed > 0 && closed == len(c.Nodes) {
+		status = CheckFail
+	}
+	c.add("nodes", "", text, status, "what the other nodes have free is stranded",
+		"kubectl describe node NAME says what is wrong; kubectl uncordon NAME ends a cordon")
 }
 
 // reports shows the age of one kind of report. An agent writes on change alone, so an old one may hold; only a topology
@@ -354,14 +394,19 @@ func (c *checks) age(t time.Time) string { return c.DurationText(c.Now.Sub(t).Ro
 
 // few names the first of those that lack something.
 func few(names []string) string {
-	const most = 5
-	switch more := len(names) - most; {
-	case len(names) == 0:
+	if len(names) == 0 {
 		return ""
-	case more > 0:
-		return "; not " + strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", more)
 	}
-	return "; not " + strings.Join(names, ", ")
+	return "; not " + first(names)
+}
+
+// first names the first of several, and counts the others.
+func first(names []string) string {
+	const most = 5
+	if more := len(names) - most; more > 0 {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", more)
+	}
+	return strings.Join(names, ", ")
 }
 
 // IsComplete reports whether no check failed and all replicas are ready.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenon-project/tenon/internal/core/health"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
@@ -260,5 +261,57 @@ func TestStatusCountsReports(t *testing.T) {
 	in.Components[2].LeaderVersion = ""
 	if status = StatusOf(in); status.SchedulerVersion != "" {
 		t.Errorf("of two versions the one of the leader is %q", status.SchedulerVersion)
+	}
+}
+
+func TestStatusNamesNodesThatNewPodsCannotUse(t *testing.T) {
+	t.Parallel()
+	ailing := func(closed health.Cause, texts ...string) (h health.Health) {
+		h.Closed = closed
+		for _, text := range texts {
+			cause := closed
+			if strings.Contains(text, ":") {
+				cause = health.Taint
+			}
+			h.Findings = append(h.Findings, health.Finding{Cause: cause, Text: text})
+		}
+		return h
+	}
+	cordoned := ailing(health.Cordon, "cordoned")
+	for name, c := range map[string]struct {
+		nodes []health.Health // of a, b, c…
+		want  string          // "status: found"
+	}{
+		"healthy nodes": {[]health.Health{{}, {}}, "ok: new pods can use 2 of 2 nodes"},
+		"no node":       {nil, "ok: new pods can use 0 of 0 nodes"},
+		"a taint": {
+			[]health.Health{{}, ailing("", "gpu:NoSchedule")}, "ok: new pods can use 2 of 2 nodes; gpu:NoSchedule: b",
+		},
+		"two causes, and a taint last": {
+			[]health.Health{ailing("", "gpu:NoSchedule"), ailing(health.NotReady, "NotReady", "agent silent"), cordoned},
+			"warn: new pods can use 1 of 3 nodes; NotReady: b; agent silent: b; cordoned: c; gpu:NoSchedule: a",
+		},
+		"more than five nodes": {
+			append(slices.Repeat([]health.Health{cordoned}, 6), health.Health{}),
+			"warn: new pods can use 1 of 7 nodes; cordoned: a, b, c, d, e and 1 more",
+		},
+		"no node that new pods can use": {
+			[]health.Health{cordoned}, "fail: new pods can use 0 of 1 node; cordoned: a",
+		},
+	} {
+		in := sound()
+		in.Nodes = nil
+		for i, h := range c.nodes {
+			in.Nodes = append(in.Nodes, NodeReport{Name: string(rune('a' + i)), Health: h})
+		}
+		status := StatusOf(in)
+		at := slices.IndexFunc(status.Findings, func(f Finding) bool { return f.Check == "nodes" })
+		if at < 0 {
+			t.Fatalf("%s: no finding about nodes in %+v", name, status.Findings)
+		}
+		f := status.Findings[at]
+		if got := string(f.Status) + ": " + f.Found; got != c.want || (f.Remedy == "") != (f.Status == CheckOK) {
+			t.Errorf("%s:\ngot  %q, do %q\nwant %q", name, got, f.Remedy, c.want)
+		}
 	}
 }

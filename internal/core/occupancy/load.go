@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/health"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -28,8 +29,10 @@ type Load struct {
 	UsedPercent int64 `json:"usedPercent"`
 	// Degraded GPUs, of GPUs, are likely to fail.
 	Degraded int `json:"degraded,omitempty"`
-	// Free GPUs have no pod on them, Shared ones have a part left: FreeShares percent together.
+	// Free GPUs have no pod on them. Pods hold InParts GPUs in parts: several pods each, or one pod that left a part.
+	// Shared ones have a part left that another pod can get: FreeShares percent together.
 	Free       int   `json:"free"`
+	InParts    int   `json:"inParts"`
 	Shared     int   `json:"shared"`
 	FreeShares int64 `json:"freeSharesPercent"`
 	// Fit is the number of pods that the node would still take, by their number of whole GPUs: 1, 2, 4 and 8, and for
@@ -50,8 +53,9 @@ type NamespaceUse struct {
 	UsedPercent int64  `json:"usedPercent"`
 }
 
-// Stranded is a number of GPUs with what keeps pods off: unhealthy, kubelet, cordon, cpu, memory, partition,
-// numa (the node's topology policy refuses one more pod), pods (the node takes no more), share.
+// Stranded is a number of GPUs with what keeps pods off: unhealthy, kubelet, the health.Cause of a closed
+// node (notReady, cordon, pressure, agent), cpu, memory, partition, numa (the node's topology policy refuses one more
+// pod), pods (the node takes no more), share.
 type Stranded struct {
 	Cause string `json:"cause"`
 	GPUs  int    `json:"gpus"`
@@ -60,7 +64,8 @@ type Stranded struct {
 // Room is what a node has beside its GPUs, or what pods request of it.
 type Room struct {
 	MilliCPU, MemoryBytes, Pods int64
-	Cordoned                    bool
+	// Closed is why new pods cannot use the node; "" where they can.
+	Closed health.Cause
 }
 
 // Of returns the load of the GPUs of a node; false where it has none.
@@ -85,6 +90,9 @@ func Of(v *ledger.View, room Room) (Load, bool) {
 		if out.Model = cmp.Or(out.Model, d.Model); out.Model != d.Model {
 			out.Model = "mixed"
 		}
+		if d.Holders > 1 || d.Holders == 1 && d.UsedPercent() < 100 {
+			out.InParts++
+		}
 		switch part := 100 - d.UsedPercent(); {
 		case !d.Healthy:
 			unhealthy++
@@ -108,8 +116,8 @@ func Of(v *ledger.View, room Room) (Load, bool) {
 		out.strand("kubelet", out.Free)
 		return out, out.GPUs > 0
 	}
-	if room.Cordoned {
-		out.strand("cordon", out.Free)
+	if room.Closed != "" {
+		out.strand(string(room.Closed), out.Free+out.Shared)
 		return out, out.GPUs > 0
 	}
 	cpus, memory := int(max(room.MilliCPU, 0)/1000), int(max(room.MemoryBytes, 0)>>30)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/health"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/occupancy"
@@ -157,7 +158,7 @@ func TestLoadOfGPUs(t *testing.T) {
 			node{devices: cards(3), held: []ledger.Entry{on(0, "b", 100, 100), on(1, "a", 30, 40)}},
 			ample,
 			load(occupancy.Load{
-				GPUs: 3, Free: 1, UsedPercent: 140, Shared: 1, FreeShares: 60, Fit: fit(1, 0, 0, 0),
+				GPUs: 3, Free: 1, UsedPercent: 140, InParts: 1, Shared: 1, FreeShares: 60, Fit: fit(1, 0, 0, 0),
 				Namespaces: used("a", 40, "b", 100),
 			}),
 		},
@@ -177,7 +178,7 @@ func TestLoadOfGPUs(t *testing.T) {
 			},
 			ample,
 			load(occupancy.Load{
-				GPUs: 1, UsedPercent: 100, Fit: fit(0, 0, 0, 0), Namespaces: used("", 50, "a", 50),
+				GPUs: 1, UsedPercent: 100, InParts: 1, Fit: fit(0, 0, 0, 0), Namespaces: used("", 50, "a", 50),
 			}),
 		},
 		"the kubelet gives the devices": {
@@ -194,8 +195,22 @@ func TestLoadOfGPUs(t *testing.T) {
 		},
 		"a cordoned node": {
 			node{devices: cards(2)},
-			occupancy.Room{MilliCPU: 64_000, MemoryBytes: 1 << 40, Pods: 110, Cordoned: true},
+			occupancy.Room{MilliCPU: 64_000, MemoryBytes: 1 << 40, Pods: 110, Closed: health.Cordon},
 			load(occupancy.Load{GPUs: 2, Free: 2}, "cordon", 2),
+		},
+		"a node whose kubelet is silent, with a part left of a GPU": {
+			node{devices: cards(3), held: []ledger.Entry{on(0, "a", 40, 40)}},
+			occupancy.Room{MilliCPU: 64_000, MemoryBytes: 1 << 40, Pods: 110, Closed: health.NotReady},
+			load(occupancy.Load{
+				GPUs: 3, Free: 2, UsedPercent: 40, InParts: 1, Shared: 1, FreeShares: 60, Namespaces: used("a", 40),
+			}, "notReady", 3),
+		},
+		"two pods that share a whole GPU": {
+			node{devices: cards(1), held: []ledger.Entry{on(0, "a", 50, 50), on(0, "b", 50, 50)}},
+			ample,
+			load(occupancy.Load{
+				GPUs: 1, UsedPercent: 100, InParts: 1, Fit: fit(0, 0, 0, 0), Namespaces: used("a", 50, "b", 50),
+			}),
 		},
 		"too few CPUs": {
 			node{devices: cards(4)},
@@ -343,7 +358,7 @@ func TestEachGPUCountsOnce(t *testing.T) {
 			}
 		}
 		cordoned := room
-		cordoned.Cordoned = true
+		cordoned.Closed = health.Cordon
 		if shut, _ := occupancy.Of(v, cordoned); len(shut.Fit) > 0 || shut.Free != got.Free {
 			t.Fatalf("cordoned: %+v, want nothing to fit and %d free", shut, got.Free)
 		}

@@ -53,15 +53,20 @@ func (s LoadSettings) Pod(pod *corev1.Pod, assigned time.Time) (load.Pod, error)
 // reportInterval is how often agents report where a NodeMetric does not say it.
 const reportInterval = time.Minute
 
+// intervalOf is how often the agent reports a NodeMetric.
+func intervalOf(m *slo.NodeMetric) time.Duration {
+	if p := m.Spec.CollectPolicy; p != nil && p.ReportIntervalSeconds != nil {
+		if n := *p.ReportIntervalSeconds; n > 0 && n < int64(24*time.Hour/time.Second) {
+			return time.Duration(n) * time.Second
+		}
+	}
+	return reportInterval
+}
+
 // LoadReport returns what a NodeMetric says about use. A use that lacks one of cpu and memory counts as not reported.
 // It fails for a use that is negative.
 func LoadReport(m *slo.NodeMetric) (*load.Report, error) {
-	r := &load.Report{Interval: reportInterval, Pods: make(map[string]load.PodUse, len(m.Status.PodsMetric))}
-	if p := m.Spec.CollectPolicy; p != nil && p.ReportIntervalSeconds != nil {
-		if n := *p.ReportIntervalSeconds; n > 0 && n < int64(24*time.Hour/time.Second) {
-			r.Interval = time.Duration(n) * time.Second
-		}
-	}
+	r := &load.Report{Interval: intervalOf(m), Pods: make(map[string]load.PodUse, len(m.Status.PodsMetric))}
 	if m.Status.UpdateTime != nil {
 		r.Updated = m.Status.UpdateTime.Time
 	}

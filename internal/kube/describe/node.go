@@ -13,6 +13,7 @@ import (
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	nodeinfo "github.com/tenon-project/tenon/api/nodeinfo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/health"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/occupancy"
@@ -60,17 +61,17 @@ func deviceMode(d *devicev1alpha1.Device) string {
 	return cmp.Or(d.Annotations[annotation.DeviceModeKey], "not set")
 }
 
-// GPULoad returns the account of the GPUs of a node whose pods request used; false where it has none.
-func GPULoad(n kube.Node, used occupancy.Room) (view.GPULoad, bool) {
+// GPULoad returns the account of the GPUs of a node of a health, whose pods request used; false where it has none.
+func GPULoad(n kube.Node, used occupancy.Room, h health.Health) (view.GPULoad, bool) {
 	if n.Devices == nil {
 		return view.GPULoad{}, false
 	}
 	all := n.Object.Status.Allocatable
 	load, found := occupancy.Of(n.View, occupancy.Room{
 		MilliCPU: all.Cpu().MilliValue() - used.MilliCPU, MemoryBytes: all.Memory().Value() - used.MemoryBytes,
-		Pods: all.Pods().Value() - used.Pods, Cordoned: n.Object.Spec.Unschedulable,
+		Pods: all.Pods().Value() - used.Pods, Closed: h.Closed,
 	})
-	return view.GPULoad{Node: n.Object.Name, Mode: deviceMode(n.Devices), Load: load}, found
+	return view.GPULoad{Node: n.Object.Name, Mode: deviceMode(n.Devices), Load: load, Health: h}, found
 }
 
 func modeOf(n *corev1.Node, t *v1alpha2.NodeResourceTopology) view.Mode {

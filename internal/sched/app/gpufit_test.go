@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/occupancy"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 	"github.com/tenon-project/tenon/internal/testkit/object"
@@ -34,7 +35,7 @@ func (a *asked) gpuLoads(nodes int) map[string]view.GPULoad {
 	for i := range nodes {
 		name := fmt.Sprintf("n%d", i)
 		known, _ := a.store.Node(name)
-		loads[name], _ = describe.GPULoad(known, used[name])
+		loads[name], _ = describe.GPULoad(known, used[name], convert.NodeHealth(known.Object))
 	}
 	return loads
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/occupancy"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // fragments is how much of the free GPUs of a node, or of all nodes with a model, pods cannot use. Amounts are in
@@ -55,7 +56,7 @@ type load struct {
 	// account is the account of devices from which the load was computed. It never changes: another one is another
 	// version.
 	account *ledger.View
-	// room is what the node had free then beside its GPUs, and whether it was cordoned.
+	// room is what the node had free then beside its GPUs, and why new pods could not use it.
 	room occupancy.Room
 	occupancy.Load
 }
@@ -111,7 +112,8 @@ func (s *survey) nodes() (list []fragments) {
 		l, free, used := before[name], n.GetAllocatable(), n.GetRequested()
 		room := occupancy.Room{
 			MilliCPU: free.GetMilliCPU() - used.GetMilliCPU(), MemoryBytes: free.GetMemory() - used.GetMemory(),
-			Pods: int64(free.GetAllowedPodNumber() - len(n.GetPods())), Cordoned: n.Node().Spec.Unschedulable,
+			Pods:   int64(free.GetAllowedPodNumber() - len(n.GetPods())),
+			Closed: convert.NodeHealth(n.Node()).Closed,
 		}
 		if l.account != v || l.room != room {
 			account, idle := v.Idle()

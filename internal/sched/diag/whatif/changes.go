@@ -346,13 +346,7 @@ func (s *session) addNodes(a *view.AddNode) error {
 		return bad("addNode.count is %d, want 1 to %d", a.Count, mostNodes)
 	}
 	for i := range max(a.Count, 1) {
-		node := like.DeepCopy()
-		node.Name = fmt.Sprintf("%s-whatif-%d", a.Like, i+1)
-		// A pod may select a node by its host name, which two nodes never share.
-		if node.Labels[corev1.LabelHostname] != "" {
-			node.Labels[corev1.LabelHostname] = node.Name
-		}
-		node.UID = types.UID(node.Name)
+		node := convert.NodeLike(like, fmt.Sprintf("%s-whatif-%d", a.Like, i+1))
 		if _, err := s.nodes.Get(node.Name); err == nil {
 			return bad("addNode: node %s exists already", node.Name)
 		}
