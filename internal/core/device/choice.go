@@ -20,7 +20,7 @@ type Choice struct {
 }
 
 // choice spells a set out.
-func (s *search) choice(k *Keys, w *walk) Choice {
+func (s *combination) choice(k *Keys, w *walk) Choice {
 	c := Choice{Keys: *k, Nodes: s.view.nodes(s.lead.group, k.Mask), Approximate: !s.complete || w.approximate}
 	var to [MaxDevices]int8
 	s.lead.assign(k.Mask, &to)

@@ -46,7 +46,7 @@ type claim struct {
 // chooseCompanions chooses devices of the other types for a set of the lead on nodes, into s.found, and returns the sum
 // of their distances. It finds some wherever there are any, on machines with up to maxEnumeratedNodes NUMA nodes that
 // have such devices.
-func (s *search) chooseCompanions(mask uint64, nodes topo.NodeSet) (total int64, ok bool) {
+func (s *combination) chooseCompanions(mask uint64, nodes topo.NodeSet) (total int64, ok bool) {
 	total, around, ok := s.chooseOn(mask, anyNodes)
 	if !ok || s.accepts(nodes|around) {
 		return total, ok
@@ -78,7 +78,7 @@ func (s *search) chooseCompanions(mask uint64, nodes topo.NodeSet) (total int64,
 
 // chooseOn chooses devices of every other type among those on the NUMA nodes within, and those whose NUMA node is
 // unknown. around are the NUMA nodes of the chosen devices.
-func (s *search) chooseOn(mask uint64, within topo.NodeSet) (total int64, around topo.NodeSet, ok bool) {
+func (s *combination) chooseOn(mask uint64, within topo.NodeSet) (total int64, around topo.NodeSet, ok bool) {
 	for t := range s.rest {
 		p, n := &s.rest[t], &s.found[t]
 		inside, d := ^uint64(0), int64(0)
@@ -106,7 +106,7 @@ func (s *search) chooseOn(mask uint64, within topo.NodeSet) (total int64, around
 
 // chooseInScope chooses all devices of a type within one of the scopes that its hint demands: the scope with the least
 // distances.
-func (s *search) chooseInScope(t int, mask, inside uint64) (total int64, ok bool) {
+func (s *combination) chooseInScope(t int, mask, inside uint64) (total int64, ok bool) {
 	var best allotment
 	for _, scope := range s.rest[t].scopes {
 		if d, found := s.chooseType(t, mask, inside&scope); found && (!ok || d < total) {
@@ -119,7 +119,7 @@ func (s *search) chooseInScope(t int, mask, inside uint64) (total int64, ok bool
 
 // chooseType chooses devices of one other type among inside. Bundles that differ are tried on the claims in every order
 // where some claims are tied to a place; all claims are alike otherwise.
-func (s *search) chooseType(t int, mask, inside uint64) (total int64, ok bool) {
+func (s *combination) chooseType(t int, mask, inside uint64) (total int64, ok bool) {
 	p := &s.rest[t]
 	var claims [MaxDevices]claim
 	count, tied, ok := s.claimsOf(t, mask, p.open&inside, &claims)
@@ -165,7 +165,7 @@ func permute(list []int8, from int, try func()) {
 // allocation has as many as the request asks for, each close to a device of the lead. The first tied claims are tied to
 // a place. With a scope, each place must have an open device, and no device of another place is allowed; without one,
 // places without an open device have no claim.
-func (s *search) claimsOf(t int, mask, open uint64, list *[MaxDevices]claim) (count, tied int, ok bool) {
+func (s *combination) claimsOf(t int, mask, open uint64, list *[MaxDevices]claim) (count, tied int, ok bool) {
 	p, j := &s.rest[t], &s.req.Joint
 	own, devices := len(p.bundles), bits.OnesCount64(mask)
 	joint := p.joint && s.lead.joint
@@ -213,7 +213,7 @@ func (s *search) claimsOf(t int, mask, open uint64, list *[MaxDevices]claim) (co
 
 // assignNearest gives each claim the nearest device that may serve it. Where two claims would get the same one,
 // assignOptimal decides about all of them. order has the bundle of each claim.
-func (s *search) assignNearest(t int, claims []claim, order *[MaxDevices]int8) (total int64, ok bool) {
+func (s *combination) assignNearest(t int, claims []claim, order *[MaxDevices]int8) (total int64, ok bool) {
 	p, n, o := &s.rest[t], &s.found[t], &s.others[t]
 	n.mask = 0
 	for i, c := range claims {
@@ -233,7 +233,7 @@ func (s *search) assignNearest(t int, claims []claim, order *[MaxDevices]int8) (
 }
 
 // assignOptimal gives each claim a device of its own with the least sum of distances, where claims compete for devices.
-func (s *search) assignOptimal(t int, claims []claim, order *[MaxDevices]int8) (total int64, ok bool) {
+func (s *combination) assignOptimal(t int, claims []claim, order *[MaxDevices]int8) (total int64, ok bool) {
 	p, n, o := &s.rest[t], &s.found[t], &s.others[t]
 	var cost costs
 	for i, c := range claims {
@@ -283,7 +283,7 @@ func (o *neighbours) closest(may, leads uint64) (distance int, mask uint64) {
 
 // measureDistances fills in s.samePlace and s.others. Two devices are in one place where they are at one root complex,
 // or with the joint scope SamePCIeSwitch below one bridge of it.
-func (s *search) measureDistances() {
+func (s *combination) measureDistances() {
 	units := func(r *typeGroup) []unit { return s.view.units[r.first : r.first+r.n] }
 	same := int64(SameRoot)
 	if s.req.Joint.Scope == SamePCIeSwitch {

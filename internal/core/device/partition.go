@@ -71,7 +71,7 @@ func (p *pick) tabled() bool {
 // partitions returns the walk through the sets of k GPUs in the table, nil where it is not asked, and whether sets that
 // are not in it are allowed too. The best score comes first, and with Restricted only the best that the table has for
 // the count; of equal ones, those that leave larger partitions free.
-func (s *search) partitions(k int) (w *walk, free bool) {
+func (s *combination) partitions(k int) (w *walk, free bool) {
 	asked, inv := s.req.Partition, s.view.Inventory
 	policy, table := inv.spec.Partitions.Policy, len(inv.spec.Partitions.Table) > 0
 	switch {
@@ -127,7 +127,7 @@ func (v *View) FreePartitions() [3]int64 {
 }
 
 // carries reports whether the ring of a set that is not a partition has the bandwidth that a pod asks for.
-func (s *search) carries(k *Keys) bool {
+func (s *combination) carries(k *Keys) bool {
 	asked := s.req.Partition
 	if asked == nil || asked.Bandwidth == 0 || len(s.view.spec.Partitions.Table) > 0 || !s.lead.tabled() ||
 		k.Mask&(k.Mask-1) == 0 {

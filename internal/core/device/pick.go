@@ -53,8 +53,7 @@ func (s *search) prepare(p *pick) {
 	v := s.view
 	p.fits, p.open, p.equal, p.scopes = make([]uint64, len(p.bundles)), 0, true, nil
 	within := s.within(p.group)
-	// Degraded devices do not serve while the search looks for sets without them.
-	if !p.all && (s.limit < 0 || s.limit == 0 && p.group.kind == s.types[0]) {
+	if s.degradable(p) == 0 {
 		within &^= p.group.degraded
 	}
 	p.match = within & p.group.those(func(at int) bool { return v.matches(p, at) })

@@ -15,7 +15,7 @@ import (
 // Each set is searched from the start of its walk, without the sets that were returned before.
 func (v *View) Sets(r *Request, o *Options) iter.Seq[Choice] {
 	return func(yield func(Choice) bool) {
-		v.search(r, o).each(func(s *search) bool {
+		v.search(r, o).each(func(s *combination) bool {
 			seen := map[uint64]bool{} // a set may be in the table and free
 			for _, w := range s.walks() {
 				w.interchangeable = nil
@@ -61,7 +61,7 @@ func (v *View) Choose(r *Request, o *Options) (Choice, Reason) {
 
 // first returns the best choice of the first combination of packings that has one.
 func (s *search) first() (chosen Choice, found bool) {
-	s.each(func(s *search) bool {
+	s.each(func(s *combination) bool {
 		for _, w := range s.walks() {
 			var keys Keys
 			if keys, found = w.best(s.left, s.opt.Demand.orEqual(), s.check); found {
@@ -89,19 +89,20 @@ type search struct {
 	complete bool
 	// limit is how many degraded devices the lead may have; below 0 the other types have none either. each raises it.
 	limit int
+	// answers are those of Accept, which may be dear and depends on the NUMA nodes alone.
+	answers map[topo.NodeSet]bool
+}
 
-	// The rest belongs to one combination of packings, which begin sets. Masks are of devices by their index in the
-	// group of their type.
-
+// combination is one way in which the containers of the request share devices of each type. Masks are of devices by
+// their index in the group of their type.
+type combination struct {
+	*search
 	lead      *pick              // the type whose sets are enumerated
 	rest      []pick             // the other types, whose devices follow a set of the lead
 	left      uint64             // devices of the lead that are untouched
 	samePlace [MaxDevices]uint64 // devices of the lead in the place of each
 	others    []neighbours       // by other type
 	found     []allotment        // what chooseCompanions has chosen last, by other type
-	// answers are those of Accept, which may be dear and depends on the NUMA nodes alone. They hold for the whole
-	// search.
-	answers map[topo.NodeSet]bool
 }
 
 // search prepares a search: the packings of each type, or why one has none.
@@ -160,7 +161,7 @@ func (s *search) order() {
 
 // each calls try with every combination of packings until it returns true: first for sets without degraded devices,
 // then for sets with as few as possible.
-func (s *search) each(try func(*search) bool) {
+func (s *search) each(try func(*combination) bool) {
 	if s.lacking.Code != why.None || len(s.types) == 0 {
 		return
 	}
@@ -168,8 +169,7 @@ func (s *search) each(try func(*search) bool) {
 	var from func(i int) bool
 	from = func(i int) bool {
 		if i == len(picks) {
-			s.begin(picks)
-			return try(s)
+			return try(s.combine(picks))
 		}
 		t := s.types[i]
 		for _, bundles := range s.packings[i] {
@@ -209,18 +209,32 @@ func (s *search) limits() (first, end int) {
 	return first, end
 }
 
-// begin sets what belongs to a combination of packings.
-func (s *search) begin(picks []pick) {
-	s.lead, s.rest = &picks[0], picks[1:]
-	s.left = s.view.untouched(s.lead.group) & s.within(s.lead.group)
-	if len(s.rest) > 0 {
-		s.measureDistances()
+// degradable is how many degraded devices of a type a set may have.
+func (s *search) degradable(p *pick) int {
+	switch {
+	case p.all:
+		return MaxDevices
+	case p.group.kind == s.types[0]:
+		return max(s.limit, 0)
+	case s.limit < 0:
+		return 0
 	}
+	return MaxDevices
+}
+
+// combine returns a combination of packings.
+func (s *search) combine(picks []pick) *combination {
+	c := &combination{search: s, lead: &picks[0], rest: picks[1:]}
+	c.left = s.view.untouched(c.lead.group) & s.within(c.lead.group)
+	if len(c.rest) > 0 {
+		c.measureDistances()
+	}
+	return c
 }
 
 // walks are the ways through the sets of the lead: of each number of devices that the request can mean, first those of
 // its partition table, then free ones.
-func (s *search) walks() []*walk {
+func (s *combination) walks() []*walk {
 	p, fine := s.lead, len(s.rest) == 0
 	if p.all {
 		return []*walk{p.group.class.listed([]Keys{p.group.class.keys(p.match)})}
@@ -258,7 +272,7 @@ func (s *search) walks() []*walk {
 
 // most is the largest number of devices of the lead. It is more than what is asked for where another type is the
 // primary one of a joint allocation within a scope: then it follows the number of that type's places.
-func (s *search) most() int {
+func (s *combination) most() int {
 	own := len(s.lead.bundles)
 	if j := &s.req.Joint; j.Scope != Anywhere && s.lead.joint && j.Types[0] != s.lead.group.kind {
 		for i := range s.rest {
@@ -272,10 +286,10 @@ func (s *search) most() int {
 
 // check applies the hard rules to a set of the lead, the cheap ones first, and fills in the keys that depend on the
 // account.
-func (s *search) check(k Keys) (Keys, bool) {
+func (s *combination) check(k Keys) (Keys, bool) {
 	p, nodes := s.lead, s.view.nodes(s.lead.group, k.Mask)
 	var to [MaxDevices]int8
-	if k.Mask == 0 || bits.OnesCount64(k.Mask&p.group.degraded) > max(s.limit, 0) && !p.all ||
+	if k.Mask == 0 || bits.OnesCount64(k.Mask&p.group.degraded) > s.degradable(p) ||
 		p.all && k.Mask&^p.fits[0] != 0 || !p.inScope(k.Mask) || !s.carries(&k) ||
 		!p.equal && !p.assign(k.Mask, &to) || !s.accepts(nodes) {
 		return k, false
@@ -305,7 +319,7 @@ func (s *search) accepts(nodes topo.NodeSet) bool {
 }
 
 // shared are the keys of shares of a set: their worth, and how much of the devices is free.
-func (s *search) shared(mask uint64) (worth, spare int64) {
+func (s *combination) shared(mask uint64) (worth, spare int64) {
 	if s.lead.bundles[0].whole() && s.lead.equal {
 		return 0, 0
 	}
