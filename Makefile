@@ -18,7 +18,7 @@ TEST      := $(GO) test -tags $(TAGS) -vet=off -timeout 30m $(VERBOSE)
 # The fast loop: what needs no Kubernetes scheduler, no containers and no local machines.
 UNIT      := ./api/annotation ./api/config/... ./api/device/... ./api/event ./api/nearest ./api/node/... ./api/nodeinfo/... \
              ./api/runtime/... ./api/scheduling/... ./api/slo/... ./internal/agent/... ./internal/control/admission \
-             ./internal/core/... ./internal/kube/... ./internal/testkit/... ./internal/view ./test/oracle ./web
+             ./internal/core/... ./internal/kube/... ./internal/progress ./internal/testkit/... ./internal/view ./test/oracle ./web
 SYSTEM    := ./cmd/... ./internal/cli ./internal/console ./internal/control/app ./internal/control/certificate ./internal/control/devicecapacity ./internal/control/nodestrategy \
              ./internal/control/gangstatus ./internal/control/quotaprofile ./internal/control/quotarevoke \
              ./internal/control/quotastatus ./internal/control/webhook ./internal/desched/... ./internal/local/... ./internal/sched/... ./internal/sim \

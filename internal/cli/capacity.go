@@ -25,6 +25,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/progress"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -64,7 +65,9 @@ func newCapacity(flags *genericclioptions.ConfigFlags, streams genericiooptions.
 			if err != nil {
 				return err
 			}
-			answer, err := askWhatIf(c.Context(), to, q)
+			ctx, end := progress.Show(c.Context(), streams.ErrOut, "capacity", "")
+			answer, err := askWhatIf(ctx, to, q)
+			end()
 			if err == nil && answer.Capacity == nil {
 				err = errors.New("the scheduler does not count pods: it is of an older release")
 			}

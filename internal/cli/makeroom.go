@@ -23,6 +23,7 @@ import (
 	migration "github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/progress"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -56,7 +57,9 @@ func newMakeRoom(flags *genericclioptions.ConfigFlags, streams genericiooptions.
 			if kind == "gang" {
 				request.Pods, request.Gang = nil, qualified(namespace, name)
 			}
-			answer, err := askForRoom(c.Context(), flags, o.address, &request)
+			ctx, end := progress.Show(c.Context(), streams.ErrOut, "make-room", "")
+			answer, err := askForRoom(ctx, flags, o.address, &request)
+			end()
 			if err != nil {
 				return err
 			}

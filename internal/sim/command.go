@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/internal/help"
+	"github.com/tenon-project/tenon/internal/progress"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -51,6 +52,8 @@ func NewCommand(streams genericiooptions.IOStreams, machines Machines) *cobra.Co
 					return err
 				}
 			}
+			ctx, end := progress.Show(c.Context(), streams.ErrOut, "simulate", "attempts")
+			defer end()
 			var result Result
 			var err error
 			if fromCluster {
@@ -58,10 +61,11 @@ func NewCommand(streams genericiooptions.IOStreams, machines Machines) *cobra.Co
 				if bad != nil {
 					return inputErrorf("--cluster: find the cluster: %v (set KUBECONFIG or --kubeconfig)", bad)
 				}
-				result, err = RunCluster(c.Context(), config, in)
+				result, err = RunCluster(ctx, config, in)
 			} else {
-				result, err = Run(c.Context(), in)
+				result, err = Run(ctx, in)
 			}
+			end()
 			if err != nil {
 				return err
 			}

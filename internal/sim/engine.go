@@ -34,6 +34,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/accounts"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/progress"
 	"github.com/tenon-project/tenon/internal/sched/app"
 	"github.com/tenon-project/tenon/internal/sched/core"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
@@ -304,6 +305,7 @@ func (e *engine) queued() int {
 
 // step runs one scheduling cycle and the binding cycles that can end after it.
 func (e *engine) step(ctx context.Context) {
+	progress.Step(ctx)
 	changes := e.api.changes
 	e.binds = false
 	e.core.ScheduleOne(ctx)

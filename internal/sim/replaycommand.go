@@ -14,6 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/tenon-project/tenon/internal/help"
+	"github.com/tenon-project/tenon/internal/progress"
 	"github.com/tenon-project/tenon/internal/sched/app"
 )
 
@@ -44,10 +45,13 @@ func NewReplayCommand(streams genericiooptions.IOStreams) *cobra.Command {
 					return inputErrorf("--until %s is not allowed: use a time such as 2026-11-26T10:00:00Z", until)
 				}
 			}
+			ctx, done := progress.Show(c.Context(), streams.ErrOut, "replay", "decisions")
+			defer done()
 			if c.Flags().Changed("with") {
-				return compare(c.Context(), streams.Out, args[0], end, with, format)
+				return compare(ctx, done, streams.Out, args[0], end, with, format)
 			}
-			r, err := Replay(c.Context(), args[0], end)
+			r, err := Replay(ctx, args[0], end)
+			done()
 			if err == nil {
 				err = r.print(streams.Out, format)
 			}
@@ -64,8 +68,8 @@ func NewReplayCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	return c
 }
 
-// compare prints what the configuration of a file changes.
-func compare(ctx context.Context, out io.Writer, path string, until time.Time, with, format string) error {
+// compare prints what the configuration of a file changes, after it has called done.
+func compare(ctx context.Context, done func(), out io.Writer, path string, until time.Time, with, format string) error {
 	other, err := app.ReadConfig("--with", with)
 	switch {
 	case err != nil:
@@ -74,6 +78,7 @@ func compare(ctx context.Context, out io.Writer, path string, until time.Time, w
 		return inputErrorf("--with: %s: extenders: must be empty: what HTTP extenders answer is not recorded", with)
 	}
 	r, err := Compare(ctx, path, until, with, other)
+	done()
 	if err != nil {
 		return err
 	}
