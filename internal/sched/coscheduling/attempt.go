@@ -1,12 +1,12 @@
 package coscheduling
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
@@ -16,6 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
+	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
 )
 
 // attempt places members on the snapshot and on a copy of the accounts, each beside those before it. Each step pushes
@@ -34,8 +35,11 @@ type attempt struct {
 	trial Trial
 	// admits is set where the caller decides about quotas, and not the cycles of the members.
 	admits bool
-	// placed are the members that are reserved now, by UID.
-	placed map[string]*placed
+	// session is the changes of the snapshot.
+	session *snapshot.Session
+	// placed are the members that are reserved now, by UID. reserved is how many ever were.
+	placed   map[string]*placed
+	reserved int
 	// changed has the nodes that have changed, in the order of their changes. It only grows.
 	changed []string
 	// undo has what reverts each step, the first step first.
@@ -51,6 +55,8 @@ type placed struct {
 	state fwk.CycleState
 	// pod is a copy of the member that names its node.
 	pod *framework.PodInfo
+	// at is how many were reserved before it.
+	at int
 }
 
 // attempt begins an attempt on members in their places, anywhere without. planned has the nodes to try first.
@@ -63,6 +69,7 @@ func (pl *planner) attempt(ctx context.Context, m *members, places map[string]*p
 	a := &attempt{
 		cluster: pl.cluster, planner: pl, members: m, ctx: ctx, places: places,
 		planned: map[string]scheduler.ScheduleResult{}, trial: pl.cluster.Plugins.Trial(), placed: map[string]*placed{},
+		session: snapshot.Begin(pl.profileOf(m.first())),
 	}
 	maps.Copy(a.planned, planned)
 	return a
@@ -146,7 +153,7 @@ func (a *attempt) tryOn(uid, node string) error {
 func (a *attempt) reserveResult(uid string, state fwk.CycleState, result scheduler.ScheduleResult) error {
 	assumed := anywhere(a.pods[uid]).DeepCopy()
 	assumed.Pod.Spec.NodeName = result.SuggestedHost
-	if err := a.reserveOn(uid, &placed{a.profile(uid), state, assumed.PodInfo}); err != nil {
+	if err := a.reserveOn(uid, &placed{f: a.profile(uid), state: state, pod: assumed.PodInfo}); err != nil {
 		return err
 	}
 	// The result proposes the node in the member's own cycle.
@@ -229,22 +236,14 @@ func (a *attempt) rollback(n int) {
 	}
 }
 
-// snapshot is what upstream's snapshot can do besides being read.
-type snapshot interface {
-	fwk.SharedLister
-	AssumePod(pod *framework.PodInfo) error
-	ForgetPod(logger klog.Logger, pod *corev1.Pod) error
-	AssumePlacement(placement *fwk.Placement) error
-	ForgetPlacement()
-}
-
 // reserveOn puts a member on its node in the snapshot, and lets the plugins reserve it there.
 func (a *attempt) reserveOn(uid string, p *placed) error {
 	node := p.pod.Pod.Spec.NodeName
-	if err := p.f.SnapshotSharedLister().(snapshot).AssumePod(p.pod); err != nil {
+	if err := a.session.Assume(p.pod); err != nil {
 		return err
 	}
-	a.placed[uid] = p
+	a.placed[uid], p.at = p, a.reserved
+	a.reserved++
 	a.markChanged(node)
 	// The plugins reserve on the trial, because the state is marked.
 	status := p.f.RunReservePluginsReserve(a.ctx, p.state, p.pod.Pod, node)
@@ -269,19 +268,25 @@ func (a *attempt) unreserve(uid string) {
 	node := p.pod.Pod.Spec.NodeName
 	delete(a.placed, uid)
 	p.f.RunReservePluginsUnreserve(a.ctx, p.state, p.pod.Pod, node)
-	if err := p.f.SnapshotSharedLister().(snapshot).ForgetPod(klog.FromContext(a.ctx), p.pod.Pod); err != nil {
+	if err := a.session.Forget(klog.FromContext(a.ctx), p.pod.Pod); err != nil {
+		a.broken = true
 		utilruntime.HandleErrorWithContext(a.ctx, err, "Failed to take a planned pod off the snapshot")
 	}
 	a.markChanged(node)
 }
 
-// displace takes a member off its node, until rollback, which reserves it there once more. As all that came after was
-// undone before, that succeeds; if it does not, the attempt is broken.
-func (a *attempt) displace(uid string) {
-	p := a.placed[uid]
-	a.unreserve(uid)
-	delete(a.planned, uid)
-	a.undo = append(a.undo, func() { a.broken = a.reserveOn(uid, p) != nil || a.broken })
+// displace takes members off their nodes, until rollback, which reserves them there once more. As all that came after
+// was undone before, that succeeds; if it does not, the attempt is broken.
+func (a *attempt) displace(uids []string) {
+	// The member that was reserved last comes first: the snapshot forgets it at the least cost.
+	uids = slices.Clone(uids)
+	slices.SortFunc(uids, func(x, y string) int { return cmp.Compare(a.placed[y].at, a.placed[x].at) })
+	for _, uid := range uids {
+		p := a.placed[uid]
+		a.unreserve(uid)
+		delete(a.planned, uid)
+		a.undo = append(a.undo, func() { a.broken = a.reserveOn(uid, p) != nil || a.broken })
+	}
 }
 
 // markChanged records that a node has changed in the snapshot, for rankings and classes.

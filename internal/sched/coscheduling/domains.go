@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
 )
 
 // place is the domain in which the members of a request are tried.
@@ -120,19 +121,11 @@ func (d *domains) confine(f framework.Framework, to *part) error {
 	if d.confined == to {
 		return nil
 	}
-	// The snapshot restricts itself to a placement, as upstream's own placements do.
-	s := f.SnapshotSharedLister().(snapshot)
-	s.ForgetPlacement()
+	snapshot.Release(f)
 	if d.confined = nil; to == nil {
 		return nil
 	}
-	var nodes []fwk.NodeInfo
-	for _, name := range slices.Sorted(maps.Keys(to.nodes)) {
-		if n, err := s.NodeInfos().Get(name); err == nil {
-			nodes = append(nodes, n)
-		}
-	}
-	if err := s.AssumePlacement(&fwk.Placement{Name: to.name, Nodes: nodes}); err != nil {
+	if err := snapshot.Confine(f, to.name, slices.Sorted(maps.Keys(to.nodes))); err != nil {
 		return err
 	}
 	d.confined = to

@@ -592,9 +592,7 @@ func (p *preemption) displaceFrom(u *unit) (uids []string) {
 		}
 	}
 	slices.Sort(uids)
-	for _, uid := range uids {
-		p.displace(uid)
-	}
+	p.displace(uids)
 	return uids
 }
 
@@ -611,12 +609,10 @@ func (p *preemption) splits(u *unit) bool {
 // verifyPlacement places all members once more, now that it is known who makes way.
 func (p *preemption) verifyPlacement() bool {
 	on := map[string]string{}
-	for _, uid := range p.order {
-		if m := p.placed[uid]; m != nil {
-			on[uid] = m.pod.Pod.Spec.NodeName
-			p.displace(uid)
-		}
+	for uid, m := range p.placed {
+		on[uid] = m.pod.Pod.Spec.NodeName
 	}
+	p.displace(slices.Collect(maps.Keys(on)))
 	for _, uid := range p.order {
 		if on[uid] != "" && !p.tryOn(uid, on[uid]) {
 			return false

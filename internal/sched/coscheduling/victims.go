@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
@@ -122,8 +121,7 @@ func (p *preemption) returnVictims(u *unit) {
 }
 
 // moveVictims takes the pods of a unit off the snapshot, or puts them back, and lets all else follow: the accounts of
-// nodes, the dry runs of quotas, the disruption budgets and what is known of the nodes. A node's generation remains, as
-// the snapshot is in the end as the cache knows it; an error makes the attempt void.
+// nodes, the dry runs of quotas, the disruption budgets and what is known of the nodes. An error makes the attempt void.
 func (p *preemption) moveVictims(u *unit, away bool) {
 	if away {
 		p.taken = append(p.taken, u)
@@ -137,28 +135,19 @@ func (p *preemption) moveVictims(u *unit, away bool) {
 	for _, info := range u.pods {
 		pod := info.GetPod()
 		uid, name := string(pod.UID), pod.Spec.NodeName
-		if node, err := p.lister.Get(name); err == nil {
-			node := node.(*framework.NodeInfo)
-			generation := node.Generation // of the cache: the snapshot is as before in the end
-			if away {
-				err = node.RemovePod(klog.FromContext(p.ctx), pod)
-			} else {
-				node.AddPodInfo(info)
-			}
-			node.Generation = generation
-			p.broken = p.broken || err != nil
-		}
-		move, count := p.trial.Give, (*quota.Account).Give
+		move, count, err := p.trial.Give, (*quota.Account).Give, error(nil)
 		if away {
-			move, count = p.trial.Take, (*quota.Account).Take
+			move, count, err = p.trial.Take, (*quota.Account).Take, p.session.Remove(klog.FromContext(p.ctx), pod)
 			u.violates = !terminates(pod) && p.charges.Add(p.budgets.Of(pod)) || u.violates
 			p.gone[uid] = true
 		} else {
+			err = p.session.Return(info)
 			if !terminates(pod) {
 				p.charges.Remove(p.budgets.Of(pod))
 			}
 			delete(p.gone, uid)
 		}
+		p.broken = p.broken || err != nil
 		move(name, uid)
 		if p.quotas != nil {
 			p.cluster.Quotas.Read(func(a *quota.Account) { count(a, p.quotas, uid) })
