@@ -86,6 +86,10 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("set up the manager: %w", err)
+	}
 	keeper, err := newKeeper(o, config)
 	if err != nil {
 		return err
@@ -94,68 +98,29 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	metricsOptions, err := serving.Options("metrics", o.MetricsAddress)
-	if err != nil {
-		return err
-	}
-	metricsOptions.TLSOpts = certificateOf(keeper)
-	metricsOptions.ExtraHandlers = map[string]http.Handler{"/configz": o.Settings}
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return err
 	}
-	graceful := stopTimeout
-	if keeper != nil { // the webhooks are those of a Service
-		server = &drainingServer{Server: server}
-		graceful += drainTime
-	}
-	mgr, err := o.Manager(ctx, config, "tenon-manager", manager.Options{
-		Scheme: scheme, WebhookServer: server, Metrics: metricsOptions, GracefulShutdownTimeout: &graceful,
-	})
+	mgr, err := newManager(ctx, &o, config, scheme, keeper, server)
 	if err != nil {
-		return fmt.Errorf("set up the manager: %w", err)
+		return err
 	}
-	counters := webhook.NewMetrics()
-	counted := counters.Collectors()
 	forget, err := serving.RegisterInfo(metrics.Registry, "tenon-manager", o.Settings.Hash())
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	defer forget()
+	known, err := addCluster(mgr, &o, config, client)
+	if err != nil {
+		return err
+	}
+	counters := webhook.NewMetrics()
+	counted := counters.Collectors()
 	if keeper != nil {
-		if err := mgr.Add(keeper); err != nil {
-			return fmt.Errorf("set up certificates: %w", err)
-		}
 		counted = append(counted, keeper.Expiry())
 	}
-	store, divided := kube.NewQuotas(time.Now), cmp.Or(o.Quotas, DefaultQuotaOptions())
-	if err := store.Configure(divided.Config, divided.Rules); err != nil {
-		return err
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("set up the manager: %w", err)
-	}
-	schedulers := convert.NewSchedulers(o.SchedulerNames...)
-	store.Trust(schedulers)
-	known, err := newCluster(config, client, store, schedulers, o.SLOConfigNamespace)
-	if err != nil {
-		return err
-	}
-	if len(o.SchedulerNames) > 0 { // else every scheduler is trusted
-		known.reserved.Profile = o.SchedulerNames[0]
-	}
-	if err := mgr.Add(known); err != nil {
-		return err
-	}
-	quotas := webhook.NewQuotas(store, known.hasSynced)
-	quotas.RelaxResourceKeys = o.RelaxResourceKeys
-	// Only a server that was asked for is started with the manager.
-	webhook.Register(mgr.GetWebhookServer(), admission.NewDecoder(scheme), webhook.Rules{
-		Schedulers: o.SchedulerIdentities, SchedulerName: append(o.SchedulerNames, defaultSchedulerName)[0],
-		RequireNRIPlugin: o.RequireNRIPlugin, Quotas: quotas, Pod: known.pod, Room: known.room, Kinds: known.kinds.List,
-		Profiles: known.colocation,
-	}, counters)
+	addWebhooks(mgr, &o, scheme, known, counters)
 	if o.Quotas != nil {
 		m := newWriteMetrics()
 		counted = append(counted, m.writes, m.evictions, m.groups)
@@ -177,6 +142,64 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("run the manager: %w", err)
 	}
 	return nil
+}
+
+// newManager returns a manager that serves webhooks and metrics, with the certificates of keeper unless it is nil.
+func newManager(ctx context.Context, o *Options, config *rest.Config, scheme *runtime.Scheme,
+	keeper *certificate.Keeper, server ctrlwebhook.Server,
+) (manager.Manager, error) {
+	metricsOptions, err := serving.Options("metrics", o.MetricsAddress)
+	if err != nil {
+		return nil, err
+	}
+	metricsOptions.TLSOpts = certificateOf(keeper)
+	metricsOptions.ExtraHandlers = map[string]http.Handler{"/configz": o.Settings}
+	graceful := stopTimeout
+	if keeper != nil { // the webhooks are those of a Service
+		server = &drainingServer{Server: server}
+		graceful += drainTime
+	}
+	mgr, err := o.Manager(ctx, config, "tenon-manager", manager.Options{
+		Scheme: scheme, WebhookServer: server, Metrics: metricsOptions, GracefulShutdownTimeout: &graceful,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set up the manager: %w", err)
+	}
+	if keeper != nil {
+		if err := mgr.Add(keeper); err != nil {
+			return nil, fmt.Errorf("set up certificates: %w", err)
+		}
+	}
+	return mgr, nil
+}
+
+// addCluster follows the objects that webhooks and controllers read.
+func addCluster(mgr manager.Manager, o *Options, config *rest.Config, client kubernetes.Interface) (*cluster, error) {
+	store, divided := kube.NewQuotas(time.Now), cmp.Or(o.Quotas, DefaultQuotaOptions())
+	if err := store.Configure(divided.Config, divided.Rules); err != nil {
+		return nil, err
+	}
+	schedulers := convert.NewSchedulers(o.SchedulerNames...)
+	store.Trust(schedulers)
+	known, err := newCluster(config, client, store, schedulers, o.SLOConfigNamespace)
+	if err != nil {
+		return nil, err
+	}
+	if len(o.SchedulerNames) > 0 { // else every scheduler is trusted
+		known.reserved.Profile = o.SchedulerNames[0]
+	}
+	return known, mgr.Add(known)
+}
+
+// addWebhooks registers the webhooks. Only a server that was asked for is started with the manager.
+func addWebhooks(mgr manager.Manager, o *Options, scheme *runtime.Scheme, known *cluster, counters *webhook.Metrics) {
+	quotas := webhook.NewQuotas(known.store, known.hasSynced)
+	quotas.RelaxResourceKeys = o.RelaxResourceKeys
+	webhook.Register(mgr.GetWebhookServer(), admission.NewDecoder(scheme), webhook.Rules{
+		Schedulers: o.SchedulerIdentities, SchedulerName: append(o.SchedulerNames, defaultSchedulerName)[0],
+		RequireNRIPlugin: o.RequireNRIPlugin, Quotas: quotas, Pod: known.pod, Room: known.room, Kinds: known.kinds.List,
+		Profiles: known.colocation,
+	}, counters)
 }
 
 // newKeeper returns nil where certificates come from files.
