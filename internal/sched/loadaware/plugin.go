@@ -161,27 +161,6 @@ func (c *cycle) Clone() fwk.StateData {
 	return &out
 }
 
-// refusal is a reason with its text, which users of Koordinator search for.
-type refusal struct {
-	why.Reason
-	// detail says what is wrong with an annotation; empty for other reasons.
-	detail string
-}
-
-// Error returns the text.
-func (r *refusal) Error() string {
-	if r.detail != "" {
-		return r.Text() + ": " + r.detail
-	}
-	return r.Text()
-}
-
-// Finding returns the reason; the reader adds plugin and phase.
-func (r *refusal) Finding() why.Finding { return why.Finding{Reason: r.Reason, Detail: r.detail} }
-
-// status returns the reason as a status that time, or another node, can resolve.
-func (r *refusal) status() *fwk.Status { return fwk.NewStatus(fwk.Unschedulable).WithError(r) }
-
 // PreFilter estimates what the pod will use. While no node has reported its use, it skips all pods but those that avoid
 // a node. It skips those of DaemonSets.
 func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
@@ -192,7 +171,7 @@ func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 	c, err := p.begin(cs, pod)
 	switch {
 	case err != nil:
-		r := &refusal{why.Reason{Code: why.BadAnnotation}, err.Error()}
+		r := &placement.Refusal{Reason: why.Reason{Code: why.BadAnnotation}, Detail: err.Error()}
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(r)
 	case c.daemon:
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -265,7 +244,7 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 		return nil
 	}
 	if r, refused := p.refuses(c, node.Node(), p.allocatable(node)); refused {
-		return (&refusal{Reason: r}).status()
+		return (&placement.Refusal{Reason: r}).Status()
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 	}
 	r, refused := p.request(pod)
 	if refused != nil {
-		return nil, refused.status()
+		return nil, refused.Status()
 	}
 	trial := OnTrial(cs)
 	if !p.concerns(r) && (trial == nil || !trial.imagined || !r.Concerns()) {
@@ -58,7 +58,7 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 	if s.signature != "" {
 		if reason := p.tracker.Refuses(name, s.signature); !reason.OK() {
 			p.tracker.Wait(pod, name, s.signature)
-			return (&refusal{Reason: reason}).status()
+			return (&Refusal{Reason: reason}).Status()
 		}
 	}
 	reason := p.enforced(n.Node(), s.Request)
@@ -71,10 +71,10 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 		}
 	}
 	if lacked := s.lackedAmount(name, n, reason); lacked != nil {
-		return lacked.status()
+		return lacked.Status()
 	}
 	if !reason.OK() {
-		return (&refusal{Reason: reason}).status()
+		return (&Refusal{Reason: reason}).Status()
 	}
 	return nil
 }
@@ -93,12 +93,12 @@ func (p *Plugin) Refusals(cs fwk.CycleState, n fwk.NodeInfo) (all []*fwk.Status)
 	}
 	for _, reason := range append(reasons, place.Refusals(s.View(name), s.Request)...) {
 		if !reason.OK() {
-			all = append(all, (&refusal{Reason: reason}).status())
+			all = append(all, (&Refusal{Reason: reason}).Status())
 		}
 	}
 	if leftToKubelet(s.View(name).Facts()) {
 		if lacked := lack(s.counted, n); lacked != nil {
-			all = append(all, lacked.status())
+			all = append(all, lacked.Status())
 		}
 	}
 	return all
@@ -106,7 +106,7 @@ func (p *Plugin) Refusals(cs fwk.CycleState, n fwk.NodeInfo) (all []*fwk.Status)
 
 // lackedAmount returns the refusal for devices that the node's kubelet has too few of. It returns nil if the kubelet
 // has enough, if the node allocates devices itself, and if the other reason that was found is the better one to report.
-func (c *Cycle) lackedAmount(name string, n fwk.NodeInfo, other why.Reason) *refusal {
+func (c *Cycle) lackedAmount(name string, n fwk.NodeInfo, other why.Reason) *Refusal {
 	if len(c.counted) == 0 || !other.OK() && !place.YieldsToDevices(other) || !leftToKubelet(c.View(name).Facts()) {
 		return nil
 	}

@@ -25,7 +25,7 @@ type parsed struct {
 }
 
 // request parses the pod, or returns why it cannot be scheduled as it is written. The request must not be changed.
-func (d *decision) request(pod *corev1.Pod) (*place.Request, *refusal) {
+func (d *decision) request(pod *corev1.Pod) (*place.Request, *Refusal) {
 	args := d.args()
 	args.Kinds = d.store.Kinds().Load()
 	var parts *[]device.Template
@@ -39,7 +39,7 @@ func (d *decision) request(pod *corev1.Pod) (*place.Request, *refusal) {
 	}
 	r, reason, detail := convert.Request(pod, args)
 	if !reason.OK() {
-		return nil, &refusal{Reason: reason, detail: detail}
+		return nil, &Refusal{Reason: reason, Detail: detail}
 	}
 	for _, request := range [...]*place.Request{r, r.OnPolicyNodes} {
 		if request != nil && request.Devices != nil {

@@ -33,7 +33,7 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 		view := s.View(node)
 		offer, reason := p.tryWithin(cs, view, request, pod, node)
 		if !reason.OK() {
-			return (&refusal{Reason: reason}).status()
+			return (&Refusal{Reason: reason}).Status()
 		}
 		s.trial.Put(node, offer.Entry)
 		s.Offer, s.view, s.reserved = offer, view, node
@@ -46,11 +46,11 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 		view := p.store.View(node)
 		offer, reason := p.tryWithin(cs, view, request, pod, node)
 		if !reason.OK() {
-			refused := &refusal{Reason: reason}
+			refused := &Refusal{Reason: reason}
 			status = fwk.AsStatus(refused)
 			if fits := place.Fits(view, s.Request); fits.OK() {
 				p.metrics.mismatches.Inc() // the summary promised what the exact answer refuses
-				status = refused.status()
+				status = refused.Status()
 			}
 			p.metrics.commit("refused")
 			continue
@@ -190,7 +190,7 @@ func (d *decision) renew(s *Cycle) error {
 		view, bound := d.tracker.Order.Bound(s.reserved, d.store.View)
 		offer, reason := place.Try(bound.Without(s.Request.UID), s.Request)
 		if !reason.OK() {
-			return &refusal{Reason: reason}
+			return &Refusal{Reason: reason}
 		}
 		if !follows(offer) {
 			break // the node is another one now

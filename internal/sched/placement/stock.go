@@ -50,14 +50,14 @@ func leftToKubelet(f *ledger.Facts) bool { return f.Devices == nil || !f.OwnDevi
 
 // lack returns the refusal for the first resource of which the pods on a node leave too little. It returns nil if all
 // suffice.
-func lack(list []counted, n fwk.NodeInfo) *refusal {
+func lack(list []counted, n fwk.NodeInfo) *Refusal {
 	for _, c := range list {
 		has := n.GetAllocatable().GetScalarResources()[c.name]
 		free := max(has-n.GetRequested().GetScalarResources()[c.name], 0)
 		if c.amount <= free || has == 0 && c.claimed {
 			continue
 		}
-		return &refusal{never: c.amount > has, Reason: why.Reason{
+		return &Refusal{never: c.amount > has, Reason: why.Reason{
 			Code: why.InsufficientExtended, Resource: why.Resource(c.name), Unit: why.Count, Asked: c.amount,
 			Free: free, Extra: has,
 		}}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/reservation"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/sched/placement"
 )
 
 // Explain is that of Rooms.
@@ -35,8 +36,11 @@ func (r *Rooms) Explain(ctx context.Context, f framework.Framework, cs fwk.Cycle
 		if status.IsSuccess() {
 			return nil
 		}
-		var refused *refusal
-		if errors.As(status.AsError(), &refused); refused == nil && c.pre == nil {
+		var refused *placement.Refusal
+		if status.Plugin() == Name { // and not of a filter inside a Reservation
+			errors.As(status.AsError(), &refused)
+		}
+		if refused == nil && c.pre == nil {
 			refused = r.shortage(cs, pod, c.byNode[name])
 		}
 		if refused != nil {

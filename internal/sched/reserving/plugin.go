@@ -113,18 +113,6 @@ func (c *cycle) chosenOn(node string) *reservation.Spec {
 	return c.chosen[node]
 }
 
-// refusal is a reason with its text, which users of Koordinator search for.
-type refusal struct{ why.Reason }
-
-// Error returns the text.
-func (r *refusal) Error() string { return r.Code.Entry().Text }
-
-// Finding returns the reason; the reader adds plugin and phase.
-func (r *refusal) Finding() why.Finding { return why.Finding{Reason: r.Reason} }
-
-// status returns the reason as a status that another node, or time, can resolve.
-func (r *refusal) status() *fwk.Status { return fwk.NewStatus(fwk.Unschedulable).WithError(r) }
-
 // excludedKey is where Exclude leaves the Reservations that a cycle must not use.
 const excludedKey fwk.StateKey = Name + "Excluded"
 
@@ -146,7 +134,7 @@ func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 ) (*fwk.PreFilterResult, *fwk.Status) {
 	if pre := p.preallocationOf(pod); pre != nil {
 		never := func(code why.Code) (*fwk.PreFilterResult, *fwk.Status) {
-			refused := &refusal{why.Reason{Code: code}}
+			refused := &placement.Refusal{Reason: why.Reason{Code: code}}
 			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(refused)
 		}
 		switch {
@@ -173,7 +161,7 @@ func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	if len(byNode) == 0 {
-		return nil, (&refusal{why.Reason{Code: why.ReservationAffinity}}).status()
+		return nil, (&placement.Refusal{Reason: why.Reason{Code: why.ReservationAffinity}}).Status()
 	}
 	cs.Write(stateKey, &cycle{pod: *asked, byNode: byNode, chosen: map[string]*reservation.Spec{}})
 	return nil, nil
@@ -182,7 +170,7 @@ func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 // Filter refuses nodes without a Reservation for a pod that must use one. On the others, Rooms runs the filters.
 func (*Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	if c := read(cs); c != nil && c.pod.Affinity.Required && len(c.byNode[node.Node().Name]) == 0 {
-		return (&refusal{why.Reason{Code: why.ReservationAffinity}}).status()
+		return (&placement.Refusal{Reason: why.Reason{Code: why.ReservationAffinity}}).Status()
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/reservation"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/placement"
 )
 
 // preallocation is the state of a cycle for a Reservation that may be placed on the room of running pods.
@@ -77,7 +78,7 @@ func (r *Rooms) filterOver(ctx context.Context, f framework.Framework, cs fwk.Cy
 	occupants := r.Reservations.Occupants(pre.spec, pods)
 	switch {
 	case len(occupants) == 0 && pre.required:
-		return (&refusal{why.Reason{Code: why.PreAllocationRequired}}).status().WithPlugin(Name)
+		return (&placement.Refusal{Reason: why.Reason{Code: why.PreAllocationRequired}}).Status().WithPlugin(Name)
 	case len(occupants) == 0:
 		return status
 	}
@@ -100,5 +101,5 @@ func (r *Rooms) filterOver(ctx context.Context, f framework.Framework, cs fwk.Cy
 			return nil
 		}
 	}
-	return (&refusal{why.Reason{Code: why.PreAllocationUnmet}}).status().WithPlugin(Name)
+	return (&placement.Refusal{Reason: why.Reason{Code: why.PreAllocationUnmet}}).Status().WithPlugin(Name)
 }

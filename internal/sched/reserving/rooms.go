@@ -99,7 +99,7 @@ func (r *Rooms) filterInside(ctx context.Context, f framework.Framework, cs fwk.
 	node fwk.NodeInfo, s *reservation.Spec,
 ) *fwk.Status {
 	if refused := r.shortage(cs, pod, []*reservation.Spec{s}); refused != nil {
-		return refused.status().WithPlugin(Name)
+		return refused.Status().WithPlugin(Name)
 	}
 	dry, without, failed := enter(ctx, f, cs, pod, node, s)
 	if failed != nil {
@@ -123,11 +123,11 @@ func enter(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *c
 }
 
 // shortage refuses a pod for the first Reservation that is Restricted and has too little left for it; nil for none.
-func (r *Rooms) shortage(cs fwk.CycleState, pod *corev1.Pod, all []*reservation.Spec) *refusal {
+func (r *Rooms) shortage(cs fwk.CycleState, pod *corev1.Pod, all []*reservation.Spec) *placement.Refusal {
 	request := convert.PodAmounts(pod)
 	for _, s := range all {
 		if resource, free := s.Shortage(request, accountOf(cs, r.Reservations).Left(s.UID)); resource != "" {
-			return &refusal{why.Reason{
+			return &placement.Refusal{Reason: why.Reason{
 				Code: why.ReservationRestricted, Resource: why.Resource(resource), Unit: convert.UnitOf(resource),
 				Asked: request[resource], Free: free,
 			}}
