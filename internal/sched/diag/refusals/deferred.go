@@ -37,6 +37,43 @@ type explanation struct {
 	pods []*corev1.Pod
 }
 
+// backlog is the explanations that are due, the oldest first, and how many of them keep each table.
+type backlog struct {
+	explanations []*explanation
+	tables       map[*framework.NodeToStatus]int
+}
+
+// add returns the explanation that is due for a refusal like e, or else e, which is due then; nil where too many are.
+func (b *backlog) add(e *explanation) *explanation {
+	for _, other := range b.explanations {
+		if other.key == e.key && other.causes == e.causes {
+			return other
+		}
+	}
+	if len(b.explanations) >= dueKept || b.tables[e.table()] == 0 && len(b.tables) >= tablesKept {
+		return nil
+	}
+	b.tables[e.table()]++
+	b.explanations = append(b.explanations, e)
+	return e
+}
+
+// next takes the explanation that is due for longest; nil where none is.
+func (b *backlog) next() *explanation {
+	if len(b.explanations) == 0 {
+		return nil
+	}
+	e := b.explanations[0]
+	b.explanations = slices.Delete(b.explanations, 0, 1)
+	if b.tables[e.table()]--; b.tables[e.table()] == 0 {
+		delete(b.tables, e.table())
+	}
+	return e
+}
+
+// table has the status of each node.
+func (e *explanation) table() *framework.NodeToStatus { return fitOf(e.status).Diagnosis.NodeToStatus }
+
 // ExplainBeside lets Run explain what it can instead of the attempts themselves. It must be called before the first
 // attempt.
 func (r *Reporter) ExplainBeside(live *Live) { r.beside, r.placed = live.Refusals, live.Placed }
@@ -75,19 +112,15 @@ func (r *Reporter) postpone(f framework.Framework, pod *framework.QueuedPodInfo,
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last := r.pending[pod.Pod.UID]
-	i := slices.IndexFunc(r.due, func(e *explanation) bool { return e.key == key && e.causes == c })
-	table := fit.Diagnosis.NodeToStatus
-	if last.due != nil ||
-		i < 0 && (len(r.due) >= dueKept || r.tables[table] == 0 && len(r.tables) >= tablesKept) {
+	if last.due != nil {
 		return false
 	}
-	if i < 0 {
-		i = len(r.due)
-		r.tables[table]++
-		r.due = append(r.due, &explanation{key: key, causes: c, framework: f, status: status, text: short.Message()})
+	e := r.due.add(&explanation{key: key, causes: c, framework: f, status: status, text: short.Message()})
+	if e == nil {
+		return false
 	}
-	r.due[i].pods = append(r.due[i].pods, pod.Pod)
-	last.attempts, last.at, last.due = pod.Attempts, now, r.due[i]
+	e.pods = append(e.pods, pod.Pod)
+	last.attempts, last.at, last.due = pod.Attempts, now, e
 	r.pending[pod.Pod.UID] = last
 	select {
 	case r.wake <- struct{}{}:
@@ -99,18 +132,15 @@ func (r *Reporter) postpone(f framework.Framework, pod *framework.QueuedPodInfo,
 // explainNext makes the explanation that is due for longest, and reports whether there was one. After the end of ctx,
 // which may cut an explanation off, it writes nothing.
 func (r *Reporter) explainNext(ctx context.Context) bool {
-	r.mu.Lock()
-	if len(r.due) == 0 || ctx.Err() != nil {
-		r.mu.Unlock()
+	if ctx.Err() != nil {
 		return false
 	}
-	e := r.due[0]
-	r.due = slices.Delete(r.due, 0, 1)
-	table := fitOf(e.status).Diagnosis.NodeToStatus
-	if r.tables[table]--; r.tables[table] == 0 {
-		delete(r.tables, table)
-	}
+	r.mu.Lock()
+	e := r.due.next()
 	r.mu.Unlock()
+	if e == nil {
+		return false
+	}
 	found := r.analyzeBeside(ctx, e)
 	for _, pod := range e.pods {
 		if ctx.Err() != nil {

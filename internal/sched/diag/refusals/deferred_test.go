@@ -196,8 +196,8 @@ func TestPodsShareAnExplanationIfTheyAreRefusedForTheSameCauses(t *testing.T) {
 		b.profile.hash = uint64(len(words))
 		b.refuse(t, b.pod(t, fmt.Sprint(i)), words)
 	}
-	if len(b.reporter.due) != 2 {
-		t.Fatalf("%d explanations are due, want one for each cause", len(b.reporter.due))
+	if len(b.reporter.due.explanations) != 2 {
+		t.Fatalf("%d explanations are due, want one for each cause", len(b.reporter.due.explanations))
 	}
 	b.drain(t)
 	if len(b.explains) != 2 || len(b.framework.notes.all) != 3 ||
@@ -262,8 +262,8 @@ func TestAttemptsExplainThemselvesWithAsynchronousCalls(t *testing.T) {
 	b := newBesideBench(t)
 	b.profile.cacher = &conditions{reporting: &reporting{reporter: b.reporter, ctx: t.Context()}}
 	b.refuse(t, b.pod(t, "p"), "Insufficient cpu")
-	if b.evaluated != 1 || len(b.reporter.due) != 0 {
-		t.Errorf("filters ran %d times, %d explanations are due", b.evaluated, len(b.reporter.due))
+	if b.evaluated != 1 || len(b.reporter.due.explanations) != 0 {
+		t.Errorf("filters ran %d times, %d explanations are due", b.evaluated, len(b.reporter.due.explanations))
 	}
 }
 
@@ -273,8 +273,8 @@ func TestAttemptsExplainThemselvesWhileTooManyExplanationsAreDue(t *testing.T) {
 		b.signature = fmt.Sprint(i)
 		b.refuse(t, b.pod(t, b.signature), "Insufficient cpu")
 	}
-	if b.evaluated != 3 || len(b.reporter.due) != tablesKept {
-		t.Fatalf("filters ran %d times, %d explanations are due", b.evaluated, len(b.reporter.due))
+	if b.evaluated != 3 || len(b.reporter.due.explanations) != tablesKept {
+		t.Fatalf("filters ran %d times, %d explanations are due", b.evaluated, len(b.reporter.due.explanations))
 	}
 	b.drain(t)
 	for i := range tablesKept + 3 {
@@ -295,13 +295,13 @@ func TestExplanationsOfOneTableAreDueTogether(t *testing.T) {
 		fitOf(own).Diagnosis.NodeToStatus = fitOf(status).Diagnosis.NodeToStatus
 		b.handle(t.Context(), b.profile, queued, own, nil, b.now)
 	}
-	if b.evaluated != 0 || len(b.reporter.due) != 2*tablesKept || len(b.reporter.tables) != 1 {
-		t.Fatalf("filters ran %d times, %d explanations of %d tables are due", b.evaluated, len(b.reporter.due),
-			len(b.reporter.tables))
+	if b.evaluated != 0 || len(b.reporter.due.explanations) != 2*tablesKept || len(b.reporter.due.tables) != 1 {
+		t.Fatalf("filters ran %d times, %d explanations of %d tables are due", b.evaluated, len(b.reporter.due.explanations),
+			len(b.reporter.due.tables))
 	}
 	b.drain(t)
-	if len(b.explains) != 2*tablesKept || len(b.reporter.tables) != 0 {
-		t.Errorf("%d explanations, %d tables are kept", len(b.explains), len(b.reporter.tables))
+	if len(b.explains) != 2*tablesKept || len(b.reporter.due.tables) != 0 {
+		t.Errorf("%d explanations, %d tables are kept", len(b.explains), len(b.reporter.due.tables))
 	}
 }
 

@@ -71,10 +71,8 @@ type Reporter struct {
 	// tried has by UID the findings of attempts on pods that some node would take by itself, as beside no other
 	// members of a gang: they cannot be found again.
 	tried *lru.Cache
-	// due are the explanations that Run has not begun, the oldest first. tables counts them by the statuses of their
-	// refusals.
-	due    []*explanation
-	tables map[*framework.NodeToStatus]int
+	// due are the explanations that Run has not begun.
+	due backlog
 }
 
 // attempt is the last refusal of a pod.
@@ -167,7 +165,7 @@ func NewReporter(client clientset.Interface, register func(...metrics.Registerab
 	r := &Reporter{
 		client: client, decided: decided, clock: clock, filters: After, pending: map[types.UID]attempt{},
 		describe: func(*corev1.Pod, why.Finding) {}, tried: lru.New(triedKept),
-		runs: lru.New(runsKept), tables: map[*framework.NodeToStatus]int{}, wake: make(chan struct{}, 1),
+		runs: lru.New(runsKept), due: backlog{tables: map[*framework.NodeToStatus]int{}}, wake: make(chan struct{}, 1),
 		budget: flowcontrol.NewTokenBucketRateLimiterWithClock(eventsPerSecond, eventsBurst, clock),
 		refusals: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "tenon_refusals_total",
