@@ -128,10 +128,8 @@ func (p *Profile) rankingOf() *ranking {
 	return r
 }
 
-// knows brings the family up to date about some members of a ranking. It returns false if it cannot serve the ranking.
-func (f *family) knows(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod, r *ranking, todo []int32,
-	nodes []fwk.NodeInfo,
-) bool {
+// serves reports whether the plugins that score the pods of a family alike score those of a ranking as well.
+func (f *family) serves(p *Profile, r *ranking) bool {
 	if f.active == nil {
 		f.active = make([]bool, len(r.scores))
 		for k := range r.scores {
@@ -143,32 +141,39 @@ func (f *family) knows(ctx context.Context, p *Profile, state fwk.CycleState, po
 			return false
 		}
 	}
-	var unknown []int32
+	return true
+}
+
+// stale returns the members of a ranking, of those to do, that have changed since the family asked them.
+func (f *family) stale(p *Profile, r *ranking, todo []int32) (nodes []int32) {
 	for _, m := range todo {
 		if i := r.members[m]; f.until[i] <= p.changedAt[i] {
-			unknown = append(unknown, i)
+			nodes = append(nodes, i)
 		}
 	}
-	if len(unknown) == 0 {
-		return true
-	}
-	skip := state.GetSkipFilterPlugins()
+	return nodes
+}
+
+// ask asks nodes about a pod of the family, without what its amounts decide. It returns false where that fails.
+func (f *family) ask(ctx context.Context, p *Profile, state fwk.CycleState, pod *corev1.Pod, all []fwk.NodeInfo,
+	stale []int32,
+) bool {
+	skip, scorers := state.GetSkipFilterPlugins(), len(p.scorers)
 	state.SetSkipFilterPlugins(skip.Union(p.sizedNames))
 	defer state.SetSkipFilterPlugins(skip)
-	given := make([]int64, len(unknown)*len(r.scores))
+	given := make([]int64, len(stale)*scorers)
 	var failed atomic.Bool
-	p.each(ctx, len(unknown), parallelFrom, func(u int) {
-		i := unknown[u]
-		node := nodes[i]
+	p.each(ctx, len(stale), parallelFrom, func(u int) {
+		i := stale[u]
 		f.nominated[i] = len(p.NominatedPodsForNode(p.names[i])) > 0
-		status := p.Framework.RunFilterPlugins(ctx, state, pod, node)
+		status := p.Framework.RunFilterPlugins(ctx, state, pod, all[i])
 		f.fits[i] = status.IsSuccess()
 		if !f.fits[i] && !status.IsRejected() {
 			failed.Store(true)
 		}
-		for k := range r.scores {
+		for k := range p.scorers {
 			if f.fits[i] && p.scorers[k].alike && f.active[k] {
-				if given[u*len(r.scores)+k], status = p.scorers[k].Score(ctx, state, pod, node); !status.IsSuccess() {
+				if given[u*scorers+k], status = p.scorers[k].Score(ctx, state, pod, all[i]); !status.IsSuccess() {
 					failed.Store(true)
 				}
 			}
@@ -177,14 +182,14 @@ func (f *family) knows(ctx context.Context, p *Profile, state fwk.CycleState, po
 	if failed.Load() || ctx.Err() != nil {
 		return false
 	}
-	for u, i := range unknown {
+	for u, i := range stale {
 		f.until[i] = p.followed + 1
 		if !f.fits[i] {
 			continue
 		}
-		for k := range r.scores {
+		for k := range p.scorers {
 			if p.scorers[k].alike && f.active[k] {
-				p.weigh(f, f.raw[k].set(len(p.names), int(i), given[u*len(r.scores)+k], !f.some))
+				p.weigh(f, f.raw[k].set(len(p.names), int(i), given[u*scorers+k], !f.some))
 			}
 		}
 		f.some = true

@@ -178,10 +178,12 @@ func (r *ranking) evaluate(ctx context.Context, p *Profile, state fwk.CycleState
 		}
 	}
 	shared, parallelFrom := p.family, parallelFrom
-	if shared != nil && len(todo) >= familyFrom && shared.knows(ctx, p, state, pod, r, todo, nodes) {
-		parallelFrom = parallelFromFamily
-	} else {
+	if shared == nil || len(todo) < familyFrom || !shared.serves(p, r) {
 		shared = nil
+	} else if stale := shared.stale(p, r, todo); len(stale) > 0 && !shared.ask(ctx, p, state, pod, nodes, stale) {
+		shared = nil
+	} else {
+		parallelFrom = parallelFromFamily
 	}
 	p.fits, p.given = zeroes(p.fits, len(todo)), zeroes(p.given, len(todo)*len(r.scores))
 	fits, given := p.fits, p.given
