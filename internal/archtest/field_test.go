@@ -16,7 +16,7 @@ import (
 // that calls it. What remains are callbacks that a caller chooses, and options of the agent, the descheduler and the
 // questions (what-if, diagnostics), most of which have a single implementation still. The number is lowered with each
 // of them that becomes a type.
-const mostFunctionFields = 148
+const mostFunctionFields = 96
 
 // functionFields returns the exported fields of the structs in a file that are functions, as Type.Field. named has the
 // names of function types of their package.

@@ -684,7 +684,7 @@ func (a *audited) startAgent(t *testing.T) {
 	testkit.Check(t, broadcaster.StartRecordingToSinkWithContext(t.Context()))
 	t.Cleanup(broadcaster.Shutdown)
 	a.agent = agent.Options{
-		Node: joined, Root: root, Arch: described.Arch(), Client: client, Dynamic: objects, AskKubelet: kubelet.Config,
+		Node: joined, Root: root, Arch: described.Arch(), Client: client, Dynamic: objects, AskKubelet: kubelet,
 		Switches: probe.Switches{QueryKubelet: true, CPUSetAllocator: true}, Cgroup: tree, CgroupRoot: "/",
 		PublishNumatopology: true, Recorder: broadcaster.NewRecorder(scheme.Scheme, status.Controller),
 	}

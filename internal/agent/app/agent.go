@@ -33,18 +33,39 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
-// Agent is the agent of one node. Its methods are safe for concurrent use.
+// Agent is the agent of one node: its parts, and what they ask of it. Its methods are safe for concurrent use.
 type Agent struct {
 	o     Options
 	notes []string // about the machine's files; logged once
 	boot  string   // the kernel's boot id
 	dir   statedir.Dir
 	lock  *statedir.Lock // set once at the beginning of Run
-	parts
-	signals
-	refreshed
-	facts
 
+	// New makes these parts.
+	status     *status.Reporter
+	machine    *observe.Source[reading]
+	found      *inventory.Inventory
+	kubelet    *observe.Observer
+	enforcer   *apply.Enforcer
+	usage      *usage.Collector       // nil where the machine has no cgroup tree
+	suppressor *besteffort.Suppressor // nil where usage is
+	evictor    *besteffort.Evictor
+	transports *transport.Transports
+	service    *hook.Service // answers container runtimes
+	api        *apiServer
+
+	// wire sets these once the version of NodeResourceTopology is known, and closes wired.
+	pods, nodes cache.SharedIndexInformer
+	publisher   *publisher
+	wired       chan struct{}
+
+	// These hold one token while there is something to do. The facts may have changed: follow refreshes them. The CPUs
+	// that pods claim may have changed: follow reports contradictions. The devices may have changed: followDevices
+	// reads them.
+	poke, claims, synced chan struct{}
+
+	facts facts
+	last  refreshed
 	// followed is when the loop of follow began its last round; nil before the first.
 	followed atomic.Pointer[time.Time]
 	// injects is what answers about containers' devices depend on; replaced under facts.mu, never changed.
@@ -55,35 +76,6 @@ type Agent struct {
 	holding   sync.Mutex // serializes holders, so that what it stores last is of the last pods
 	beginning sync.Mutex // guards joined, and the first facts of the engine
 	joined    bool       // the API's objects are known
-}
-
-// parts are what an Agent wires. New makes them, except those that need the API's version.
-type parts struct {
-	enforcer   *apply.Enforcer
-	service    *hook.Service // answers container runtimes
-	transports *transport.Transports
-	status     *status.Reporter
-	machine    *observe.Source[reading]
-	kubelet    *observe.Observer
-	api        *apiServer
-	found      *inventory.Inventory
-	usage      *usage.Collector       // nil where the machine has no cgroup tree
-	suppressor *besteffort.Suppressor // nil where usage is
-	evictor    *besteffort.Evictor
-
-	wired chan struct{} // closed once the fields below are set
-	// wire sets these once the version of NodeResourceTopology is known.
-	pods, nodes cache.SharedIndexInformer
-	publisher   *publisher
-}
-
-// signals are channels that hold one token while there is something to do.
-type signals struct {
-	// suppressed: what best-effort pods may use has changed, which is to be reported.
-	suppressed chan struct{}
-	poke       chan struct{} // the facts may have changed: follow refreshes them
-	claims     chan struct{} // the CPUs that pods claim may have changed: follow reports contradictions
-	synced     chan struct{} // the devices may have changed: followDevices reads them
 }
 
 // refreshed is what refresh has reported, to report only what changes. refresh alone uses it.
@@ -136,118 +128,109 @@ func New(o Options) (*Agent, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	presence, err := host.Presence(o.Root) // before the rest: what changes meanwhile is seen again
-	if err != nil {
-		return nil, err
-	}
-	found, err := host.Read(o.Root, o.Arch)
-	if err != nil {
-		return nil, err
-	}
-	boot, err := host.BootID(o.Root)
-	if err != nil {
-		return nil, err
-	}
 	a := &Agent{
-		o: o, notes: found.Notes, boot: boot, dir: statedir.Of(o.Root),
-		signals: signals{
-			suppressed: make(chan struct{}, 1),
-			poke:       make(chan struct{}, 1), claims: make(chan struct{}, 1), synced: make(chan struct{}, 1),
-		},
-		parts: parts{wired: make(chan struct{})}, facts: facts{applied: errStarting},
-	}
-	if err := a.loadDevices(); err != nil {
-		a.notes = append(a.notes, err.Error())
-	}
-	a.found, err = inventory.New(inventory.Options{
-		Root: o.Root, Boot: boot, Dir: a.dir, Drivers: append(inventory.Sysfs(o.Root), o.Drivers...),
-		Pace: o.Resync / 2, Changed: a.requestPublish, Clock: o.Clock,
-	})
-	if err != nil {
-		a.notes = append(a.notes, err.Error())
+		o: o, dir: statedir.Of(o.Root), facts: facts{applied: errStarting}, wired: make(chan struct{}),
+		poke: make(chan struct{}, 1), claims: make(chan struct{}, 1), synced: make(chan struct{}, 1),
 	}
 	a.status = status.New(status.Options{
-		Client: o.Client, Node: o.Node, Current: a.currentNode, Leaving: a.leaving.Load, Recorder: o.Recorder,
-		Metrics: o.Shared.Metrics, Clock: o.Clock,
+		Client: o.Client, Node: o.Node, Agent: a, Recorder: o.Recorder, Metrics: o.Shared.Metrics, Clock: o.Clock,
 	})
-	a.machine = observe.NewSource(reading{o.Shared.intern(found.Machine), presence}, observe.SourceOptions[reading]{
+	if err := a.openMachine(); err != nil {
+		return nil, err
+	}
+	a.openKubelet()
+	if err := a.openCgroups(); err != nil {
+		return nil, err
+	}
+	a.transports = transport.New(transport.Options{
+		Node: o.Node, Agent: a, NRISocket: o.NRISocket, ServeNRI: o.ServeNRI, HookSocket: o.HookSocket,
+		AllowDegraded: o.AllowDegraded, Status: a.status, Metrics: o.Shared.Metrics, Clock: o.Clock,
+	})
+	a.service = hook.New(hook.Options{
+		Engine: a.enforcer.Engine, Agent: a, AllowDegraded: o.AllowDegraded, Reports: a.status, Clock: o.Clock,
+		WriteWait: transport.Budget / 2,
+	})
+	a.api = newAPI(apiOptions{
+		client: o.Client, dynamic: o.Dynamic, node: o.Node, schedulers: o.Schedulers, status: a.status,
+		metrics: o.Shared.Metrics, clock: o.Clock,
+	})
+	return a, nil
+}
+
+// openMachine reads the machine's files.
+func (a *Agent) openMachine() error {
+	root := a.o.Root
+	presence, err := host.Presence(root) // before the rest: what changes meanwhile is seen again
+	if err != nil {
+		return err
+	}
+	read, err := host.Read(root, a.o.Arch)
+	if err != nil {
+		return err
+	}
+	if a.boot, err = host.BootID(root); err != nil {
+		return err
+	}
+	a.notes = read.Notes
+	a.machine = observe.NewSource(reading{a.o.Shared.intern(read.Machine), presence}, observe.SourceOptions[reading]{
 		Report: a.status.Condition(event.TopologySourceDegraded, "machine"), Failed: "Unusable",
 		Usable: "Usable", Text: "the machine's files describe one machine",
-		Instead: func() string { return "the last good topology stays published" }, Clock: o.Clock,
+		Instead: func() string { return "the last good topology stays published" }, Clock: a.o.Clock,
 	})
+	a.note("", a.loadDevices())
+	a.found, err = inventory.New(inventory.Options{
+		Root: root, Boot: a.boot, Dir: a.dir, Drivers: append(inventory.Sysfs(root), a.o.Drivers...),
+		Pace: a.o.Resync / 2, Changed: a.requestPublish, Clock: a.o.Clock,
+	})
+	a.note("", err)
+	return nil
+}
+
+// note keeps an error for the log.
+func (a *Agent) note(what string, err error) {
+	if err != nil {
+		a.notes = append(a.notes, what+err.Error())
+	}
+}
+
+// openKubelet reads what is known of the kubelet before it is asked.
+func (a *Agent) openKubelet() {
 	a.kubelet = observe.New(observe.Options{
-		Node: o.Node, Root: o.Root, Boot: boot, Switches: o.Switches, Settings: o.Kubelet,
-		AskSettings: o.AskKubelet, AskResources: o.AskResources, Devices: o.Devices,
-		CurrentNode: a.currentNode, Machine: a.Machine, Pods: a.podList,
-		Published: func(key string) string { return a.publisher.Published(key) },
-		Status:    a.status, Metrics: o.Shared.Metrics, Resync: o.Resync, Clock: o.Clock,
+		Node: a.o.Node, Root: a.o.Root, Boot: a.boot, Switches: a.o.Switches, Settings: a.o.Kubelet,
+		AskSettings: a.o.AskKubelet, AskResources: a.o.AskResources, Agent: a, Status: a.status,
+		Metrics: a.o.Shared.Metrics, Resync: a.o.Resync, Clock: a.o.Clock,
 	})
-	if o.AskKubelet != nil && o.CgroupRoot == "" {
+	if a.o.AskKubelet != nil && a.o.CgroupRoot == "" {
 		a.o.CgroupRoot, _ = a.kubelet.CgroupRoot()
 		a.o.guessesRoot = true
 	}
 	known := a.kubelet.State()
-	if err := host.CheckKubelet(&known.Settings, found.Machine); err != nil {
-		a.notes = append(a.notes, "a kubelet with these settings would not start here: "+err.Error())
-	}
-	m := o.Shared.Metrics
+	a.note("a kubelet with these settings would not start here: ", host.CheckKubelet(&known.Settings, a.Machine()))
+}
+
+// openCgroups makes what keeps and measures the cgroup tree.
+func (a *Agent) openCgroups() (err error) {
+	known := a.kubelet.State()
 	a.enforcer, err = apply.NewEnforcer(apply.EnforcerOptions{
-		Node: o.Node, Root: o.Root, CgroupRoot: a.o.CgroupRoot, Allowed: o.Switches.CPUSetAllocator,
+		Node: a.o.Node, Root: a.o.Root, CgroupRoot: a.o.CgroupRoot, Allowed: a.o.Switches.CPUSetAllocator,
 		Engine: apply.Options{
-			Cgroup: o.Cgroup, Resync: o.Resync, Clock: o.Clock,
-			KubeletKeepsMemory:  known.KeepsMemory(),
-			AllowUnallocatedLSR: o.AllowUnallocatedLSR,
-			Checkpoint:          apply.File(a.dir.Path(grantsFile)),
-			Moved:               func(pass uint64, sets map[string]string) { a.service.SetsChanged(pass, sets) },
-			Report:              a.status.Record,
-			Timed: func(d time.Duration) {
-				m.Apply.WithLabelValues(status.PathReconcile).Observe(d.Seconds())
-			},
+			Cgroup: a.o.Cgroup, Resync: a.o.Resync, KubeletKeepsMemory: known.KeepsMemory(),
+			AllowUnallocatedLSR: a.o.AllowUnallocatedLSR, Checkpoint: apply.File(a.dir.Path(grantsFile)),
+			Reports: a.status, Clock: a.o.Clock,
 		},
-		Writes: a.writes, Unasked: func() bool { return a.transports.IsUnasked() }, Clock: o.Clock,
+		Agent: a, Clock: a.o.Clock,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	measured := usage.Options{
-		Root: o.Root, Groups: a.enforcer.Groups, Machine: a.Machine, Sampled: a.showUse, Interval: o.UsageInterval,
-		Clock: o.Clock,
+	a.usage, err = usage.New(usage.Options{
+		Root: a.o.Root, Pods: a.enforcer, Agent: a, Interval: a.o.UsageInterval, Clock: a.o.Clock,
+	})
+	if a.note("what the node uses is not measured: ", err); err == nil {
+		a.suppressor = besteffort.New(besteffort.Options{Engine: a.enforcer.Engine, Agent: a})
 	}
-	if o.UsageInterval == 0 {
-		measured.Yields = a.enforcer.IsBestEffort
-		measured.Glanced = func(at time.Time, milliCPU int64) { a.suppressor.Glance(at, milliCPU) }
-	}
-	a.usage, err = usage.New(measured)
-	if err != nil {
-		a.notes = append(a.notes, "what the node uses is not measured: "+err.Error())
-	} else {
-		a.suppressor = besteffort.New(besteffort.Options{
-			Engine: a.enforcer.Engine, Reserved: a.reservedMilli, Writes: a.writes,
-			Changed: func(besteffort.State) { a.wakeSuppression() },
-		})
-	}
-	a.evictor = besteffort.NewEvictor(besteffort.EvictorOptions{
-		Pods: a.evictable, State: a.suppressor.State, BatchMilli: a.batchMilli,
-		Evict: a.status.Evict, Failed: a.status.NotEvicted,
-	})
-	a.transports = transport.New(transport.Options{
-		Node: o.Node, NRISocket: o.NRISocket, ServeNRI: o.ServeNRI, HookSocket: o.HookSocket,
-		AllowDegraded: o.AllowDegraded, Changed: a.requestRefresh, Status: a.status, Metrics: m, Clock: o.Clock,
-	})
-	a.service = hook.New(hook.Options{
-		Engine: a.enforcer.Engine, Writes: a.writes, Leaves: a.leaving.Load,
-		Degraded: a.transports.WhyDegraded, AllowDegraded: o.AllowDegraded,
-		Report: a.status.Blocked, Clock: o.Clock, WriteWait: transport.Budget / 2,
-		Overridden: m.Overridden.Inc, Devices: a.deviceAnswers,
-		Injected: func(d time.Duration) { m.Injection.WithLabelValues(o.Node).Observe(d.Seconds()) },
-		Caught:   func() { m.Caught.WithLabelValues(o.Node).Inc() },
-		Synced:   a.wakeDevices, Trust: a.trustOf,
-	})
-	a.api = newAPI(apiOptions{
-		client: o.Client, dynamic: o.Dynamic, node: o.Node, schedulers: o.Schedulers,
-		lost: m.Unreachable.Add, back: a.status.Outage, clock: o.Clock,
-	})
-	return a, nil
+	a.evictor = besteffort.NewEvictor(besteffort.EvictorOptions{Agent: a, Limit: a.suppressor, Evictions: a.status})
+	return nil
 }
 
 // Machine returns the node's machine.
@@ -263,14 +246,33 @@ func (a *Agent) Attach() *hook.Service {
 // Mode returns whose CPU assignments hold now.
 func (a *Agent) Mode() annotation.Mode { return a.kubelet.State().Mode }
 
-func (a *Agent) writes() bool { return !a.leaving.Load() && a.o.Switches.Writes(a.Mode()) }
+// Writes reports whether the agent decides about cpusets now.
+func (a *Agent) Writes() bool { return !a.leaving.Load() && a.o.Switches.Writes(a.Mode()) }
+
+// Leaves reports whether the agent leaves the Node.
+func (a *Agent) Leaves() bool { return a.leaving.Load() }
+
+// IsUnasked reports whether containers start without the agent.
+func (a *Agent) IsUnasked() bool { return a.transports.IsUnasked() }
+
+// WhyDegraded says why LSE pods are to be refused; "" when they are not.
+func (a *Agent) WhyDegraded() string { return a.transports.WhyDegraded() }
+
+// Published returns an annotation of the published topology.
+func (a *Agent) Published(key string) string { return a.publisher.Published(key) }
+
+// Glanced lets best-effort pods give way at once to what others use.
+func (a *Agent) Glanced(at time.Time, milliCPU int64) { a.suppressor.Glance(at, milliCPU) }
+
+// Synced makes followDevices compare what a runtime has reported.
+func (a *Agent) Synced() { a.wakeDevices() }
 
 // Ready returns nil once the agent has seen its pods, brought the cgroup tree in order and published the topology, if
 // it is not to leave its node.
 func (a *Agent) Ready() error {
-	a.mu.Lock()
-	err := a.applied
-	a.mu.Unlock()
+	a.facts.mu.Lock()
+	err := a.facts.applied
+	a.facts.mu.Unlock()
 	if err != nil {
 		return err
 	}
@@ -363,20 +365,21 @@ func (a *Agent) wire(ctx context.Context, version schema.GroupVersion) (err erro
 	a.nodes = a.api.node()
 	a.publisher, err = newPublisher(ctx, publisherOptions{
 		Node: a.o.Node, Boot: a.boot, Version: version, Numatopology: a.o.PublishNumatopology,
-		Devices: a.devices, Use: a.reportUse, Source: a.fullInput,
-		Known: func() bool { return a.pods.HasSynced() && a.nodes.HasSynced() },
-		API:   a.api, Dynamic: a.o.Dynamic, Dir: a.dir, Status: a.status, Clock: a.o.Clock,
+		Source: a, API: a.api, Dynamic: a.o.Dynamic, Dir: a.dir, Status: a.status, Clock: a.o.Clock,
 	})
 	return errors.Join(err, handle(a.pods, a.updatePod, a.removePod),
 		handle(a.nodes, a.updateNode, func(*corev1.Node) { a.updateNode(nil) }))
 }
+
+// isSynced reports whether the Node and all pods are known.
+func (a *Agent) isSynced() bool { return a.pods.HasSynced() && a.nodes.HasSynced() }
 
 // watchKubelet asks the kubelet again when its files change. Without a watch, as on a machine that has no inotify
 // instance left, the resync is what remains.
 func (a *Agent) watchKubelet(ctx context.Context) error {
 	changed := func(restarted bool) {
 		a.kubelet.Hint(restarted)
-		a.requestRefresh()
+		a.RequestRefresh()
 	}
 	if err := host.WatchKubelet(ctx, a.o.Root, changed); err != nil {
 		klog.FromContext(ctx).Error(err, "Changes of the kubelet are seen at the next resync", "node", a.o.Node)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/node/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -33,11 +34,9 @@ type apiOptions struct {
 	node string
 	// schedulers are those whose pods may use Tenon; nil for all.
 	schedulers *convert.Schedulers
-	// lost is called with the seconds that an outage of the API server lasted since the last call, back with an outage
-	// that is over.
-	lost  func(seconds float64)
-	back  func(from, to time.Time)
-	clock clock.PassiveClock
+	status     *status.Reporter
+	metrics    *status.Metrics
+	clock      clock.PassiveClock
 }
 
 // apiServer is the API server as the agent of one node uses it: it follows the Node, the pods of the node and the
@@ -131,10 +130,10 @@ func (a *apiServer) note(err error) {
 	}
 	a.mu.Unlock()
 	if more > 0 {
-		a.o.lost(more.Seconds())
+		a.o.metrics.Unreachable.Add(more.Seconds())
 	}
 	if !away && !from.IsZero() && now.Sub(from) >= minOutage {
-		a.o.back(from, now)
+		a.o.status.Outage(from, now)
 	}
 }
 

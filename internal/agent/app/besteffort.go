@@ -68,21 +68,21 @@ func (a *Agent) followThresholds(object *slo.NodeSLO) {
 	a.evictor.Follow(object)
 }
 
-// evictable returns the pods of which best-effort ones may be evicted; false while not all are known, or the agent
+// Evictable returns the pods of which best-effort ones may be evicted; false while not all are known, or the agent
 // leaves the node.
-func (a *Agent) evictable() (pods []*corev1.Pod, known bool) {
+func (a *Agent) Evictable() (pods []*corev1.Pod, known bool) {
 	if a.leaving.Load() || !a.isWired() || !a.pods.HasSynced() {
 		return nil, false
 	}
-	for _, pod := range a.podList() {
+	for _, pod := range a.Pods() {
 		pods = append(pods, pod.Pod)
 	}
 	return pods, true
 }
 
-// batchMilli returns what the Node shows as batch-cpu.
-func (a *Agent) batchMilli() int64 {
-	node := a.currentNode()
+// BatchMilli returns what the Node shows as batch-cpu.
+func (a *Agent) BatchMilli() int64 {
+	node := a.CurrentNode()
 	if node == nil {
 		return 0
 	}
@@ -128,7 +128,7 @@ func (a *Agent) reportSuppression(ctx context.Context) error {
 	reported := besteffort.State{}
 	for {
 		select {
-		case <-a.suppressed:
+		case <-a.suppressor.Changed():
 		case <-ctx.Done():
 			return nil
 		}
@@ -152,21 +152,12 @@ func (a *Agent) reportSuppression(ctx context.Context) error {
 				break
 			}
 		}
-		a.wakeSuppression() // what changed meanwhile
 	}
 }
 
-// wakeSuppression lets reportSuppression look again.
-func (a *Agent) wakeSuppression() {
-	select {
-	case a.suppressed <- struct{}{}:
-	default:
-	}
-}
-
-// reservedMilli returns what the node keeps of its CPUs for others than pods.
-func (a *Agent) reservedMilli() int64 {
-	if node := a.currentNode(); node != nil {
+// ReservedMilli returns what the node keeps of its CPUs for others than pods.
+func (a *Agent) ReservedMilli() int64 {
+	if node := a.CurrentNode(); node != nil {
 		return convert.Reserved(node)[colocation.CPU]
 	}
 	return 0

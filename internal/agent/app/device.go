@@ -46,8 +46,8 @@ func (a *Agent) wakeDevices() {
 
 // setDevices changes what is known of the node's devices.
 func (a *Agent) setDevices(change func(*inject.Node)) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.facts.mu.Lock()
+	defer a.facts.mu.Unlock()
 	n := *a.injects.Load()
 	change(&n)
 	a.injects.Store(&n)
@@ -144,7 +144,7 @@ func (a *Agent) registerPlugins(ctx context.Context, g *group, running map[strin
 	if !a.o.RegisterPlugins {
 		return
 	}
-	want := wantedPlugins(a.injects.Load(), exhausted(a.currentNode(), a.kubelet.HasLost), running)
+	want := wantedPlugins(a.injects.Load(), exhausted(a.CurrentNode(), a.kubelet.HasLost), running)
 	if a.leaving.Load() {
 		clear(want)
 	}
@@ -207,7 +207,7 @@ func (a *Agent) updateDevice(u *unstructured.Unstructured) error {
 	}
 	slices.Sort(r.Types)
 	r.Types = slices.Compact(r.Types)
-	a.setDevices(func(n *inject.Node) { n.Mode, n.Types, a.deviceMode = r.Mode, r.Types, r.Mode })
+	a.setDevices(func(n *inject.Node) { n.Mode, n.Types, a.facts.deviceMode = r.Mode, r.Types, r.Mode })
 	a.wakeDevices()
 	return a.dir.Save(deviceFile, r)
 }

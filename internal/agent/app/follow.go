@@ -33,7 +33,7 @@ func (a *Agent) follow(ctx context.Context) error {
 	a.beginning.Lock()
 	a.joined = true
 	a.refresh(ctx)
-	for _, pod := range a.podList() {
+	for _, pod := range a.Pods() {
 		a.updatePod(pod)
 	}
 	a.prunePods() // the engine has the complete list of pods: it may write
@@ -101,7 +101,7 @@ func (a *Agent) prunePods() {
 // livePods are the UIDs, as the node knows them, of the pods that the API has and that have not ended.
 func (a *Agent) livePods() map[string]bool {
 	live := map[string]bool{}
-	for _, pod := range a.podList() {
+	for _, pod := range a.Pods() {
 		if !convert.Ended(pod.Pod) {
 			live[convert.NodeUID(pod.Pod)] = true
 		}
@@ -126,9 +126,9 @@ func (a *Agent) checkCgroupRoot() error {
 // applyOnce makes the cgroup tree equal to the table for the first time; false when it has to be tried again.
 func (a *Agent) applyOnce() bool {
 	err := a.enforcer.First()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.applied = err
+	a.facts.mu.Lock()
+	defer a.facts.mu.Unlock()
+	a.facts.applied = err
 	return err == nil
 }
 
@@ -153,11 +153,11 @@ func (a *Agent) removePod(pod *convert.Pod) {
 
 // updateNode stores a state of the Node, nil once it is gone. It asks for a refresh unless only a heartbeat changed.
 func (a *Agent) updateNode(node *corev1.Node) {
-	a.mu.Lock()
-	same := sameSettings(a.node, node)
-	replaced := a.node != nil && (node == nil || a.node.UID != node.UID)
-	a.node = node
-	a.mu.Unlock()
+	a.facts.mu.Lock()
+	same := sameSettings(a.facts.node, node)
+	replaced := a.facts.node != nil && (node == nil || a.facts.node.UID != node.UID)
+	a.facts.node = node
+	a.facts.mu.Unlock()
 	if node != nil {
 		a.setLeaving(annotation.IsLeaving(node.Annotations))
 	}
@@ -165,7 +165,7 @@ func (a *Agent) updateNode(node *corev1.Node) {
 		a.status.Forget()
 	}
 	if !same {
-		a.requestRefresh()
+		a.RequestRefresh()
 	}
 }
 
@@ -181,14 +181,14 @@ func sameSettings(a, b *corev1.Node) bool {
 		slices.Equal(exhausted(a, nil), exhausted(b, nil)) && convert.BatchOf(a) == convert.BatchOf(b)
 }
 
-func (a *Agent) currentNode() *corev1.Node {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.node
+func (a *Agent) CurrentNode() *corev1.Node {
+	a.facts.mu.Lock()
+	defer a.facts.mu.Unlock()
+	return a.facts.node
 }
 
-// requestRefresh makes follow refresh the facts, and the publisher compare its objects.
-func (a *Agent) requestRefresh() {
+// RequestRefresh makes follow refresh the facts, and the publisher compare its objects.
+func (a *Agent) RequestRefresh() {
 	select {
 	case a.poke <- struct{}{}:
 	default:
@@ -196,7 +196,7 @@ func (a *Agent) requestRefresh() {
 	a.requestPublish()
 }
 
-// requestPodRefresh is requestRefresh after a change of pods, which changes the facts only if the kubelet records
+// requestPodRefresh is RequestRefresh after a change of pods, which changes the facts only if the kubelet records
 // something of pods.
 func (a *Agent) requestPodRefresh() {
 	a.holders()
@@ -206,7 +206,7 @@ func (a *Agent) requestPodRefresh() {
 	}
 	if a.kubelet.RecordsPods() {
 		a.kubelet.Want()
-		a.requestRefresh()
+		a.RequestRefresh()
 		return
 	}
 	a.requestPublish()

@@ -21,7 +21,7 @@ func (a *Agent) Alive() error {
 	if at := a.followed.Load(); at != nil && now.Sub(*at) > limit {
 		return fmt.Errorf("the loop that follows the node has not moved for %v", now.Sub(*at).Round(time.Second))
 	}
-	if at := a.enforcer.LastPass(); !at.IsZero() && now.Sub(at) > limit && a.writes() {
+	if at := a.enforcer.LastPass(); !at.IsZero() && now.Sub(at) > limit && a.Writes() {
 		return fmt.Errorf("the cgroup tree was last looked at %v ago", now.Sub(at).Round(time.Second))
 	}
 	return nil
@@ -45,7 +45,7 @@ func Handler(alive, ready func() error, registry metrics.KubeRegistry) *http.Ser
 
 // Inspect returns what the kernel has for a pod of the node at this moment; false when the node has no such pod.
 func (a *Agent) Inspect(namespace, name string) (view.Cgroups, bool) {
-	for _, pod := range a.podList() {
+	for _, pod := range a.Pods() {
 		if pod.Namespace == namespace && pod.Name == name && !convert.Ended(pod.Pod) {
 			return a.enforcer.Describe(pod.Pod, a.Mode()), true
 		}

@@ -21,10 +21,10 @@ import (
 // addHolders writes into a Device what pods have of its devices that Tenon's scheduler did not give them, and the mode
 // that follows. Until the kubelet's records are read, what is published counts.
 func (a *Agent) addHolders(d, published *devicev1alpha1.Device) {
-	a.mu.Lock()
-	a.inventory = convert.Inventory(d)
-	seen := a.deviceMode
-	a.mu.Unlock()
+	a.facts.mu.Lock()
+	a.facts.inventory = convert.Inventory(d)
+	seen := a.facts.deviceMode
+	a.facts.mu.Unlock()
 	if published == nil {
 		published = &devicev1alpha1.Device{}
 	}
@@ -34,7 +34,7 @@ func (a *Agent) addHolders(d, published *devicev1alpha1.Device) {
 	case published.Annotations[mode] != "" || d.Annotations[mode] != annotation.DeviceFollow:
 	case seen != "": // the object was deleted
 		d.Annotations[mode] = seen
-	case slices.ContainsFunc(a.podList(), granted): // also before this agent: the kubelet does not know those pods
+	case slices.ContainsFunc(a.Pods(), granted): // also before this agent: the kubelet does not know those pods
 		d.Annotations[mode] = annotation.DeviceMoving
 	}
 	text := published.Annotations[annotation.DevicesCheckpointsKey]
@@ -67,9 +67,9 @@ func (a *Agent) addHolders(d, published *devicev1alpha1.Device) {
 func (a *Agent) holders() (observe.Foreign, bool) {
 	a.holding.Lock()
 	defer a.holding.Unlock()
-	a.mu.Lock()
-	inv := a.inventory
-	a.mu.Unlock()
+	a.facts.mu.Lock()
+	inv := a.facts.inventory
+	a.facts.mu.Unlock()
 	if inv == nil {
 		return observe.Foreign{}, false
 	}
@@ -83,7 +83,7 @@ func (a *Agent) holders() (observe.Foreign, bool) {
 			foreign[inv.Resolve(name)] = string(c.PodUID)
 		}
 	}
-	for _, pod := range a.podList() {
+	for _, pod := range a.Pods() {
 		for _, g := range pod.Entry.Devices {
 			granted[g.ID] = g.ID != "" // an old annotation may say the minor alone
 		}
@@ -100,8 +100,8 @@ func (a *Agent) compareHolders(ctx context.Context) error {
 	if !known {
 		return nil
 	}
-	if text := f.Holders.String(); text != a.reported {
-		a.reported = text
+	if text := f.Holders.String(); text != a.last.reported {
+		a.last.reported = text
 		a.requestPublish()
 	}
 	n := a.injects.Load()
@@ -126,15 +126,15 @@ func (a *Agent) compareHolders(ctx context.Context) error {
 	say("the sources name different devices for one container: %s", f.Disputed)
 	say("no source names the devices of the pods %s", f.Unknown)
 	text, now := strings.Join(found, "; "), a.o.Clock.Now()
-	if text != a.unclear {
-		a.unclear, a.unclearSince = text, now
+	if text != a.last.unclear {
+		a.last.unclear, a.last.unclearSince = text, now
 	}
-	if now.Sub(a.unclearSince) < a.o.Resync {
+	if now.Sub(a.last.unclearSince) < a.o.Resync {
 		return nil
 	}
 	set := a.status.Condition(event.DeviceHoldersUnclear, "devices")
-	if text != "" && a.unclearSince != a.unclearCounted {
-		a.unclearCounted = a.unclearSince
+	if text != "" && a.last.unclearSince != a.last.unclearCounted {
+		a.last.unclearCounted = a.last.unclearSince
 		a.o.Shared.Metrics.Mismatch.WithLabelValues(a.o.Node, status.SourcePodResources).Inc()
 	}
 	if text == "" {

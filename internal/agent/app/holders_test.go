@@ -152,9 +152,9 @@ func TestContradictionsAboutDevices(t *testing.T) {
 		named.Store(&[]kubeletapi.Pod{{Namespace: "default", Name: "a", Containers: map[string]kubeletapi.Container{
 			"main": {Devices: []host.Device{{Resource: "nvidia.com/gpu", ID: "GPU-a"}}},
 		}}})
-		w.options.AskResources = func(context.Context) (kubeletapi.Resources, error) {
+		w.options.AskResources = resources(func(context.Context) (kubeletapi.Resources, error) {
 			return kubeletapi.Resources{Pods: *named.Load()}, nil
-		}
+		})
 		w.file(deviceFile, gave(map[string]string{"a": "GPU-a"}))
 		a, metric := askingForGPU("a", ""), w.metrics()
 		w.create(a)

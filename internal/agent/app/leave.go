@@ -68,9 +68,9 @@ func (a *Agent) kubeletValues() *desired.Kubelet {
 	return k
 }
 
-// deviceAnswers returns what answers about containers' devices depend on. While the node is left, pods with an
+// Devices returns what answers about containers' devices depend on. While the node is left, pods with an
 // allocation still get it, and other containers get what they ask for.
-func (a *Agent) deviceAnswers() *inject.Node {
+func (a *Agent) Devices() *inject.Node {
 	n := a.injects.Load()
 	if !a.leaving.Load() || n.Mode != annotation.DeviceOwn {
 		return n
@@ -89,7 +89,7 @@ func (a *Agent) whyNeeded() (held, bound string) {
 	}
 	pods := func(format string, are func(*convert.Pod) bool) string {
 		var names []string
-		for _, p := range a.podList() {
+		for _, p := range a.Pods() {
 			if !convert.Ended(p.Pod) && are(p) {
 				names = append(names, p.Namespace+"/"+p.Name)
 			}

@@ -61,7 +61,7 @@ func TestBadInputWhileANodeMovesIn(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		file    string
-		asks    func(context.Context) (kubeletapi.Resources, error)
+		asks    resources
 		env     string // of the pod's running container
 		holders string
 		unclear string       // of the condition DeviceHoldersUnclear
@@ -121,7 +121,9 @@ func TestBadInputWhileANodeMovesIn(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := newMoving(t)
-				w.options.AskResources = test.asks
+				if test.asks != nil {
+					w.options.AskResources = test.asks
+				}
 				if test.file != "" {
 					w.file(deviceFile, test.file)
 				}
@@ -169,9 +171,9 @@ func TestHoldersThatAreUnclearForLong(t *testing.T) {
 		w := newMoving(t)
 		var pods atomic.Pointer[[]kubeletapi.Pod]
 		pods.Store(&[]kubeletapi.Pod{})
-		w.options.AskResources = func(context.Context) (kubeletapi.Resources, error) {
+		w.options.AskResources = resources(func(context.Context) (kubeletapi.Resources, error) {
 			return kubeletapi.Resources{Pods: *pods.Load()}, nil
-		}
+		})
 		w.create(askingForGPU("a", ""))
 		w.run(func(*app.Agent) {
 			w.wantUnclear("at the beginning", "")

@@ -30,7 +30,7 @@ func (a *Agent) serveWithoutAPI(ctx context.Context) error {
 	a.beginning.Lock()
 	defer a.beginning.Unlock()
 	state := a.kubelet.State()
-	if a.joined || !a.writes() || state.IsStatic() || !state.Until.IsZero() {
+	if a.joined || !a.Writes() || state.IsStatic() || !state.Until.IsZero() {
 		return nil
 	}
 	log := klog.FromContext(ctx)
@@ -57,8 +57,8 @@ func (a *Agent) serveWithoutAPI(ctx context.Context) error {
 
 // saveNode writes the Node to the folder of the agent, for the next agent.
 func (a *Agent) saveNode() error {
-	node := a.currentNode()
-	if node == nil || node == a.recorded {
+	node := a.CurrentNode()
+	if node == nil || node == a.last.recorded {
 		return nil
 	}
 	err := a.dir.Save(nodeFile, corev1.Node{
@@ -68,7 +68,7 @@ func (a *Agent) saveNode() error {
 		Status: corev1.NodeStatus{NodeInfo: node.Status.NodeInfo},
 	})
 	if err == nil {
-		a.recorded = node
+		a.last.recorded = node
 	}
 	return err
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
 	"github.com/tenon-project/tenon/internal/agent/inventory"
-	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
+	"github.com/tenon-project/tenon/internal/agent/observe"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/agent/transport"
@@ -45,16 +45,13 @@ type Options struct {
 	// Kubelet is how the node's kubelet handles CPUs and topology. It counts for good, unless AskKubelet is there.
 	Kubelet annotation.Kubelet
 	// AskKubelet asks the node's kubelet for its settings. It must end soon; nil where Kubelet counts.
-	AskKubelet func(context.Context, *corev1.Node) (kubeletapi.Config, error)
+	AskKubelet observe.Configz
 	// AskResources asks the node's kubelet what it gave to whom. It must end soon; nil where only its files are read.
-	AskResources func(context.Context) (kubeletapi.Resources, error)
+	AskResources observe.PodResources
 	// WatchKubelet asks again as soon as the kubelet's files change, not at the next resync alone.
 	WatchKubelet bool
 	// RegisterPlugins registers device plugins with the kubelet of a node with devices: package deviceplugin says why.
 	RegisterPlugins bool
-	// Devices returns the devices of the node's device plugins with their NUMA nodes, sorted; nil where no source has
-	// them. It must not block.
-	Devices func() []host.Device
 	// Switches are the take-over flags of seed 000.
 	Switches probe.Switches
 	// PublishNumatopology also keeps Volcano's Numatopology of the node.

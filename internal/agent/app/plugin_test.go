@@ -130,13 +130,13 @@ func TestAPluginThatEndsIsReplacedAtOnce(t *testing.T) {
 	w.putMode("Own")
 	var ended atomic.Bool
 	asked := make(chan struct{}, 100)
-	w.options.AskResources = func(context.Context) (r kubeletapi.Resources, err error) {
+	w.options.AskResources = resources(func(context.Context) (r kubeletapi.Resources, err error) {
 		if !ended.Load() {
 			r.Devices = []host.Device{{Resource: "nvidia.com/gpu", ID: "GPU-a"}}
 		}
 		asked <- struct{}{}
 		return r, nil
-	}
+	})
 	w.options.WatchKubelet, w.options.RegisterPlugins, w.options.Resync = true, true, time.Hour
 	a, err := app.New(w.options)
 	testkit.Check(t, err)

@@ -36,19 +36,24 @@ type publisherOptions struct {
 	Version schema.GroupVersion
 	// Numatopology: the node's Numatopology is published too.
 	Numatopology bool
-	// Devices returns the node's Device, given the one in the API; nil for none.
-	Devices func(in probe.Input, published *devicev1alpha1.Device) *devicev1alpha1.Device
-	// Use returns what the node's NodeMetric reports under a policy; nil while it is not known.
-	Use func(*slo.NodeMetricCollectPolicy) *slo.NodeMetricStatus
-	// Source returns what is known now; Known whether all of the node is.
-	Source func() probe.Input
-	Known  func() bool
+	Source       source
 
 	API     *apiServer
 	Dynamic dynamic.Interface
 	Dir     statedir.Dir
 	Status  *status.Reporter
 	Clock   clock.Clock
+}
+
+// source has what is published: it is the Agent.
+type source interface {
+	// fullInput returns what is known now, isSynced whether all of the node is.
+	fullInput() probe.Input
+	isSynced() bool
+	// deviceObject returns the node's Device, given the one in the API; nil for none.
+	deviceObject(in probe.Input, published *devicev1alpha1.Device) *devicev1alpha1.Device
+	// reportUse returns what the node's NodeMetric reports under a policy; nil while it is not known.
+	reportUse(*slo.NodeMetricCollectPolicy) *slo.NodeMetricStatus
 }
 
 // publisher publishes one node. It is safe for concurrent use.
@@ -82,20 +87,20 @@ func newPublisher(ctx context.Context, o publisherOptions) (*publisher, error) {
 	}
 	p.devices = report.NewDevice(p.target("Device", o.Dynamic.Resource(devicev1alpha1.Resource())),
 		func(published *devicev1alpha1.Device) *devicev1alpha1.Device {
-			if in := o.Source(); in.Node != nil {
-				return o.Devices(in, published)
+			if in := o.Source.fullInput(); in.Node != nil {
+				return o.Source.deviceObject(in, published)
 			}
 			return published
 		})
-	p.use = report.NewMetric(p.target(slo.NodeMetricKind, o.Dynamic.Resource(slo.NodeMetrics())), o.Use)
+	p.use = report.NewMetric(p.target(slo.NodeMetricKind, o.Dynamic.Resource(slo.NodeMetrics())), o.Source.reportUse)
 	return p, handle(p.topologies, p.reporter.Observe,
 		func(*unstructured.Unstructured) { p.reporter.Observe(nil) })
 }
 
-// owned returns an object of what source knows; nil without the Node, as the object would have no owner.
-func owned[T any](source func() probe.Input, object func(probe.Input) *T) func() *T {
+// owned returns an object of what a source knows; nil without the Node, as the object would have no owner.
+func owned[T any](s source, object func(probe.Input) *T) func() *T {
 	return func() *T {
-		if in := source(); in.Node != nil {
+		if in := s.fullInput(); in.Node != nil {
 			return object(in)
 		}
 		return nil
@@ -148,7 +153,7 @@ type objectReporter interface {
 
 // run waits until the API serves a resource, then keeps the node's object until ctx ends.
 func (p *publisher) run(ctx context.Context, resource schema.GroupVersionResource, r objectReporter) error {
-	if p.o.API.waitServed(ctx, resource) != nil || !cache.WaitForCacheSync(ctx.Done(), p.o.Known) {
+	if p.o.API.waitServed(ctx, resource) != nil || !cache.WaitForCacheSync(ctx.Done(), p.o.Source.isSynced) {
 		return nil
 	}
 	inf := p.o.API.object(resource)

@@ -28,6 +28,21 @@ import (
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
+// knownInput is a source of a topology alone.
+type knownInput struct {
+	source
+	mu sync.Mutex // guards in
+	in probe.Input
+}
+
+func (k *knownInput) isSynced() bool { return true }
+
+func (k *knownInput) fullInput() probe.Input {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.in
+}
+
 // TestTheTopologyIsPublishedOnceTheNodeIsKnown: not before, and not again while nothing changes.
 func TestTheTopologyIsPublishedOnceTheNodeIsKnown(t *testing.T) {
 	t.Parallel()
@@ -48,23 +63,18 @@ func TestTheTopologyIsPublishedOnceTheNodeIsKnown(t *testing.T) {
 			u.SetResourceVersion("1")
 			return true, u, objects.Tracker().Create(v1alpha2.Resource(), u, "")
 		})
-		var mu sync.Mutex // guards in
-		in := probe.Input{NodeName: "n0", Machine: m, Mode: annotation.ModeOwn, Writer: "tenon-agent/test"}
+		known := &knownInput{in: probe.Input{
+			NodeName: "n0", Machine: m, Mode: annotation.ModeOwn, Writer: "tenon-agent/test",
+		}}
+		metrics := status.NewMetrics()
 		reporter := status.New(status.Options{
-			Client: client, Node: "n0", Current: func() *corev1.Node { return nil }, Metrics: status.NewMetrics(),
-			Clock: clocks,
+			Client: client, Node: "n0", Agent: &Agent{}, Metrics: metrics, Clock: clocks,
 		})
 		p, err := newPublisher(t.Context(), publisherOptions{
 			Node: "n0", Boot: "boot", Version: v1alpha2.GroupVersion(),
-			Source: func() probe.Input {
-				mu.Lock()
-				defer mu.Unlock()
-				return in
-			},
-			Known: func() bool { return true },
+			Source: known,
 			API: newAPI(apiOptions{
-				client: client, dynamic: objects, node: "n0", clock: clocks,
-				lost: func(float64) {}, back: func(time.Time, time.Time) {},
+				client: client, dynamic: objects, node: "n0", status: reporter, metrics: metrics, clock: clocks,
 			}),
 			Dynamic: objects, Dir: statedir.Of(host.Root{Dir: t.TempDir()}), Status: reporter, Clock: clocks,
 		})
@@ -87,9 +97,9 @@ func TestTheTopologyIsPublishedOnceTheNodeIsKnown(t *testing.T) {
 		if _, published := p.Age(); published || applies != 0 {
 			t.Errorf("published: %v, %d writes without a Node", published, applies)
 		}
-		mu.Lock()
-		in.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0", UID: "u"}}
-		mu.Unlock()
+		known.mu.Lock()
+		known.in.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0", UID: "u"}}
+		known.mu.Unlock()
 		p.Changed()
 		pause(time.Minute)
 		p.Changed()

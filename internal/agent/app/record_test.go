@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +23,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/agent/kubeletapi"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
@@ -56,12 +58,12 @@ const (
 // change nothing; the next good one is used.
 func TestRecordsOfTheKubeletArePublishedAndTheLastGoodOneStays(t *testing.T) {
 	inWorld(t, "arm64-1s@static,reserved=0,memory-static,restricted", func(t *testing.T, w *world) {
-		w.options.Devices = func() []host.Device {
-			return []host.Device{
+		w.options.AskResources = resources(func(context.Context) (kubeletapi.Resources, error) {
+			return kubeletapi.Resources{Devices: []host.Device{
 				{Resource: "x/gpu", ID: "g0", NUMAIDs: []int{0}},
 				{Resource: "x/gpu", ID: "g1", NUMAIDs: []int{0}},
-			}
-		}
+			}}, nil
+		})
 		w.label(annotation.TopologyMode, "Follow")
 		w.file(memoryFile, memoryRecord)
 		w.file(deviceFile, deviceRecord)

@@ -38,8 +38,8 @@ func (a *Agent) refresh(ctx context.Context) {
 	failed(a.saveNode(), "The next agent cannot begin without the API server")
 	mode := a.Mode()
 	changed := a.kubelet.Refresh(ctx)
-	if names := exhausted(a.currentNode(), a.kubelet.HasLost); !slices.Equal(names, a.exhausted) {
-		a.exhausted = names
+	if names := exhausted(a.CurrentNode(), a.kubelet.HasLost); !slices.Equal(names, a.last.exhausted) {
+		a.last.exhausted = names
 		a.wakeDevices()
 	}
 	state := a.kubelet.State()
@@ -58,15 +58,15 @@ func (a *Agent) refresh(ctx context.Context) {
 		"Cannot report whether the kubelet's CPUs are exclusive to others")
 	failed(a.compareHolders(ctx), "Cannot report who holds the node's devices")
 	failed(a.reportIsolation(ctx), "Cannot report how GPUs are isolated")
-	failed(a.transports.Report(ctx, a.writes()), "Cannot report whether containers may start without the agent")
-	pods := a.podList()
+	failed(a.transports.Report(ctx, a.Writes()), "Cannot report whether containers may start without the agent")
+	pods := a.Pods()
 	in := a.input(pods)
 	facts := in.Draft.Facts
 	facts.Given = desired.NodeGrants(facts.Given, pods)
-	a.mu.Lock()
-	same := reflect.DeepEqual(a.given, facts)
-	a.given = facts
-	a.mu.Unlock()
+	a.facts.mu.Lock()
+	same := reflect.DeepEqual(a.facts.given, facts)
+	a.facts.given = facts
+	a.facts.mu.Unlock()
 	if same {
 		return
 	}
@@ -106,18 +106,18 @@ func (a *Agent) readMachine(ctx context.Context) error {
 func (a *Agent) input(pods []*convert.Pod) probe.Input {
 	state := a.kubelet.State()
 	in := probe.Input{
-		NodeName: a.o.Node, Node: a.currentNode(), Machine: a.Machine(), Kubelet: state.Settings, Mode: state.Mode,
+		NodeName: a.o.Node, Node: a.CurrentNode(), Machine: a.Machine(), Kubelet: state.Settings, Mode: state.Mode,
 		Writer: "tenon-agent/" + a.o.Version, Since: state.Since, Pods: pods, State: state.Records,
 		Pins: state.Pins(pods),
 	}
-	a.mu.Lock()
-	in.Draft = a.draft
-	a.mu.Unlock()
+	a.facts.mu.Lock()
+	in.Draft = a.facts.draft
+	a.facts.mu.Unlock()
 	if !in.Draft.IsOf(in) {
 		in.Draft = probe.NewDraft(in, a.o.Shared.facts)
-		a.mu.Lock()
-		a.draft = in.Draft
-		a.mu.Unlock()
+		a.facts.mu.Lock()
+		a.facts.draft = in.Draft
+		a.facts.mu.Unlock()
 	}
 	return in
 }
@@ -129,10 +129,10 @@ func (a *Agent) readDevices(ctx context.Context) {
 	if err != nil {
 		fault = err.Error()
 	}
-	a.mu.Lock()
-	news := fault != a.deviceFault
-	a.deviceFault = fault
-	a.mu.Unlock()
+	a.facts.mu.Lock()
+	news := fault != a.facts.deviceFault
+	a.facts.deviceFault = fault
+	a.facts.mu.Unlock()
 	if news && err != nil {
 		klog.FromContext(ctx).Error(err, "Part of the node's devices cannot be read", "node", a.o.Node)
 	}
@@ -144,7 +144,7 @@ func (a *Agent) readDevices(ctx context.Context) {
 
 // reportIsolation keeps the condition GPUIsolationWeak.
 func (a *Agent) reportIsolation(ctx context.Context) error {
-	node, gpus, hasShares := a.currentNode(), 0, false
+	node, gpus, hasShares := a.CurrentNode(), 0, false
 	if node == nil {
 		return nil
 	}
@@ -183,7 +183,7 @@ const overuseLasts = time.Minute
 // compareMemory reports pods whose processes use more memory of a GPU than was allocated to them, each once until it is
 // over.
 func (a *Agent) compareMemory() {
-	pods, used := a.podList(), map[gpuUse]int64{}
+	pods, used := a.Pods(), map[gpuUse]int64{}
 	for gpu, processes := range a.found.Processes() {
 		for pid, bytes := range processes {
 			group, err := os.ReadFile(a.o.Root.Path("proc", strconv.Itoa(pid), "cgroup"))
@@ -207,7 +207,7 @@ func (a *Agent) compareMemory() {
 			if allocated == 0 || used[use] <= allocated {
 				continue
 			}
-			since, isKnown := a.exceeded[use]
+			since, isKnown := a.last.exceeded[use]
 			if !isKnown {
 				since = now
 				a.status.MemoryExceeded(pod.Pod, g.ID, used[use], allocated)
@@ -219,14 +219,14 @@ func (a *Agent) compareMemory() {
 			}
 		}
 	}
-	a.exceeded = exceeded
+	a.last.exceeded = exceeded
 	if a.o.EvictDeviceOveruse && len(lasting) > 0 && !a.leaving.Load() {
 		a.evictor.EvictOverusers(now, lasting)
 	}
 }
 
-// devices is the node's Device object.
-func (a *Agent) devices(in probe.Input, published *devicev1alpha1.Device) *devicev1alpha1.Device {
+// deviceObject returns the node's Device object.
+func (a *Agent) deviceObject(in probe.Input, published *devicev1alpha1.Device) *devicev1alpha1.Device {
 	found := a.found.Devices(published)
 	object, err := probe.Device(in, found, published, metav1.NewTime(a.o.Clock.Now()))
 	if err != nil {
@@ -243,10 +243,10 @@ func (a *Agent) devices(in probe.Input, published *devicev1alpha1.Device) *devic
 
 // showDevices makes the metrics say what a list of devices does.
 func (a *Agent) showDevices(devices []devicev1alpha1.DeviceInfo) {
-	a.mu.Lock()
-	before := a.shown
-	a.shown = devices
-	a.mu.Unlock()
+	a.facts.mu.Lock()
+	before := a.facts.shown
+	a.facts.shown = devices
+	a.facts.mu.Unlock()
 	a.o.Shared.Metrics.ShowDevices(a.o.Node, before, devices)
 }
 
@@ -260,8 +260,8 @@ func (a *Agent) isWired() bool {
 	}
 }
 
-// podList returns the pods by namespace and name; none before the API has answered.
-func (a *Agent) podList() []*convert.Pod {
+// Pods returns the pods by namespace and name; none before the API has answered.
+func (a *Agent) Pods() []*convert.Pod {
 	if !a.isWired() {
 		return nil
 	}
@@ -274,8 +274,8 @@ func (a *Agent) podList() []*convert.Pod {
 	return pods
 }
 
-// trustOf returns what the API says of the scheduler of a pod that a runtime reports.
-func (a *Agent) trustOf(p *hook.Pod) hook.Trust {
+// Trust returns what the API says of the scheduler of a pod that a runtime reports.
+func (a *Agent) Trust(p *hook.Pod) hook.Trust {
 	if a.o.Schedulers == nil || !a.isWired() || !a.pods.HasSynced() {
 		return hook.Trusted
 	}
@@ -297,7 +297,7 @@ func (a *Agent) requestPublish() {
 
 // fullInput returns input with what the pods hold. While the Node is left, it has no Node: nothing is published then.
 func (a *Agent) fullInput() probe.Input {
-	pods := a.podList()
+	pods := a.Pods()
 	in := a.input(pods)
 	if a.leaving.Load() {
 		in.Node = nil

@@ -27,6 +27,7 @@ import (
 // talker is a kubelet that can be asked.
 type talker struct {
 	mu        sync.Mutex // guards the fields below
+	t         testing.TB
 	config    kubeletapi.Config
 	resources kubeletapi.Resources
 	// settingsErr and resourcesErr are the errors of the two questions.
@@ -40,22 +41,30 @@ var errDown = errors.New("connection refused")
 // ask connects a node's agent to a kubelet.
 func (w *world) ask(k *talker) {
 	w.options.Kubelet = annotation.Kubelet{}
-	w.options.AskKubelet = func(_ context.Context, node *corev1.Node) (kubeletapi.Config, error) {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if node == nil || node.Name != nodeName {
-			w.t.Errorf("asked for the settings of node %v", node)
-		}
-		k.asked = append(k.asked, time.Now())
-		return k.config, k.settingsErr
-	}
-	w.options.AskResources = func(context.Context) (kubeletapi.Resources, error) {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.listed = append(k.listed, time.Now())
-		return k.resources, k.resourcesErr
-	}
+	k.t, w.options.AskKubelet, w.options.AskResources = w.t, k, k
 }
+
+func (k *talker) Config(_ context.Context, node *corev1.Node) (kubeletapi.Config, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.asked = append(k.asked, time.Now())
+	if node == nil || node.Name != nodeName {
+		k.t.Errorf("asked for the settings of node %v", node)
+	}
+	return k.config, k.settingsErr
+}
+
+func (k *talker) Resources(context.Context) (kubeletapi.Resources, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.listed = append(k.listed, time.Now())
+	return k.resources, k.resourcesErr
+}
+
+// resources answers for a kubelet that is asked for the resources of its pods alone.
+type resources func(context.Context) (kubeletapi.Resources, error)
+
+func (r resources) Resources(ctx context.Context) (kubeletapi.Resources, error) { return r(ctx) }
 
 // now changes what a kubelet says.
 func (k *talker) now(change func()) {
@@ -401,14 +410,13 @@ func TestOneRefusalOfABusyKubeletIsNotReported(t *testing.T) {
 	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
 		k := &talker{config: static()}
 		w.ask(k)
-		ask := w.options.AskResources
 		asks := 0
-		w.options.AskResources = func(ctx context.Context) (kubeletapi.Resources, error) {
+		w.options.AskResources = resources(func(ctx context.Context) (kubeletapi.Resources, error) {
 			if asks++; asks == 2 {
 				return kubeletapi.Resources{}, kubeletapi.ErrBusy
 			}
-			return ask(ctx)
-		}
+			return k.Resources(ctx)
+		})
 		w.run(func(*app.Agent) {
 			later(time.Minute)
 			if asks < 3 || w.condition(sourceDegraded) != "" {

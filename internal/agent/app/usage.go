@@ -14,8 +14,8 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// showUse shows what the node uses in metrics, and lets the publisher report it when it is time to.
-func (a *Agent) showUse(s *usage.Sample) {
+// Sampled shows what the node uses in metrics, and lets the publisher report it when it is time to.
+func (a *Agent) Sampled(s *usage.Sample) {
 	pods := usage.Amounts{}
 	for _, used := range s.Pods {
 		pods.MilliCPU += used.MilliCPU
@@ -41,7 +41,7 @@ func (a *Agent) reportUse(policy *slo.NodeMetricCollectPolicy) *slo.NodeMetricSt
 		return nil
 	}
 	var pods []usage.Pod
-	for _, pod := range a.podList() {
+	for _, pod := range a.Pods() {
 		if convert.Ended(pod.Pod) {
 			continue
 		}
@@ -59,9 +59,9 @@ func (a *Agent) reportUse(policy *slo.NodeMetricCollectPolicy) *slo.NodeMetricSt
 	}
 	status := a.usage.Status(policy, pods, a.o.Clock.Now())
 	if status != nil {
-		a.mu.Lock()
-		a.metric = status
-		a.mu.Unlock()
+		a.facts.mu.Lock()
+		a.facts.metric = status
+		a.facts.mu.Unlock()
 	}
 	return status
 }
@@ -82,9 +82,9 @@ func (a *Agent) batchByNUMA(in *probe.Input) map[int]corev1.ResourceList {
 		return nil
 	}
 	granted := convert.BatchOf(in.Node)
-	a.mu.Lock()
-	last, report := a.batch, a.metric
-	a.mu.Unlock()
+	a.facts.mu.Lock()
+	last, report := a.facts.batch, a.facts.metric
+	a.facts.mu.Unlock()
 	switch {
 	case granted == colocation.Amounts{}:
 		return nil
@@ -101,8 +101,8 @@ func (a *Agent) batchByNUMA(in *probe.Input) map[int]corev1.ResourceList {
 		capacity[m.NUMAID(n)] = own
 	}
 	parts := convert.SpreadBatch(granted, report, capacity)
-	a.mu.Lock()
-	a.batch = batchParts{granted, m, parts}
-	a.mu.Unlock()
+	a.facts.mu.Lock()
+	a.facts.batch = batchParts{granted, m, parts}
+	a.facts.mu.Unlock()
 	return parts
 }

@@ -50,7 +50,7 @@ func (e *Enforcer) Describe(pod *corev1.Pod, mode annotation.Mode) view.Cgroups 
 		Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Node: e.o.Node, Mode: mode,
 		Cgroup: e.o.Engine.Cgroup.Dialect().String(), Read: e.o.Clock.Now(), Groups: []view.Cgroup{},
 	}
-	if !e.o.Writes() {
+	if !e.o.Agent.Writes() {
 		out.Notes = append(out.Notes, fmt.Sprintf("the agent writes no cpusets here (mode %s): the kubelet chooses",
 			mode))
 		return out

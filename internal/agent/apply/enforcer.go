@@ -22,30 +22,36 @@ type EnforcerOptions struct {
 	Root host.Root
 	// Engine are the options of the Enforcer's engine. NewEnforcer completes them: a nil Cgroup becomes the tree that
 	// is mounted below Root, with the roots of both cgroup drivers below CgroupRoot. The Enforcer takes the engine's
-	// records and durations, and passes them to Engine.Report and Engine.Timed, which must not be nil.
+	// reports, and passes them on to Engine.Reports, which must not be nil.
 	Engine     Options
 	CgroupRoot string
 	// Allowed reports whether the agent may write at any time. If it may, a machine without a cgroup tree is an error.
 	Allowed bool
-	// Writes reports whether the agent writes now. Unasked reports whether containers start without the agent.
-	Writes, Unasked func() bool
+	Agent   Agent
+	Clock   clock.Clock
+}
 
-	Clock clock.Clock
+// Agent is what an Enforcer asks of the agent of its node.
+type Agent interface {
+	// Writes reports whether the agent writes now.
+	Writes() bool
+	// IsUnasked reports whether containers start without the agent.
+	IsUnasked() bool
 }
 
 // Enforcer is the cgroup tree of a machine, with the engine that keeps it as long as the agent may write there. It is
 // safe for concurrent use.
 type Enforcer struct {
 	*Engine
-	o EnforcerOptions
+	o       EnforcerOptions
+	reports Reports // of the options
 	// mounted reports whether NewEnforcer found the tree below Root; false for a Cgroup of the options.
 	mounted bool
 	engaged chan struct{} // closed by Engage
-	// Engage lets Run begin. Later calls do nothing.
-	Engage func()
+	engage  sync.Once
 
 	mu       sync.Mutex            // guards the fields below; never held across a call out of the package
-	changed  chan struct{}         // closed and replaced when the answer of Writes changes
+	changed  chan struct{}         // closed and replaced when the answer of Agent.Writes changes
 	lastPass time.Time             // when the engine last worked on the tree; zero before the first pass
 	drifts   map[string]view.Drift // the last change of each group by another program, at most maxDrifts
 }
@@ -53,8 +59,10 @@ type Enforcer struct {
 // NewEnforcer returns an Enforcer whose engine knows no pod and no machine yet. A machine without a cgroup tree is an
 // error if the agent may write.
 func NewEnforcer(o EnforcerOptions) (*Enforcer, error) {
-	e := &Enforcer{o: o, engaged: make(chan struct{}), changed: make(chan struct{}), drifts: map[string]view.Drift{}}
-	e.Engage = sync.OnceFunc(func() { close(e.engaged) })
+	e := &Enforcer{
+		o: o, reports: o.Engine.Reports, engaged: make(chan struct{}), changed: make(chan struct{}),
+		drifts: map[string]view.Drift{},
+	}
 	engine := &e.o.Engine
 	if engine.Cgroup == nil {
 		layout, err := host.Cgroups(o.Root)
@@ -68,17 +76,25 @@ func NewEnforcer(o EnforcerOptions) (*Enforcer, error) {
 		engine.Cgroup, e.mounted = Mounted(o.Root.Cgroup(), dialect), o.Allowed
 		engine.Roots = kubepods(o.CgroupRoot)
 	}
-	engine.Report = func(r Record) {
-		e.noteDrift(r)
-		o.Engine.Report(r)
-	}
-	engine.Timed = func(d time.Duration) {
-		e.notePass()
-		o.Engine.Timed(d)
-	}
+	engine.Reports = e
 	e.Engine = New(*engine)
 	return e, nil
 }
+
+// Record implements Reports.
+func (e *Enforcer) Record(r Record) {
+	e.noteDrift(r)
+	e.reports.Record(r)
+}
+
+// Timed implements Reports.
+func (e *Enforcer) Timed(d time.Duration) {
+	e.notePass()
+	e.reports.Timed(d)
+}
+
+// Engage lets Run begin. Later calls do nothing.
+func (e *Enforcer) Engage() { e.engage.Do(func() { close(e.engaged) }) }
 
 // kubepods returns the two groups in which a kubelet may keep its pods below its cgroupRoot: that of the cgroupfs
 // driver, and that of the systemd driver, where a slice's name contains the names of its parents. One of them does not
@@ -103,7 +119,7 @@ func (e *Enforcer) LastPass() time.Time {
 	return e.lastPass
 }
 
-// Changed lets Run ask Writes again.
+// Changed lets Run ask Agent.Writes again.
 func (e *Enforcer) Changed() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -111,7 +127,7 @@ func (e *Enforcer) Changed() {
 	e.changed = make(chan struct{})
 }
 
-// Run runs the engine while Writes returns true, from Engage on. It returns nil when ctx ends.
+// Run runs the engine while Agent.Writes returns true, from Engage on. It returns nil when ctx ends.
 func (e *Enforcer) Run(ctx context.Context) error {
 	select {
 	case <-e.engaged:
@@ -121,7 +137,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 		e.mu.Lock()
 		changed := e.changed
 		e.mu.Unlock()
-		if !e.o.Writes() {
+		if !e.o.Agent.Writes() {
 			select {
 			case <-changed:
 			case <-ctx.Done():
@@ -148,7 +164,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 
 // First makes the tree equal to the table for the first time, if the agent writes.
 func (e *Enforcer) First() error {
-	if !e.o.Writes() {
+	if !e.o.Agent.Writes() {
 		return nil
 	}
 	return e.Reconcile()
@@ -156,7 +172,7 @@ func (e *Enforcer) First() error {
 
 // Sweep lets the engine forget pods whose processes have ended, while the agent does not write and no pass does so.
 func (e *Enforcer) Sweep(ctx context.Context) {
-	if e.o.Writes() {
+	if e.o.Agent.Writes() {
 		return
 	}
 	if err := e.Engine.Sweep(); err != nil {
@@ -176,7 +192,7 @@ func (e *Enforcer) Watch(ctx context.Context) error {
 		folders = append(folders, e.folder(root))
 	}
 	err := host.WatchGroups(ctx, folders, func(string) {
-		if e.o.Unasked() {
+		if e.o.Agent.IsUnasked() {
 			e.Scan()
 		}
 	})

@@ -34,15 +34,23 @@ func TestPodsLieBelowTheRootOfEitherDriver(t *testing.T) {
 	}
 }
 
+// agent is one that writes, or does not. It drops what is reported.
+type agent bool
+
+func (a agent) Writes() bool      { return bool(a) }
+func (agent) IsUnasked() bool     { return false }
+func (agent) Record(Record)       {}
+func (agent) Timed(time.Duration) {}
+
 // newEnforcer returns an Enforcer over the files of a folder, which the agent writes or not.
 func newEnforcer(t *testing.T, writes bool) (*Enforcer, *testclock.FakeClock) {
 	t.Helper()
 	dir, clock := t.TempDir(), testclock.NewFakeClock(time.Unix(1e9, 0))
 	enforcer, err := NewEnforcer(EnforcerOptions{
-		Node: "n", Root: host.Root{Dir: dir}, Writes: func() bool { return writes }, Clock: clock,
+		Node: "n", Root: host.Root{Dir: dir}, Agent: agent(writes), Clock: clock,
 		Engine: Options{
-			Cgroup: Mounted(filepath.Join(dir, "sys/fs/cgroup"), desired.V1),
-			Report: func(Record) {}, Timed: func(time.Duration) {},
+			Cgroup:  Mounted(filepath.Join(dir, "sys/fs/cgroup"), desired.V1),
+			Reports: agent(writes),
 		},
 	})
 	testkit.Check(t, err)

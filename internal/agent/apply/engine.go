@@ -30,15 +30,8 @@ type Options struct {
 	// Checkpoint remembers who has exclusive CPUs. Without one, a group of an unknown pod is held after a restart like
 	// an exclusive pod's unless a process of the shared pool runs on its CPUs.
 	Checkpoint Checkpoint
-	// Report takes what an operator or the pod's owner should know. It is called without a lock held, and must not
-	// block. nil drops the records.
-	Report func(Record)
-	// Timed takes the duration of each pass over the tree, except those of Start. It is called like Report; nil drops
-	// them.
-	Timed func(time.Duration)
-	// Moved takes the sets that a pass gave to groups, by group, for the other writers of these groups. Later passes
-	// have higher numbers, and may be reported before earlier ones. It is called like Report; nil drops them.
-	Moved func(pass uint64, sets map[string]string)
+	// Reports gets what the engine reports; nil drops it.
+	Reports Reports
 	// Resync is the time between two comparisons of the whole tree with the table; default 30 s.
 	Resync time.Duration
 	// Clock is the real one when nil.
@@ -48,12 +41,28 @@ type Options struct {
 	KubeletKeepsMemory, AllowUnallocatedLSR bool
 }
 
+// Reports takes what an Engine reports. Its methods are called without a lock held, and must not block.
+type Reports interface {
+	// Record takes what an operator or the pod's owner should know.
+	Record(Record)
+	// Timed takes the duration of each pass over the tree, except those of Start.
+	Timed(time.Duration)
+}
+
+// Writer is another writer of groups, as a container runtime is.
+type Writer interface {
+	// SetsChanged takes the sets that a pass gave to groups, by group. Later passes have higher numbers, and may be
+	// reported before earlier ones. It is called without a lock held, and must not block.
+	SetsChanged(pass uint64, sets map[string]string)
+}
+
 // Engine keeps the cgroup tree of one machine equal to the desired table. All methods are safe for concurrent use.
 //
 // Nothing is written before SetFacts has named a machine and Prune has completed the list of pods: until then a group
 // that looks unknown may belong to a pod that was not added yet. Begin lifts the second condition.
 type Engine struct {
 	o     Options
+	other Writer        // nil where no other program writes
 	dirty chan struct{} // holds one token while something is to do
 
 	// turn is a lock: the goroutine that works on the tree holds it across its reads and writes, as the order of writes
@@ -180,6 +189,9 @@ func New(o Options) *Engine {
 		leaves:  map[string]*leaf{},
 	}
 }
+
+// Attach makes w hear of the sets that passes give to groups. It is called before the engine works.
+func (e *Engine) Attach(w Writer) { e.other = w }
 
 // change changes what the Engine knows, and asks for a pass.
 func (e *Engine) change(f func()) {
@@ -522,13 +534,13 @@ func (e *Engine) inTurn(ctx context.Context, f func() error) error {
 	sets := e.moved
 	e.moved = map[string]string{}
 	<-e.turn
-	if e.o.Report != nil {
+	if e.o.Reports != nil {
 		for _, r := range out {
-			e.o.Report(r)
+			e.o.Reports.Record(r)
 		}
 	}
-	if len(sets) > 0 && e.o.Moved != nil {
-		e.o.Moved(pass, sets)
+	if len(sets) > 0 && e.other != nil {
+		e.other.SetsChanged(pass, sets)
 	}
 	return err
 }

@@ -57,6 +57,9 @@ func (r *rig) observe(s []kernel.Group) {
 	}
 }
 
+func (r *rig) Record(x apply.Record) { r.records = append(r.records, x) }
+func (r *rig) Timed(time.Duration)   {}
+
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	return newRigOf(t, desired.V2)
@@ -70,8 +73,8 @@ func newRigOf(t *testing.T, dialect desired.Dialect) *rig {
 	testkit.Check(t, err)
 	r.wire = &wire{Tree: tree}
 	r.engine = apply.New(apply.Options{
-		Cgroup: r.wire,
-		Report: func(x apply.Record) { r.records = append(r.records, x) },
+		Cgroup:  r.wire,
+		Reports: r,
 	})
 	r.engine.SetFacts(ledger.Facts{Machine: m, MinSharedCPUs: -1})
 	return r
@@ -346,7 +349,7 @@ func TestRestartHoldsTheCPUsOfAPodThatIsGone(t *testing.T) {
 	boot := func() {
 		r.engine = apply.New(apply.Options{
 			Cgroup: r.wire, Checkpoint: file,
-			Report: func(x apply.Record) { r.records = append(r.records, x) },
+			Reports: r,
 		})
 		r.engine.SetFacts(ledger.Facts{Machine: smallMachine(t), MinSharedCPUs: -1})
 	}

@@ -142,7 +142,7 @@ func TestRefusalHoldsOverARestart(t *testing.T) {
 	boot := func(a string) {
 		r.engine = apply.New(apply.Options{
 			Cgroup: r.wire, Checkpoint: file,
-			Report: func(x apply.Record) { r.records = append(r.records, x) },
+			Reports: r,
 		})
 		r.engine.SetFacts(ledger.Facts{Machine: smallMachine(t), MinSharedCPUs: -1})
 		r.reallocate("a", a)

@@ -34,8 +34,8 @@ func (e *Engine) Sweep() error {
 func (e *Engine) timed(pass func() error) error {
 	began := e.o.Clock.Now()
 	err := e.inTurn(context.Background(), pass)
-	if e.o.Timed != nil && !errors.Is(err, ErrNotReady) {
-		e.o.Timed(e.o.Clock.Since(began))
+	if e.o.Reports != nil && !errors.Is(err, ErrNotReady) {
+		e.o.Reports.Timed(e.o.Clock.Since(began))
 	}
 	return err
 }

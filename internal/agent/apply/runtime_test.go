@@ -15,17 +15,21 @@ import (
 	"github.com/tenon-project/tenon/internal/local/kernel"
 )
 
+// sets are those that the engine gave to groups.
+type sets map[string]string
+
+func (s sets) SetsChanged(_ uint64, changed map[string]string) { maps.Copy(s, changed) }
+
 // newRigIn is a rig whose engine looks for pods below roots and keeps what it moved.
 func newRigIn(t *testing.T, roots ...string) (*rig, map[string]string) {
 	t.Helper()
 	m := smallMachine(t)
-	r, moved := &rig{t: t}, map[string]string{}
+	r, moved := &rig{t: t}, sets{}
 	tree, err := kernel.Open(kernel.Options{Machine: m, Observe: r.observe})
 	r.must(err)
 	r.wire = &wire{Tree: tree}
-	r.engine = apply.New(apply.Options{Cgroup: r.wire, Roots: roots, Moved: func(_ uint64, sets map[string]string) {
-		maps.Copy(moved, sets)
-	}})
+	r.engine = apply.New(apply.Options{Cgroup: r.wire, Roots: roots})
+	r.engine.Attach(moved)
 	r.engine.SetFacts(ledger.Facts{Machine: m, MinSharedCPUs: -1})
 	r.complete()
 	return r, moved

@@ -49,15 +49,18 @@ type Eviction struct {
 
 // EvictorOptions are what an Evictor needs.
 type EvictorOptions struct {
-	// Pods returns the pods of the node that the API has; false while they are not all known.
-	Pods func() ([]*corev1.Pod, bool)
-	// State returns what best-effort pods may use now, BatchMilli what the Node shows as batch-cpu.
-	State      func() State
-	BatchMilli func() int64
-	// Evict evicts a pod.
-	Evict func(context.Context, Eviction) error
-	// Failed takes errors of Evict.
-	Failed func(context.Context, Eviction, error)
+	Agent     Agent
+	Limit     Limit
+	Evictions Evictions
+}
+
+// Limit returns what best-effort pods may use now, as a Suppressor does.
+type Limit interface{ State() State }
+
+// Evictions evicts pods, and reports that one could not be evicted.
+type Evictions interface {
+	Evict(context.Context, Eviction) error
+	NotEvicted(context.Context, Eviction, error)
 }
 
 // Evictor evicts best-effort pods of a node. Run does, once; the other methods are safe for concurrent use.
@@ -108,10 +111,10 @@ func (e *Evictor) evict(ctx context.Context, list []Eviction) {
 	gone := map[string]bool{}
 	for _, v := range list {
 		call, cancel := context.WithTimeout(ctx, patience)
-		err := e.o.Evict(call, v)
+		err := e.o.Evictions.Evict(call, v)
 		cancel()
 		if gone[string(v.Pod.UID)] = err == nil; err != nil {
-			e.o.Failed(ctx, v, err)
+			e.o.Evictions.NotEvicted(ctx, v, err)
 		}
 		errs = append(errs, err)
 	}
@@ -214,7 +217,7 @@ func (e *Evictor) EvictOverusers(now time.Time, list []Overuse) {
 
 // forgetGone forgets evicted pods that the API does not have any more. The caller holds mu, here and below.
 func (e *Evictor) forgetGone() {
-	pods, known := e.o.Pods()
+	pods, known := e.o.Agent.Evictable()
 	if !known {
 		return
 	}
@@ -264,10 +267,10 @@ func (e *Evictor) forCPU(sample *usage.Sample) []Eviction {
 		FromPercent: or(e.strategy.CPUEvictBESatisfactionLowerPercent, 0),
 		ToPercent:   or(e.strategy.CPUEvictBESatisfactionUpperPercent, 0),
 	}
-	state := e.o.State()
+	state := e.o.Limit.State()
 	allowed := max(int64(state.CPUs)*1000, state.Quota/100)
 	if e.strategy.CPUEvictPolicy == slo.EvictByAllocatable {
-		allowed = e.o.BatchMilli()
+		allowed = e.o.Agent.BatchMilli()
 	} else if state.Of == 0 {
 		return nil // what they may use is not known
 	}
@@ -295,7 +298,7 @@ func (e *Evictor) forCPU(sample *usage.Sample) []Eviction {
 // pods returns the best-effort pods of the node with what they use and request of what is short. Those that must not be
 // evicted free nothing.
 func (e *Evictor) pods(sample *usage.Sample, cause Cause) (list []suppress.Pod, byUID map[string]*corev1.Pod) {
-	all, known := e.o.Pods()
+	all, known := e.o.Agent.Evictable()
 	if !known {
 		return nil, nil
 	}

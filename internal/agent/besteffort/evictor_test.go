@@ -63,26 +63,32 @@ type host struct {
 // unit is a hundredth of the memory of a host.
 const unit = 1 << 20
 
+func (h *host) Writes() bool            { return true }
+func (h *host) ReservedMilli() int64    { return 0 }
+func (h *host) BatchMilli() int64       { return h.batch }
+func (h *host) State() besteffort.State { return h.state }
+
+func (h *host) Evictable() ([]*corev1.Pod, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.pods, !h.unknown
+}
+
+func (h *host) Evict(_ context.Context, v besteffort.Eviction) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.fails--; h.fails >= 0 {
+		return errors.New("no connection")
+	}
+	h.evicted, h.texts = append(h.evicted, v.Pod.Name), append(h.texts, v.Why)
+	return nil
+}
+
+func (h *host) NotEvicted(context.Context, besteffort.Eviction, error) { h.failed++ }
+
 func newHost(ctx context.Context, object *slo.NodeSLO) *host {
 	h := &host{used: map[string]usage.Amounts{}, state: besteffort.State{CPUs: 10, Of: 10}}
-	h.evictor = besteffort.NewEvictor(besteffort.EvictorOptions{
-		Pods: func() ([]*corev1.Pod, bool) {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			return h.pods, !h.unknown
-		},
-		State: func() besteffort.State { return h.state }, BatchMilli: func() int64 { return h.batch },
-		Evict: func(_ context.Context, v besteffort.Eviction) error {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			if h.fails--; h.fails >= 0 {
-				return errors.New("no connection")
-			}
-			h.evicted, h.texts = append(h.evicted, v.Pod.Name), append(h.texts, v.Why)
-			return nil
-		},
-		Failed: func(context.Context, besteffort.Eviction, error) { h.failed++ },
-	})
+	h.evictor = besteffort.NewEvictor(besteffort.EvictorOptions{Agent: h, Limit: h, Evictions: h})
 	h.evictor.Follow(object)
 	go func() { _ = h.evictor.Run(ctx) }()
 	return h

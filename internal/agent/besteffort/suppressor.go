@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
@@ -18,12 +20,19 @@ import (
 // Options are what a Suppressor needs.
 type Options struct {
 	Engine *apply.Engine
-	// Reserved returns what is reserved for the system, in milli-CPU.
-	Reserved func() int64
+	Agent  Agent
+}
+
+// Agent is what the package asks of the agent of its node. Its methods must not block.
+type Agent interface {
 	// Writes reports whether the agent decides about cpusets now.
-	Writes func() bool
-	// Changed is called when State has changed. It must not block.
-	Changed func(State)
+	Writes() bool
+	// ReservedMilli returns what is reserved for the system, BatchMilli what the Node shows as batch-cpu, in milli-CPU.
+	ReservedMilli() int64
+	BatchMilli() int64
+	// Evictable returns the pods of the node that the API has; false while they are not all known, or none may be
+	// evicted.
+	Evictable() ([]*corev1.Pod, bool)
 }
 
 // State is what best-effort pods may use. The zero value bounds nothing.
@@ -70,7 +79,8 @@ func (s State) String() string {
 
 // Suppressor keeps the limit of a node's best-effort pods. It is safe for concurrent use.
 type Suppressor struct {
-	o Options
+	o       Options
+	changed chan struct{} // holds one token once State has changed
 
 	mu       sync.Mutex // guards the fields below; held across calls of the engine, which calls nothing back
 	strategy *slo.ResourceThresholdStrategy
@@ -95,7 +105,7 @@ type order struct {
 // that they have.
 func New(o Options) *Suppressor {
 	o.Engine.HoldBE()
-	return &Suppressor{o: o}
+	return &Suppressor{o: o, changed: make(chan struct{}, 1)}
 }
 
 // Follow takes the node's NodeSLO; nil for none. A field that is not set has its default.
@@ -134,9 +144,15 @@ func (s *Suppressor) endSuppression() {
 func (s *Suppressor) setState(now State) {
 	if before := s.state; now != before {
 		s.state = now
-		s.o.Changed(now)
+		select {
+		case s.changed <- struct{}{}:
+		default:
+		}
 	}
 }
+
+// Changed has a token once State has changed since the last token.
+func (s *Suppressor) Changed() <-chan struct{} { return s.changed }
 
 // State returns what best-effort pods may use now.
 func (s *Suppressor) State() State {
@@ -156,7 +172,7 @@ func (s *Suppressor) Tick(sample *usage.Sample) {
 	nonBE, hosts := s.sum(sample)
 	s.hosts = hosts
 	s.limit(sample.Time, suppress.Use{
-		Capacity: sample.Capacity.MilliCPU, NonBE: nonBE, System: sample.System.MilliCPU, Reserved: s.o.Reserved(),
+		Capacity: sample.Capacity.MilliCPU, NonBE: nonBE, System: sample.System.MilliCPU, Reserved: s.o.Agent.ReservedMilli(),
 	})
 }
 
@@ -176,7 +192,7 @@ func (s *Suppressor) Glance(at time.Time, milliCPU int64) {
 func (s *Suppressor) limit(at time.Time, use suppress.Use) {
 	view := s.o.Engine.View()
 	s.measured = at
-	if s.strategy == nil || view.Machine() == nil || use.Capacity <= 0 || !s.o.Writes() {
+	if s.strategy == nil || view.Machine() == nil || use.Capacity <= 0 || !s.o.Agent.Writes() {
 		return
 	}
 	now := State{

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
@@ -38,9 +39,13 @@ type node struct {
 	engine     *apply.Engine
 	suppressor *besteffort.Suppressor
 	writes     bool
-	states     []besteffort.State
 	time       time.Time
 }
+
+func (n *node) Writes() bool                     { return n.writes }
+func (n *node) ReservedMilli() int64             { return 0 }
+func (n *node) BatchMilli() int64                { return 0 }
+func (n *node) Evictable() ([]*corev1.Pod, bool) { return nil, false }
 
 const fewest = 2 // CPUs of best-effort pods
 
@@ -66,8 +71,7 @@ func (n *node) begin(facts ledger.Facts) {
 	n.engine = apply.New(apply.Options{Cgroup: n.tree})
 	n.engine.SetFacts(facts)
 	n.suppressor = besteffort.New(besteffort.Options{
-		Engine: n.engine, Reserved: func() int64 { return 0 }, Writes: func() bool { return n.writes },
-		Changed: func(s besteffort.State) { n.states = append(n.states, s) },
+		Engine: n.engine, Agent: n,
 	})
 }
 

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -49,9 +48,7 @@ func (f *askFlags) wire(o *app.Options, fs *pflag.FlagSet, kubeconfig string) er
 		return nil
 	}
 	if f.socket != "" {
-		o.AskResources = func(ctx context.Context) (kubeletapi.Resources, error) {
-			return kubeletapi.AskResources(ctx, f.socket)
-		}
+		o.AskResources = kubeletapi.Socket(f.socket)
 	}
 	o.WatchKubelet, o.RegisterPlugins = true, true
 	if fs.Changed("kubelet") {
@@ -65,7 +62,7 @@ func (f *askFlags) wire(o *app.Options, fs *pflag.FlagSet, kubeconfig string) er
 		Node: o.Node, Root: o.Root, API: api, Endpoint: f.endpoint,
 	})
 	if err == nil {
-		o.AskKubelet = client.Config
+		o.AskKubelet = client
 	}
 	return err
 }

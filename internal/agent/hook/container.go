@@ -52,7 +52,7 @@ func (s *Service) record(c *Container) *container {
 		}
 	}
 	known.uid, known.name, known.sandbox, known.ended = c.UID, c.Name, c.Pod.ID, c.Ended
-	if s.o.Devices != nil && s.o.Devices().HasDevices() {
+	if s.o.Agent.Devices().HasDevices() {
 		seen := *c
 		seen.Devices = inject.Sight{Privileged: c.Devices.Privileged, Files: c.Devices.Files}
 		known.seen = &seen
@@ -107,7 +107,7 @@ func engineContainer(c *Container) apply.Container {
 
 // trusted returns a pod without the labels and annotations that do not count.
 func (s *Service) trusted(p *Pod) *Pod {
-	if s.o.Trust(p) != Untrusted {
+	if s.o.Agent.Trust(p) != Untrusted {
 		return p
 	}
 	plain := *p

@@ -17,8 +17,8 @@ func (s *Service) Devices(c Container) (answer inject.Answer, err error) {
 		answer, err = inject.Decide(n, d)
 		return err
 	})
-	if s.o.Injected != nil && s.o.Devices().HasDevices() {
-		s.o.Injected(s.o.Clock.Since(begun))
+	if s.o.Reports != nil && s.o.Agent.Devices().HasDevices() {
+		s.o.Reports.Injected(s.o.Clock.Since(begun))
 	}
 	return answer, err
 }
@@ -26,8 +26,8 @@ func (s *Service) Devices(c Container) (answer inject.Answer, err error) {
 // CheckDevices implements Handler.
 func (s *Service) CheckDevices(c Container) error {
 	err := s.withDevices(&c, inject.Check)
-	if err != nil && s.o.Caught != nil {
-		s.o.Caught()
+	if err != nil && s.o.Reports != nil {
+		s.o.Reports.Caught()
 	}
 	return err
 }
@@ -35,10 +35,10 @@ func (s *Service) CheckDevices(c Container) error {
 // withDevices asks package inject about a container. A Refusal holds the container back, whatever else its pod uses:
 // inject refuses only pods that request devices, were given some, or have some that are not theirs.
 func (s *Service) withDevices(c *Container, ask func(*inject.Node, *inject.Container) error) error {
-	if s.o.Devices == nil {
+	if s.o.Agent.Devices() == nil {
 		return nil
 	}
-	if s.o.Devices().HasDevices() {
+	if s.o.Agent.Devices().HasDevices() {
 		if err := s.refuseUnknown(c); err != nil {
 			return s.reportBlocked(c, err)
 		}
@@ -54,7 +54,7 @@ func (s *Service) withDevices(c *Container, ask func(*inject.Node, *inject.Conta
 // askDevices returns what package inject has against a container; nil for nothing.
 func (s *Service) askDevices(c *Container, ask func(*inject.Node, *inject.Container) error) (*apply.Blocked, error) {
 	pod := s.trusted(&c.Pod)
-	err := ask(s.o.Devices(), &inject.Container{
+	err := ask(s.o.Agent.Devices(), &inject.Container{
 		Name: c.Name, Namespace: c.Namespace, Labels: pod.Labels, Annotations: pod.Annotations,
 		Asks: s.o.Engine.Devices(c.UID), Has: c.Devices,
 	})

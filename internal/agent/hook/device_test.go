@@ -20,15 +20,13 @@ import (
 )
 
 // accelerated is a node with a GPU that Tenon allocates.
-func accelerated(_ *node, o *hook.Options) {
-	o.Devices = func() *inject.Node {
-		return &inject.Node{
-			Mode: annotation.DeviceOwn, Types: []string{annotation.DeviceGPU},
-			Cards: host.Cards{List: []host.Card{{
-				Kind: host.NVIDIA, ID: "GPU-a", BusID: "0000:3b:00.0",
-				Files: []host.DeviceFile{{Path: "/dev/nvidia0", Major: 195}},
-			}}},
-		}
+func accelerated(n *node, _ *hook.Options) {
+	n.devices = &inject.Node{
+		Mode: annotation.DeviceOwn, Types: []string{annotation.DeviceGPU},
+		Cards: host.Cards{List: []host.Card{{
+			Kind: host.NVIDIA, ID: "GPU-a", BusID: "0000:3b:00.0",
+			Files: []host.DeviceFile{{Path: "/dev/nvidia0", Major: 195}},
+		}}},
 	}
 }
 
@@ -36,10 +34,7 @@ func accelerated(_ *node, o *hook.Options) {
 // be another pod's.
 func TestAPodWithoutItsDevicesIsHeldBack(t *testing.T) {
 	t.Parallel()
-	injected, caught := 0, 0
-	n := ready(t, accelerated, func(_ *node, o *hook.Options) {
-		o.Injected, o.Caught = func(time.Duration) { injected++ }, func() { caught++ }
-	})
+	n := ready(t, accelerated)
 	p := sandbox("a", "", "")
 	asking := inAPI(p)
 	asking.Spec.Containers[0].Resources.Limits = object.List("nvidia.com/gpu", "1")
@@ -50,8 +45,8 @@ func TestAPodWithoutItsDevicesIsHeldBack(t *testing.T) {
 	if len(n.troubles) != 2 || n.troubles[0].LetPass || n.troubles[0].Container != "main" {
 		t.Errorf("reported %+v, want both refusals", n.troubles)
 	}
-	if injected != 1 || caught != 1 {
-		t.Errorf("%d answers and %d refusals of the validation are counted, want one of each", injected, caught)
+	if n.injected != 1 || n.caught != 1 {
+		t.Errorf("%d answers and %d refusals of the validation are counted, want one of each", n.injected, n.caught)
 	}
 }
 
@@ -152,8 +147,7 @@ func TestRunningContainersAreComparedWithTheirAllocation(t *testing.T) {
 
 func TestWhatARuntimeReportsIsToBeCompared(t *testing.T) {
 	t.Parallel()
-	synced := 0
-	n := ready(t, accelerated, func(_ *node, o *hook.Options) { o.Synced = func() { synced++ } })
+	n := ready(t, accelerated)
 	p := sandbox("a", "", "")
 	c := in(p, "c1")
 	c.Running = true
@@ -164,8 +158,8 @@ func TestWhatARuntimeReportsIsToBeCompared(t *testing.T) {
 		return host.Access{}, true, nil
 	}
 	n.must(n.service.CompareDevices(read))
-	if synced != 1 || seen != 1 || len(n.troubles) != 0 {
-		t.Errorf("Synced was called %d times and %d containers were read, want 1 and 1; reported %+v", synced, seen,
+	if n.synced != 1 || seen != 1 || len(n.troubles) != 0 {
+		t.Errorf("Synced was called %d times and %d containers were read, want 1 and 1; reported %+v", n.synced, seen,
 			n.troubles)
 	}
 	// What is not seen in the kernel, the runtime says: another program made the container while no agent answered.
@@ -215,10 +209,8 @@ func TestVisibleDevicesOfRunningContainers(t *testing.T) {
 // a pod whose scheduler is not known yet waits.
 func TestAForgedAllocationGivesAContainerNothing(t *testing.T) {
 	t.Parallel()
-	trust := hook.Unknown
-	n := ready(t, accelerated, func(_ *node, o *hook.Options) {
-		o.Trust = func(*hook.Pod) hook.Trust { return trust }
-	})
+	n := ready(t, accelerated)
+	n.trust = hook.Unknown
 	p := sandbox("a", "LSE", "6-7")
 	p.Annotations[annotation.DeviceAllocatedKey] = `{"gpu":[{"id":"GPU-a","resources":{}}]}`
 	_, err := n.service.Devices(in(p, "c1"))
@@ -229,14 +221,14 @@ func TestAForgedAllocationGivesAContainerNothing(t *testing.T) {
 		plain.Env["NVIDIA_VISIBLE_DEVICES"] != "void" {
 		t.Errorf("a pod that uses nothing of Tenon: %v, %v, want no wait", plain, err)
 	}
-	trust = hook.Untrusted
+	n.trust = hook.Untrusted
 	got, err := n.service.Devices(in(p, "c1"))
 	n.must(err)
 	want(t, "the variable of the forged pod", got.Env["NVIDIA_VISIBLE_DEVICES"], "void")
 	set, _, err := n.service.Create(t.Context(), in(p, "c1"))
 	n.must(err)
 	want(t, "its CPUs", set.CPUs, "0-7")
-	trust = hook.Trusted
+	n.trust = hook.Trusted
 	got, err = n.service.Devices(in(p, "c1"))
 	n.must(err)
 	want(t, "the variable of a trusted pod", got.Env["NVIDIA_VISIBLE_DEVICES"], "GPU-a")

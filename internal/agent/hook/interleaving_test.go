@@ -67,9 +67,7 @@ func newRuntime(t *testing.T, rt *rapid.T) *runtime {
 	r.must(err)
 	r.tree = tree
 	r.must(tree.MkdirAll("kubepods/burstable"))
-	r.engine = apply.New(apply.Options{
-		Cgroup: tree, Moved: func(pass uint64, sets map[string]string) { r.service.SetsChanged(pass, sets) },
-	})
+	r.engine = apply.New(apply.Options{Cgroup: tree})
 	r.service = hook.New(hook.Options{Engine: r.engine, Clock: r.clock})
 	r.complete()
 	return r

@@ -22,37 +22,59 @@ var ErrDegraded = errors.New("EnforcementDegraded")
 // Options are what a Service needs. Engine is required.
 type Options struct {
 	Engine *apply.Engine
-	// Writes reports whether the agent decides about cpusets now; nil is always. While it does not, answers are empty
-	// and no container is blocked.
-	Writes func() bool
-	// Leaves reports whether the engine returns groups to the kubelet, while the agent does not decide; nil is never.
-	Leaves func() bool
-	// Degraded says why enforcement cannot be promised on this node; "" when it can, as nil says. LSE pods are refused
-	// while it is not, unless AllowDegraded.
-	Degraded      func() string
+	// Agent is the agent of the node; nil for Standalone.
+	Agent Agent
+	// AllowDegraded lets LSE pods start where the Agent says why they should not.
 	AllowDegraded bool
-	// Devices is what is known of the node's devices; nil for a node without. It must not block.
-	Devices func() *inject.Node
-	// Trust returns what is known of the scheduler of a pod: the labels and annotations of Tenon on an Untrusted one
-	// are ignored. nil trusts all. It must not block.
-	Trust func(*Pod) Trust
-	// Synced is called at the end of each Sync. It must not block; nil is not called.
-	Synced func()
+	// Reports gets what is to be reported; nil drops it.
+	Reports Reports
 	// Clock is the real one when nil.
 	Clock clock.PassiveClock
 	// WriteWait is how long a start waits for sets of other containers that the runtime is still writing. A runtime
 	// that serves one plugin at a time writes none of them meanwhile; it may only have to report one.
 	WriteWait time.Duration
-	// Report is called with each step that failed. It must not block; nil drops them.
-	Report func(Trouble)
-	// Overridden is called for each update that was answered with values other than the requested ones. It must not
-	// block; nil drops them.
-	Overridden func()
-	// Injected is called with the time that it took to decide about the devices of a container, Caught for a container
-	// that was to be created with others. They must not block; nil is not called.
-	Injected func(time.Duration)
-	Caught   func()
 }
+
+// Agent is what a Service asks of the agent of its node. Its methods must not block.
+type Agent interface {
+	// Writes reports whether the agent decides about cpusets now. While it does not, answers are empty and no container
+	// is blocked. Leaves reports whether the engine returns groups to the kubelet meanwhile.
+	Writes() bool
+	Leaves() bool
+	// WhyDegraded says why enforcement cannot be promised on this node; "" when it can. LSE pods are refused while it
+	// is not, unless AllowDegraded.
+	WhyDegraded() string
+	// Devices is what is known of the node's devices; nil for a node without.
+	Devices() *inject.Node
+	// Trust returns what is known of the scheduler of a pod: the labels and annotations of Tenon on an Untrusted one
+	// are ignored.
+	Trust(*Pod) Trust
+	// Synced is called at the end of each Sync.
+	Synced()
+}
+
+// Reports takes what users are to see. Its methods must not block.
+type Reports interface {
+	// Blocked takes each step that failed.
+	Blocked(Trouble)
+	// Overridden counts an update that was answered with values other than the requested ones.
+	Overridden()
+	// Injected takes the time that it took to decide about the devices of a container, Caught counts a container that
+	// was to be created with others.
+	Injected(time.Duration)
+	Caught()
+}
+
+// Standalone is the Agent of a Service by itself: it always writes, has no devices and trusts all pods.
+type Standalone struct{}
+
+// Writes and the other methods implement Agent.
+func (Standalone) Writes() bool          { return true }
+func (Standalone) Leaves() bool          { return false }
+func (Standalone) WhyDegraded() string   { return "" }
+func (Standalone) Devices() *inject.Node { return nil }
+func (Standalone) Trust(*Pod) Trust      { return Trusted }
+func (Standalone) Synced()               {}
 
 // Trust is what is known of the scheduler of a pod.
 type Trust uint8
@@ -90,26 +112,22 @@ var _ Handler = (*Service)(nil)
 
 // New returns a Service that knows no pod yet.
 func New(o Options) *Service {
-	if o.Writes == nil {
-		o.Writes = func() bool { return true }
-	}
-	if o.Leaves == nil {
-		o.Leaves = func() bool { return false }
-	}
-	if o.Trust == nil {
-		o.Trust = func(*Pod) Trust { return Trusted }
+	if o.Agent == nil {
+		o.Agent = Standalone{}
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Service{
+	s := &Service{
 		o: o, updates: make(chan struct{}, 1),
 		sandboxes: map[string]string{}, containers: map[string]*container{}, writeEnded: make(chan struct{}),
 	}
+	o.Engine.Attach(s)
+	return s
 }
 
 // Ready implements Handler.
-func (s *Service) Ready() bool { return !s.o.Writes() || s.o.Engine.Ready() }
+func (s *Service) Ready() bool { return !s.o.Agent.Writes() || s.o.Engine.Ready() }
 
 // Sync implements Handler. The tree itself is brought in order by the engine, which looks at all of it anew.
 func (s *Service) Sync(pods []Pod, containers []Container) {
@@ -150,9 +168,7 @@ func (s *Service) Sync(pods []Pod, containers []Container) {
 		s.o.Engine.Stop(apply.Container{PodUID: c.uid, ID: id, Name: c.name, Group: c.group})
 	}
 	s.o.Engine.Recheck()
-	if s.o.Synced != nil {
-		s.o.Synced()
-	}
+	s.o.Agent.Synced()
 }
 
 // RunPod implements Handler.
@@ -168,7 +184,7 @@ func (s *Service) RunPod(_ context.Context, p Pod) error {
 	d := s.podOf(&p)
 	s.o.Engine.Introduce(d)
 	s.o.Engine.Visit(p.UID) // the runtime gave the sandbox a group, or is about to
-	if !s.o.Writes() {
+	if !s.o.Agent.Writes() {
 		return nil
 	}
 	if err := s.refuseDegraded(&Container{Pod: p}, d); err != nil {
@@ -216,7 +232,7 @@ func (s *Service) Create(_ context.Context, c Container) (Resources, []Update, e
 
 // decide returns the rows of a container that is to be created.
 func (s *Service) decide(c *Container) ([]desired.Row, error) {
-	if !s.o.Writes() {
+	if !s.o.Agent.Writes() {
 		return nil, nil
 	}
 	if err := s.refuseUnknown(c); err != nil {
@@ -233,7 +249,7 @@ func (s *Service) decide(c *Container) ([]desired.Row, error) {
 func (s *Service) rows(c *Container, pod desired.Pod, ask func(apply.Container) ([]desired.Row, error)) ([]desired.Row,
 	error,
 ) {
-	if !s.o.Writes() {
+	if !s.o.Agent.Writes() {
 		return nil, nil
 	}
 	s.o.Engine.Introduce(pod)
@@ -247,7 +263,7 @@ func (s *Service) rows(c *Container, pod desired.Pod, ask func(apply.Container) 
 // refuseUnknown rejects a container of a pod that uses Tenon by its labels or annotations, until the API server has
 // sent the pod: they count only if its scheduler is trusted. The kubelet tries again.
 func (s *Service) refuseUnknown(c *Container) error {
-	if s.o.Trust(&c.Pod) != Unknown || !desired.Uses(c.Labels, c.Annotations) {
+	if s.o.Agent.Trust(&c.Pod) != Unknown || !desired.Uses(c.Labels, c.Annotations) {
 		return nil
 	}
 	return engineContainer(c).Blocked(apply.ErrNotReady,
@@ -256,10 +272,10 @@ func (s *Service) refuseUnknown(c *Container) error {
 
 // refuseDegraded rejects LSE pods where their exclusive CPUs cannot be guaranteed.
 func (s *Service) refuseDegraded(c *Container, d desired.Pod) error {
-	if d.Entry.Role != qos.Exclusive || s.o.AllowDegraded || s.o.Degraded == nil {
+	if d.Entry.Role != qos.Exclusive || s.o.AllowDegraded {
 		return nil
 	}
-	if why := s.o.Degraded(); why != "" {
+	if why := s.o.Agent.WhyDegraded(); why != "" {
 		return engineContainer(c).Blocked(ErrDegraded,
 			"LSE pods are refused here without --allow-degraded-enforcement: %s", why)
 	}
@@ -301,7 +317,7 @@ func (s *Service) Start(ctx context.Context, c Container) error {
 	}
 	s.endShrinking(c.ID)
 	s.o.Engine.Introduce(s.podOf(&c.Pod))
-	if !s.o.Writes() {
+	if !s.o.Agent.Writes() {
 		if groupOf(c.Cgroup) != "" {
 			s.o.Engine.AddStarted(engineContainer(&c), false) // the agent may come to write while the container runs
 		}
@@ -392,8 +408,8 @@ func (s *Service) Update(_ context.Context, c Container, asked Resources) (Resou
 	if asked.Memory != 0 {
 		a.Memory = want.Memory
 	}
-	if s.o.Overridden != nil && overrides(a, asked) {
-		s.o.Overridden()
+	if s.o.Reports != nil && overrides(a, asked) {
+		s.o.Reports.Overridden()
 	}
 	if a.CPUs == "" && asked.CPUs == "" {
 		return a, nil
@@ -466,7 +482,7 @@ func (s *Service) reportBlocked(c *Container, err error) error {
 	if !ok {
 		return err
 	}
-	pass := (s.o.Trust(&c.Pod) == Untrusted || !desired.Uses(c.Labels, c.Annotations)) && !s.o.Engine.Uses(c.UID)
+	pass := (s.o.Agent.Trust(&c.Pod) == Untrusted || !desired.Uses(c.Labels, c.Annotations)) && !s.o.Engine.Uses(c.UID)
 	s.report(c, blocked, pass)
 	if pass {
 		return nil
@@ -475,8 +491,8 @@ func (s *Service) reportBlocked(c *Container, err error) error {
 }
 
 func (s *Service) report(c *Container, blocked *apply.Blocked, pass bool) {
-	if s.o.Report != nil {
-		s.o.Report(Trouble{
+	if s.o.Reports != nil {
+		s.o.Reports.Blocked(Trouble{
 			UID: c.UID, Namespace: c.Namespace, Name: c.Pod.Name, Container: c.Name, Err: blocked, LetPass: pass,
 		})
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/agent/hook"
+	"github.com/tenon-project/tenon/internal/agent/inject"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -47,10 +48,24 @@ type node struct {
 	facts    ledger.Facts
 	degraded string
 	writes   bool
+	devices  *inject.Node
+	trust    hook.Trust
 	troubles []hook.Trouble
-	// overridden counts updates that were answered with other values.
-	overridden int
+	// These count updates that were answered with other values, answers about devices and refusals of the validation,
+	// and reports of all containers.
+	overridden, injected, caught, synced int
 }
+
+func (n *node) Writes() bool               { return n.writes }
+func (n *node) Leaves() bool               { return false }
+func (n *node) WhyDegraded() string        { return n.degraded }
+func (n *node) Devices() *inject.Node      { return n.devices }
+func (n *node) Trust(*hook.Pod) hook.Trust { return n.trust }
+func (n *node) Synced()                    { n.synced++ }
+func (n *node) Blocked(x hook.Trouble)     { n.troubles = append(n.troubles, x) }
+func (n *node) Overridden()                { n.overridden++ }
+func (n *node) Injected(time.Duration)     { n.injected++ }
+func (n *node) Caught()                    { n.caught++ }
 
 func newNode(tb testing.TB, change ...func(*node, *hook.Options)) *node {
 	tb.Helper()
@@ -64,16 +79,8 @@ func newNode(tb testing.TB, change ...func(*node, *hook.Options)) *node {
 	}
 	n.tree = tree
 	n.must(tree.MkdirAll("kubepods/besteffort"))
-	n.engine = apply.New(apply.Options{
-		Cgroup: tree, Roots: []string{"kubepods", "kubepods.slice"},
-		Moved: func(pass uint64, sets map[string]string) { n.service.SetsChanged(pass, sets) },
-	})
-	o := hook.Options{
-		Engine: n.engine, Clock: n.clock, Writes: func() bool { return n.writes },
-		Degraded:   func() string { return n.degraded },
-		Report:     func(x hook.Trouble) { n.troubles = append(n.troubles, x) },
-		Overridden: func() { n.overridden++ },
-	}
+	n.engine = apply.New(apply.Options{Cgroup: tree, Roots: []string{"kubepods", "kubepods.slice"}})
+	o := hook.Options{Engine: n.engine, Agent: n, Reports: n, Clock: n.clock}
 	for _, f := range change {
 		f(n, &o)
 	}

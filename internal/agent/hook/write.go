@@ -132,7 +132,7 @@ func (s *Service) Updates() <-chan struct{} { return s.updates }
 
 // NextUpdates implements Handler. It returns none while the agent writes nothing.
 func (s *Service) NextUpdates() []Update {
-	if !s.o.Writes() && !s.o.Leaves() {
+	if !s.o.Agent.Writes() && !s.o.Agent.Leaves() {
 		return nil
 	}
 	s.mu.Lock()

@@ -34,7 +34,7 @@ type Node struct {
 }
 
 // HasDevices reports whether there is anything to decide about on the machine.
-func (n *Node) HasDevices() bool { return n.Mode != "" || len(n.Cards.List) > 0 }
+func (n *Node) HasDevices() bool { return n != nil && (n.Mode != "" || len(n.Cards.List) > 0) }
 
 // Exemption names pods by their namespace and labels. The namespace is required: users choose labels.
 type Exemption struct {

@@ -52,17 +52,20 @@ const maxResourcesBytes = 16 << 20
 // ErrBusy is answered by a kubelet that is asked too often: the next question may be answered.
 var ErrBusy = errors.New("the kubelet is asked too often")
 
-// AskResources asks the kubelet behind a unix socket what there is and who has it. The answers are two, so a device or
-// CPU may have changed hands between them. The error is ErrBusy where the kubelet limits the rate.
-func AskResources(ctx context.Context, socket string) (Resources, error) {
+// Socket is the path of the unix socket at which a kubelet serves PodResources.
+type Socket string
+
+// Resources asks the kubelet what there is and who has it. The answers are two, so a device or CPU may have changed
+// hands between them. The error is ErrBusy where the kubelet limits the rate.
+func (s Socket) Resources(ctx context.Context) (Resources, error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	r, err := ask(ctx, socket)
+	r, err := ask(ctx, string(s))
 	if err != nil {
 		if status.Code(err) == codes.ResourceExhausted {
 			err = fmt.Errorf("%w: %s", ErrBusy, status.Convert(err).Message())
 		}
-		return Resources{}, fmt.Errorf("ask the kubelet at %s for the resources of its pods: %w", socket, err)
+		return Resources{}, fmt.Errorf("ask the kubelet at %s for the resources of its pods: %w", s, err)
 	}
 	return r, nil
 }

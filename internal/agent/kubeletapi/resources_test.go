@@ -115,7 +115,7 @@ func TestResourcesAreReadWhole(t *testing.T) {
 	t.Parallel()
 	at := socket(t)
 	listen(t, full(), at)
-	got, err := kubeletapi.AskResources(t.Context(), at)
+	got, err := kubeletapi.Socket(at).Resources(t.Context())
 	testkit.Check(t, err)
 	want := kubeletapi.Resources{
 		CPUs: []int{2, 3, 4, 5},
@@ -142,20 +142,20 @@ func TestResourcesAreReadWhole(t *testing.T) {
 func TestASocketThatDoesNotAnswerIsAnError(t *testing.T) {
 	t.Parallel()
 	at := socket(t)
-	if r, err := kubeletapi.AskResources(t.Context(), at); err == nil || !strings.Contains(err.Error(), at) {
+	if r, err := kubeletapi.Socket(at).Resources(t.Context()); err == nil || !strings.Contains(err.Error(), at) {
 		t.Errorf("no process listens: %+v, %v, want an error that names the socket", r, err)
 	}
 	l := full()
 	stop := listen(t, l, at)
-	if _, err := kubeletapi.AskResources(t.Context(), at); err != nil {
+	if _, err := kubeletapi.Socket(at).Resources(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	stop()
-	if r, err := kubeletapi.AskResources(t.Context(), at); err == nil {
+	if r, err := kubeletapi.Socket(at).Resources(t.Context()); err == nil {
 		t.Errorf("the kubelet is gone: %+v, want an error", r)
 	}
 	listen(t, l, at)
-	if _, err := kubeletapi.AskResources(t.Context(), at); err != nil {
+	if _, err := kubeletapi.Socket(at).Resources(t.Context()); err != nil {
 		t.Errorf("the kubelet is back: %v", err)
 	}
 }
@@ -169,13 +169,13 @@ func TestAQuestionThatHangsEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	answered := make(chan error, 1)
 	go func() {
-		_, err := kubeletapi.AskResources(ctx, at)
+		_, err := kubeletapi.Socket(at).Resources(ctx)
 		answered <- err
 	}()
 	<-l.hang
 	cancel()
 	if err := <-answered; status.Code(errors.Unwrap(err)) != codes.Canceled {
-		t.Errorf("AskResources = %v, want one that is cancelled", err)
+		t.Errorf("Resources = %v, want one that is cancelled", err)
 	}
 }
 
@@ -185,14 +185,14 @@ func TestARateLimitHasItsOwnError(t *testing.T) {
 	l := full()
 	l.fail = status.Error(codes.ResourceExhausted, "rejected by rate limit")
 	listen(t, l, at)
-	if _, err := kubeletapi.AskResources(t.Context(), at); !errors.Is(err, kubeletapi.ErrBusy) {
-		t.Errorf("AskResources = %v, want ErrBusy", err)
+	if _, err := kubeletapi.Socket(at).Resources(t.Context()); !errors.Is(err, kubeletapi.ErrBusy) {
+		t.Errorf("Resources = %v, want ErrBusy", err)
 	}
 	l.mu.Lock()
 	l.fail = status.Error(codes.Internal, "no")
 	l.mu.Unlock()
-	if _, err := kubeletapi.AskResources(t.Context(), at); err == nil || errors.Is(err, kubeletapi.ErrBusy) {
-		t.Errorf("AskResources = %v, want an error that is not ErrBusy", err)
+	if _, err := kubeletapi.Socket(at).Resources(t.Context()); err == nil || errors.Is(err, kubeletapi.ErrBusy) {
+		t.Errorf("Resources = %v, want an error that is not ErrBusy", err)
 	}
 }
 

@@ -38,11 +38,11 @@ func (b *Observer) Foreign(inv *device.Inventory, running map[string]map[string]
 	b.mu.Unlock()
 	answer := b.resources.Value()
 	f := finder{
-		inv: inv, node: b.o.CurrentNode(), found: map[claim]map[string]sources{}, answer: answer,
+		inv: inv, node: b.o.Agent.CurrentNode(), found: map[claim]map[string]sources{}, answer: answer,
 		file: b.records.Value().Devices.Pods, running: running,
 		unasked: b.o.AskResources != nil && b.o.Switches.QueryKubelet && answer.answers == 0,
 	}
-	return f.find(b.o.Pods()), known
+	return f.find(b.o.Agent.Pods()), known
 }
 
 type claim struct{ uid, container, resource string }

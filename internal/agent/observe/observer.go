@@ -34,21 +34,35 @@ type Options struct {
 	Settings annotation.Kubelet
 	// AskSettings asks the kubelet for its settings, AskResources what it gave to whom. They must end soon; nil where
 	// the kubelet is not asked.
-	AskSettings  func(context.Context, *corev1.Node) (kubeletapi.Config, error)
-	AskResources func(context.Context) (kubeletapi.Resources, error)
-	// Devices returns the devices of the node's device plugins; nil where only AskResources has them.
-	Devices func() []host.Device
-	// What is known of the node: its Node, nil while that is not known, its machine, its pods by namespace and name,
-	// and an annotation of the published topology. They must not block.
-	CurrentNode func() *corev1.Node
-	Machine     func() *topo.Machine
-	Pods        func() []*convert.Pod
-	Published   func(key string) string
+	AskSettings  Configz
+	AskResources PodResources
+	Agent        Agent
 
 	Status  *status.Reporter
 	Metrics *status.Metrics
 	Resync  time.Duration
 	Clock   clock.PassiveClock
+}
+
+// Configz answers with a kubelet's settings, as kubeletapi.Client does.
+type Configz interface {
+	Config(context.Context, *corev1.Node) (kubeletapi.Config, error)
+}
+
+// PodResources answers what a kubelet gave to whom, as kubeletapi.Socket does.
+type PodResources interface {
+	Resources(context.Context) (kubeletapi.Resources, error)
+}
+
+// Agent is what an Observer asks of the agent of its node. Its methods must not block.
+type Agent interface {
+	// CurrentNode returns the last known state of the Node; nil while it is not known.
+	CurrentNode() *corev1.Node
+	Machine() *topo.Machine
+	// Pods returns the node's pods by namespace and name.
+	Pods() []*convert.Pod
+	// Published returns an annotation of the published topology.
+	Published(key string) string
 }
 
 // State is what is known of a kubelet at one moment. It is not changed any more.
@@ -154,7 +168,7 @@ func (b *Observer) SetsNoQuotas() bool { return b.settings.Value().config.NoQuot
 // RecordsPods reports whether the kubelet records something of most pods that it admits, or has left some pinned.
 func (b *Observer) RecordsPods() bool {
 	s, r := b.State(), b.resources.Value()
-	return s.IsStatic() || s.KeepsMemory() || b.o.Devices != nil || len(r.devices)+len(r.holders) > 0 ||
+	return s.IsStatic() || s.KeepsMemory() || len(r.devices)+len(r.holders) > 0 ||
 		!s.Until.IsZero()
 }
 
@@ -188,7 +202,7 @@ func (b *Observer) Wait() (least time.Duration, found bool) {
 	if !b.o.Switches.QueryKubelet {
 		return 0, false
 	}
-	if b.o.AskSettings != nil && b.o.CurrentNode() != nil {
+	if b.o.AskSettings != nil && b.o.Agent.CurrentNode() != nil {
 		least, found = b.settings.Wait()
 	}
 	if b.o.AskResources != nil {

@@ -118,7 +118,7 @@ func (b *Observer) readRecords(ctx context.Context, state *State) error {
 	}
 	b.hintMismatch(state)
 	err := b.records.Refresh(ctx, func(last probe.KubeletState) (probe.KubeletState, error) {
-		return Records(b.o.Root, state.Settings, b.o.Machine(), last)
+		return Records(b.o.Root, state.Settings, b.o.Agent.Machine(), last)
 	})
 	recorded, answered := b.records.Value(), b.resources.Value()
 	if doubt := recorded.Devices.Doubt; doubt != "" && doubt != state.Records.Devices.Doubt {
@@ -126,9 +126,6 @@ func (b *Observer) readRecords(ctx context.Context, state *State) error {
 	}
 	next, disputed := answered.over(recorded, state.Settings)
 	next.Inventory = answered.devices
-	if b.o.Devices != nil {
-		next.Inventory = b.o.Devices()
-	}
 	state.Records = next
 	return errors.Join(err, b.reportContradiction(ctx, "record", annotation.CPUsGivenTwice, givenTwice(recorded.CPU)),
 		b.reportContradiction(ctx, "resources", "SourcesDisagree", b.dispute.lasting(disputed, answered.answers)))

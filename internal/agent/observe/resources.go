@@ -48,15 +48,15 @@ func (b *Observer) readResources(ctx context.Context) error {
 		return nil
 	}
 	return b.resources.Refresh(ctx, func(last resources) (resources, error) {
-		at, machine, node := b.o.Clock.Now(), b.o.Machine(), b.o.CurrentNode()
-		answer, err := b.o.AskResources(ctx)
+		at, machine, node := b.o.Clock.Now(), b.o.Agent.Machine(), b.o.Agent.CurrentNode()
+		answer, err := b.o.AskResources.Resources(ctx)
 		if err == nil {
 			err = checkResources(answer, machine)
 		}
 		if err != nil {
 			return last, err
 		}
-		return last.with(answer, b.o.Pods(), at, node), nil
+		return last.with(answer, b.o.Agent.Pods(), at, node), nil
 	})
 }
 

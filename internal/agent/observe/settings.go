@@ -102,7 +102,7 @@ func kept(root host.Root) (c kubeletapi.Config, known bool) {
 
 // readSettings asks the kubelet for its settings when that is due, or another kubelet may run.
 func (b *Observer) readSettings(ctx context.Context) error {
-	node := b.o.CurrentNode()
+	node := b.o.Agent.CurrentNode()
 	if b.o.AskSettings == nil || !b.o.Switches.QueryKubelet || node == nil {
 		return nil
 	}
@@ -113,7 +113,7 @@ func (b *Observer) readSettings(ctx context.Context) error {
 	var keeping error
 	err := b.settings.Refresh(ctx, func(last settings) (settings, error) {
 		b.asked = run
-		config, err := b.o.AskSettings(ctx, node)
+		config, err := b.o.AskSettings.Config(ctx, node)
 		if err != nil {
 			return last, err
 		}
@@ -130,7 +130,7 @@ func runOf(node *corev1.Node) string {
 }
 
 func (b *Observer) adoptSettings(ctx context.Context, state *State) {
-	known, m := b.settings.Value(), b.o.Machine()
+	known, m := b.settings.Value(), b.o.Agent.Machine()
 	next, note := withReserved(known.config, b.version(), m, b.resources.Value().cpus)
 	old, before := state.Settings, b.settled
 	state.Settings, b.settled = next, known.source
@@ -160,7 +160,7 @@ func (b *Observer) adoptSettings(ctx context.Context, state *State) {
 // reportAssumed keeps the condition KubeletAssumed: what the scheduler's predictions take for granted of this kubelet.
 // A kubelet whose managers are off is not predicted.
 func (b *Observer) reportAssumed(ctx context.Context, state *State) error {
-	if b.o.CurrentNode() == nil {
+	if b.o.Agent.CurrentNode() == nil {
 		return nil
 	}
 	k := state.Settings
@@ -181,7 +181,7 @@ func (b *Observer) reportAssumed(ctx context.Context, state *State) error {
 // version is the kubelet's: of its settings, else of the Node.
 func (b *Observer) version() string {
 	version := b.settings.Value().config.Kubelet.Version
-	if node := b.o.CurrentNode(); version == "" && node != nil {
+	if node := b.o.Agent.CurrentNode(); version == "" && node != nil {
 		version = node.Status.NodeInfo.KubeletVersion
 	}
 	return version

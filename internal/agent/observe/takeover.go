@@ -24,7 +24,7 @@ const takeoverFile = "takeover.json"
 // decideMode applies the table of modes, and begins or ends a take-over.
 func (b *Observer) decideMode(ctx context.Context, state *State) error {
 	wish := ""
-	if node := b.o.CurrentNode(); node != nil {
+	if node := b.o.Agent.CurrentNode(); node != nil {
 		wish = node.Labels[annotation.TopologyMode]
 	}
 	before, static := state.Mode, state.IsStatic()
@@ -41,7 +41,7 @@ func (b *Observer) decideMode(ctx context.Context, state *State) error {
 	case before != annotation.ModeOwn: // what is published may still be of the last one
 		err = b.takeOver(state, "")
 	default:
-		err = b.takeOver(state, b.o.Published(annotation.TakeoverKey))
+		err = b.takeOver(state, b.o.Agent.Published(annotation.TakeoverKey))
 	}
 	holds, reason, text := conflict != "", "WishCannotBeMet", conflict
 	if !holds {
@@ -132,7 +132,7 @@ func (b *Observer) recallPins(state *State) {
 
 // keepPins keeps the CPUs of the pods that the kubelet pins, or has pinned.
 func (b *Observer) keepPins(state *State) error {
-	pods := b.o.Pods()
+	pods := b.o.Agent.Pods()
 	uids := map[types.UID]bool{}
 	for _, p := range state.Pins(pods) {
 		uids[p.UID] = true
@@ -172,7 +172,7 @@ func (b *Observer) endTakeover(state *State) error {
 			}
 		}
 	}
-	if len(state.Pins(b.o.Pods())) > 0 {
+	if len(state.Pins(b.o.Agent.Pods())) > 0 {
 		return b.keepPins(state)
 	}
 	recorded.CPU = host.CPUState{}

@@ -46,7 +46,7 @@ func (r *Reporter) Condition(kind event.Reason, source string) Setter {
 
 // Set makes a condition hold or not. It writes only what changes, and no False where there never was a True.
 func (r *Reporter) Set(ctx context.Context, kind event.Reason, holds bool, reason, message string) error {
-	if kind != event.NodeLeft && r.o.Leaving != nil && r.o.Leaving() {
+	if kind != event.NodeLeft && r.o.Agent.Leaves() {
 		return nil
 	}
 	message = shorten("%s", message) // the policy tenon-agent-own-conditions has the same limit
@@ -96,7 +96,7 @@ func (r *Reporter) lookup(kind event.Reason) (corev1.NodeCondition, bool) {
 	if ok {
 		return cond, true
 	}
-	node := r.o.Current()
+	node := r.o.Agent.CurrentNode()
 	if node == nil {
 		return corev1.NodeCondition{}, false
 	}

@@ -14,13 +14,19 @@ import (
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
+// agentOf is the agent of a Node that it does not leave.
+type agentOf struct{ node *corev1.Node }
+
+func (a agentOf) CurrentNode() *corev1.Node { return a.node }
+func (agentOf) Leaves() bool                { return false }
+
 func TestLongMessageOfAConditionIsNotRefusedByThePolicy(t *testing.T) {
 	t.Parallel()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	client := fake.NewClientset(node)
 	sent := events.NewFakeRecorder(10)
 	r := New(Options{
-		Client: client, Node: "n", Current: func() *corev1.Node { return node }, Recorder: sent, Metrics: NewMetrics(),
+		Client: client, Node: "n", Agent: agentOf{node}, Recorder: sent, Metrics: NewMetrics(),
 		Clock: clock.RealClock{},
 	})
 	for range 2 { // the second message is the same and is not written again

@@ -28,7 +28,7 @@ func (r *Reporter) Event(reason event.Reason, note string, args ...any) {
 
 func (r *Reporter) node() *corev1.ObjectReference {
 	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: r.o.Node}
-	if node := r.o.Current(); node != nil {
+	if node := r.o.Agent.CurrentNode(); node != nil {
 		ref.UID = node.UID
 	}
 	return ref
@@ -78,6 +78,22 @@ func (r *Reporter) Blocked(t hook.Trouble) {
 	count.WithLabelValues(code).Inc()
 	r.send(podObject(t.Namespace, t.Name, types.UID(t.UID)), reason, "Start", note, t.Container, t.Err.Detail)
 }
+
+// Timed counts a pass over the cgroup tree.
+func (r *Reporter) Timed(d time.Duration) {
+	r.o.Metrics.Apply.WithLabelValues(PathReconcile).Observe(d.Seconds())
+}
+
+// Overridden counts an update of a container that was answered with other values.
+func (r *Reporter) Overridden() { r.o.Metrics.Overridden.Inc() }
+
+// Injected counts an answer about the devices of a container.
+func (r *Reporter) Injected(d time.Duration) {
+	r.o.Metrics.Injection.WithLabelValues(r.o.Node).Observe(d.Seconds())
+}
+
+// Caught counts a container that was about to be created with other devices than its own.
+func (r *Reporter) Caught() { r.o.Metrics.Caught.WithLabelValues(r.o.Node).Inc() }
 
 // MemoryExceeded reports that the processes of a pod use more bytes of a GPU's memory than were allocated.
 func (r *Reporter) MemoryExceeded(pod *corev1.Pod, gpu string, used, allocated int64) {

@@ -16,15 +16,21 @@ import (
 // Options are what a Reporter needs.
 type Options struct {
 	Client kubernetes.Interface
-	// Node is the Node's name, Current its last known state; nil while it is not known.
-	Node    string
-	Current func() *corev1.Node
-	// Leaving reports whether the agent leaves the Node: then no condition but NodeLeft is written. nil is never.
-	Leaving func() bool
+	// Node is the Node's name.
+	Node  string
+	Agent Agent
 	// Recorder takes Events; nil drops them. It must not block.
 	Recorder events.EventRecorder
 	Metrics  *Metrics
 	Clock    clock.PassiveClock
+}
+
+// Agent is what a Reporter asks of the agent of its node.
+type Agent interface {
+	// CurrentNode returns the last known state of the Node; nil while it is not known.
+	CurrentNode() *corev1.Node
+	// Leaves reports whether the agent leaves the Node: then no condition but NodeLeft is written.
+	Leaves() bool
 }
 
 // Reporter reports on one Node and its pods. It is safe for concurrent use.

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -23,17 +24,21 @@ type NRIOptions struct {
 	// Socket is the path of the runtime's NRI socket.
 	Socket  string
 	Handler hook.Handler
-	// Connected is called for each connection that the runtime accepted, Disconnected with the reason why one ended or
-	// could not be made.
-	Connected    func(Runtime)
-	Disconnected func(error)
-	// Timed is called with the duration of each call. More than the Budget is too long; a call that took GuardTime was
-	// cut off.
-	Timed func(call string, d time.Duration)
-	// Fenced is called each time the runtime shows whether it checks the annotation that names required plugins.
-	Fenced func(bool)
+	Link    Link
 	// Clock is the real one when nil.
 	Clock clock.WithTicker
+}
+
+// Link follows the connection to a container runtime.
+type Link interface {
+	// Connected is called for each connection that the runtime accepted, Disconnected with the reason why one ended or
+	// could not be made.
+	Connected(ctx context.Context, r Runtime)
+	Disconnected(ctx context.Context, why error)
+	// Timed takes the duration of each call. More than the Budget is too long; a call that took GuardTime was cut off.
+	Timed(call string, d time.Duration)
+	// Fenced is called each time the runtime shows whether it checks the annotation that names required plugins.
+	Fenced(yes bool)
 }
 
 // Runtime is a container runtime as it names itself.

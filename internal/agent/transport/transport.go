@@ -24,12 +24,17 @@ type Options struct {
 	ServeNRI func(context.Context, NRIOptions) error
 	// AllowDegraded: LSE pods start where it cannot be promised that no container starts without the agent.
 	AllowDegraded bool
-	// Changed is called when containers have come to start with the agent, or without. It must not block.
-	Changed func()
+	Agent         Agent
 
 	Status  *status.Reporter
 	Metrics *status.Metrics
 	Clock   clock.WithTicker
+}
+
+// Agent is the agent of the node.
+type Agent interface {
+	// RequestRefresh is called when containers have come to start with the agent, or without. It must not block.
+	RequestRefresh()
 }
 
 // Transports are the ways by which containers come to the agent before they start. They are safe for concurrent use.
@@ -66,27 +71,35 @@ func (t *Transports) ServeNRI(ctx context.Context, service *hook.Service) error 
 	if t.o.NRISocket == "" {
 		return nil
 	}
-	log := klog.FromContext(ctx).WithName("nri")
 	return t.o.ServeNRI(ctx, NRIOptions{
-		Socket: t.o.NRISocket, Handler: service, Clock: t.o.Clock,
-		Connected: func(r Runtime) {
-			log.Info("Connected to the container runtime", "runtime", r.Name, "version", r.Version)
-			t.change(func(c *connections) { c.runtime, c.lost = &r, "" })
-			t.o.Metrics.Connected.WithLabelValues(status.PathNRI).Set(1)
-			t.o.Changed()
-		},
-		Disconnected: func(err error) { t.disconnected(ctx, err) },
-		Timed:        func(call string, d time.Duration) { t.handled(status.PathNRI, call, d) },
-		Fenced: func(yes bool) {
-			if t.change(func(c *connections) { c.unfenced = !yes }) {
-				t.o.Changed()
-			}
-		},
+		Socket: t.o.NRISocket, Handler: service, Clock: t.o.Clock, Link: nriLink{t},
 	})
 }
 
-// disconnected reports, once per cause, that the runtime is not connected.
-func (t *Transports) disconnected(ctx context.Context, err error) {
+// nriLink is the Link of NRI.
+type nriLink struct{ *Transports }
+
+// Connected implements Link.
+func (t nriLink) Connected(ctx context.Context, r Runtime) {
+	klog.FromContext(ctx).WithName("nri").Info("Connected to the container runtime", "runtime", r.Name, "version",
+		r.Version)
+	t.change(func(c *connections) { c.runtime, c.lost = &r, "" })
+	t.o.Metrics.Connected.WithLabelValues(status.PathNRI).Set(1)
+	t.o.Agent.RequestRefresh()
+}
+
+// Timed implements Link.
+func (t nriLink) Timed(call string, d time.Duration) { t.handled(status.PathNRI, call, d) }
+
+// Fenced implements Link.
+func (t nriLink) Fenced(yes bool) {
+	if t.change(func(c *connections) { c.unfenced = !yes }) {
+		t.o.Agent.RequestRefresh()
+	}
+}
+
+// Disconnected reports, once per cause, that the runtime is not connected.
+func (t nriLink) Disconnected(ctx context.Context, err error) {
 	t.o.Metrics.Connected.WithLabelValues(status.PathNRI).Set(0)
 	t.o.Metrics.Failures.WithLabelValues(event.NRIDisconnected.String()).Inc()
 	if !t.change(func(c *connections) { c.runtime, c.lost = nil, err.Error() }) {
@@ -97,7 +110,7 @@ func (t *Transports) disconnected(ctx context.Context, err error) {
 		"err", err)
 	t.o.Status.Event(event.NRIDisconnected, "the container runtime is not connected by NRI at %s: %v", t.o.NRISocket,
 		err)
-	t.o.Changed()
+	t.o.Agent.RequestRefresh()
 }
 
 // hookRetry is the time between two attempts to listen for a runtime proxy.
@@ -109,7 +122,7 @@ func (t *Transports) ServeHooks(ctx context.Context, service *hook.Service) erro
 	if t.o.HookSocket == "" {
 		return nil
 	}
-	o := hookserver.Options{Socket: t.o.HookSocket, Handler: service, Asked: t.asked, Proxied: t.proxied}
+	o := hookserver.Options{Socket: t.o.HookSocket, Handler: service, Link: proxyLink{t}}
 	reported := ""
 	for ctx.Err() == nil {
 		err := hookserver.Serve(ctx, o)
@@ -129,8 +142,11 @@ func (t *Transports) ServeHooks(ctx context.Context, service *hook.Service) erro
 	return nil
 }
 
-// proxied records whether a runtime proxy is connected: without one, containers may start without the agent again.
-func (t *Transports) proxied(connected bool) {
+// proxyLink is the Link of a runtime proxy.
+type proxyLink struct{ *Transports }
+
+// Proxied records whether a runtime proxy is connected: without one, containers may start without the agent again.
+func (t proxyLink) Proxied(connected bool) {
 	if !t.change(func(c *connections) { c.proxied, c.hadProxy = connected, connected || c.hadProxy }) {
 		return
 	}
@@ -139,11 +155,11 @@ func (t *Transports) proxied(connected bool) {
 		gauge = 1
 	}
 	t.o.Metrics.Connected.WithLabelValues(status.PathCRI).Set(gauge)
-	t.o.Changed()
+	t.o.Agent.RequestRefresh()
 }
 
-// asked measures a call of a runtime proxy, and returns what is to be called when it has its answer.
-func (t *Transports) asked(call string) (answered func()) {
+// Timed measures a call of a runtime proxy.
+func (t proxyLink) Timed(call string) (answered func()) {
 	began := t.o.Clock.Now()
 	return func() { t.handled(status.PathCRI, call, t.o.Clock.Since(began)) }
 }

@@ -31,22 +31,31 @@ const (
 
 // Options are what a Collector needs.
 type Options struct {
-	Root host.Root
-	// Groups writes into a map the cgroup of each pod by UID: its path below the root of the tree.
-	Groups func(into map[string]string)
-	// Machine returns the node's machine.
-	Machine func() *topo.Machine
-	// Sampled is called after each tick that made a Sample. It must not keep the Sample, and must not call the
-	// Collector. nil for no one.
-	Sampled func(*Sample)
-	// Glanced is called at each tick and in the middle between two with what others use than the pods that Yields
-	// reports, and than the System of the last Sample, in milli-CPU since it was called last: it sees a load of which a
-	// tick sees a part. It must not call the Collector. nil for no one.
-	Glanced func(at time.Time, milliCPU int64)
-	Yields  func(uid string) bool
-	// Interval is the time between two ticks; 0 for Interval.
+	Root  host.Root
+	Pods  Pods
+	Agent Agent
+	// Interval is the time between two ticks; 0 for Interval, with a glance in the middle between two.
 	Interval time.Duration
 	Clock    clock.WithTicker
+}
+
+// Pods are the pods of the node.
+type Pods interface {
+	// Groups writes into a map the cgroup of each pod by UID: its path below the root of the tree.
+	Groups(into map[string]string)
+	// IsBestEffort reports whether a pod gives way to others.
+	IsBestEffort(uid string) bool
+}
+
+// Agent is the agent of the node. It must not call the Collector.
+type Agent interface {
+	// Machine returns the node's machine.
+	Machine() *topo.Machine
+	// Sampled is called after each tick that made a Sample, which it must not keep.
+	Sampled(*Sample)
+	// Glanced is called at each glance and tick with what others use than best-effort pods, and than the System of the
+	// last Sample, in milli-CPU since it was called last: it sees a load of which a tick sees a part.
+	Glanced(at time.Time, milliCPU int64)
 }
 
 // Host is an application that Kubernetes does not run.
@@ -59,10 +68,11 @@ type Host struct {
 
 // Collector measures a node. Run does, once; the other methods are safe for concurrent use.
 type Collector struct {
-	o    Options
-	root *os.Root
-	v1   bool
-	buf  []byte
+	o       Options
+	glances bool
+	root    *os.Root
+	v1      bool
+	buf     []byte
 
 	stat, meminfo, pressure file
 	cpu, glanced            window.Counter
@@ -112,12 +122,13 @@ func New(o Options) (*Collector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open machine root: %w", err)
 	}
-	if o.Interval <= 0 {
+	glances := o.Interval <= 0
+	if glances {
 		o.Interval = Interval
 	}
 	shared := window.NewBuckets()
 	return &Collector{
-		o: o, root: root, v1: layout.Version == 1, buf: make([]byte, maxFileBytes),
+		o: o, glances: glances, root: root, v1: layout.Version == 1, buf: make([]byte, maxFileBytes),
 		stat: file{name: "proc/stat"}, meminfo: file{name: "proc/meminfo"},
 		pressure: file{name: "proc/pressure/memory"},
 		groups:   map[string]string{}, pods: map[string]*group{}, hosts: map[string]*group{},
@@ -159,19 +170,18 @@ func (c *Collector) Read(f func(*Sample)) bool {
 func (c *Collector) Run(ctx context.Context) error {
 	defer c.close()
 	pause := c.o.Interval
-	if c.o.Glanced != nil {
+	if c.glances {
 		pause /= 2
 	}
 	ticker := c.o.Clock.NewTicker(pause)
 	defer ticker.Stop()
-	for whole := true; ; whole = !whole || c.o.Glanced == nil {
+	for whole := true; ; whole = !whole || !c.glances {
 		now := c.o.Clock.Now()
 		if whole {
-			if c.Tick(now); c.o.Sampled != nil {
-				c.Read(c.o.Sampled)
-			}
+			c.Tick(now)
+			c.Read(c.o.Agent.Sampled)
 		}
-		if c.o.Glanced != nil {
+		if c.glances {
 			c.Glance(now)
 		}
 		select {
@@ -199,7 +209,7 @@ func (c *Collector) close() {
 // Tick measures once. Run calls it; a test may do so instead.
 func (c *Collector) Tick(now time.Time) {
 	clear(c.groups)
-	c.o.Groups(c.groups)
+	c.o.Pods.Groups(c.groups)
 	c.followMachine()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -255,7 +265,7 @@ func (c *Collector) Glance(now time.Time) {
 	})
 	milli = min(milli, c.sample.Capacity.MilliCPU) - c.sample.System.MilliCPU
 	for uid, g := range c.pods {
-		if !c.o.Yields(uid) {
+		if !c.o.Pods.IsBestEffort(uid) {
 			continue
 		}
 		if nanos, read := g.cpuTime(g.cpu.read(c.root, c.buf)); read {
@@ -264,7 +274,7 @@ func (c *Collector) Glance(now time.Time) {
 		}
 	}
 	if ok && c.sampled {
-		c.o.Glanced(now, max(0, milli))
+		c.o.Agent.Glanced(now, max(0, milli))
 	}
 }
 
@@ -292,7 +302,7 @@ func (c *Collector) readGroups(groups map[string]*group, into map[string]Amounts
 	for name, g := range groups {
 		read, first := g.read(c.root, c.buf, now, g.turn(name, c.tick)), !g.tried
 		if g.tried = true; !read {
-			isNew = isNew || first && c.o.Yields != nil && c.o.Yields(name)
+			isNew = isNew || first && c.o.Pods.IsBestEffort(name)
 			continue
 		}
 		g.averages.add(c.average, now, g.used)
@@ -309,7 +319,7 @@ func (g *group) turn(name string, tick int) bool {
 
 // followMachine opens the files of the NUMA nodes of another machine than before.
 func (c *Collector) followMachine() {
-	m := c.o.Machine()
+	m := c.o.Agent.Machine()
 	if m == c.machine {
 		return
 	}

@@ -23,18 +23,30 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // node is a machine of four CPUs on two NUMA nodes whose files a test writes.
 type node struct {
-	t      testing.TB
-	dir    string
-	v1     bool
-	groups map[string]string
-	c      *usage.Collector
-	now    time.Time
+	t       testing.TB
+	dir     string
+	v1      bool
+	groups  map[string]string
+	c       *usage.Collector
+	now     time.Time
+	machine *topo.Machine
 	// glances are what was reported.
 	glances []int64
 }
 
+func (n *node) Machine() *topo.Machine           { return n.machine }
+func (n *node) Sampled(*usage.Sample)            {}
+func (n *node) Glanced(_ time.Time, milli int64) { n.glances = append(n.glances, milli) }
+
+// podGroups are the groups of pods, by UID. Those that begin with be are best-effort.
+type podGroups map[string]string
+
+func (p podGroups) Groups(into map[string]string) { maps.Copy(into, p) }
+func (p podGroups) IsBestEffort(uid string) bool  { return strings.HasPrefix(uid, "be") }
+
 func newNode(t testing.TB, v1 bool) *node {
 	n := &node{t: t, dir: t.TempDir(), v1: v1, groups: map[string]string{}, now: start}
+	n.machine = grid.Machine{Sockets: 1, Nodes: 2, Cores: 2, Threads: 1}.Build(t)
 	if v1 {
 		n.mkdir("sys/fs/cgroup/cpuset")
 	} else {
@@ -42,12 +54,8 @@ func newNode(t testing.TB, v1 bool) *node {
 	}
 	n.cpus(0, 0, 0, 0)
 	n.memory(1000, 400, 600)
-	m := grid.Machine{Sockets: 1, Nodes: 2, Cores: 2, Threads: 1}.Build(t)
 	c, err := usage.New(usage.Options{
-		Root: host.Root{Dir: n.dir}, Groups: func(into map[string]string) { maps.Copy(into, n.groups) },
-		Machine: func() *topo.Machine { return m }, Clock: clock.RealClock{},
-		Yields:  func(uid string) bool { return strings.HasPrefix(uid, "be") },
-		Glanced: func(_ time.Time, milli int64) { n.glances = append(n.glances, milli) },
+		Root: host.Root{Dir: n.dir}, Pods: podGroups(n.groups), Agent: n, Clock: clock.RealClock{},
 	})
 	if err != nil {
 		t.Fatal(err)

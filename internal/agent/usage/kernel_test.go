@@ -2,7 +2,6 @@ package usage_test
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/usage"
-	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
@@ -42,8 +40,7 @@ func BenchmarkTickOfTheKernel(b *testing.B) {
 	}
 	m := grid.Machine{Sockets: 1, Nodes: 1, Cores: 2, Threads: 1}.Build(b)
 	c, err := usage.New(usage.Options{
-		Root: host.Root{Dir: "/"}, Machine: func() *topo.Machine { return m }, Clock: clock.RealClock{},
-		Groups: func(into map[string]string) { maps.Copy(into, groups) },
+		Root: host.Root{Dir: "/"}, Pods: podGroups(groups), Agent: &node{machine: m}, Clock: clock.RealClock{},
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -67,6 +67,14 @@ func playNode(t *testing.T, spec string, f func(*bench)) {
 	})
 }
 
+// owner is the agent of the node of a bench: it decides about cpusets if that is the bench's own.
+type owner struct {
+	hook.Standalone
+	b *bench
+}
+
+func (o owner) Writes() bool { return o.b.own }
+
 // playLive runs f beside a node whose kubelet decides with its own managers.
 func playLive(t *testing.T, spec string, f func(*bench)) {
 	t.Helper()
@@ -123,7 +131,7 @@ func (b *bench) boot() {
 	b.engine.Prune(maps.Keys(live))
 	ctx, cancel := context.WithCancel(b.t.Context())
 	done := make(chan struct{})
-	b.n.kubelet.connect(hook.New(hook.Options{Engine: b.engine, Writes: func() bool { return b.own }}))
+	b.n.kubelet.connect(hook.New(hook.Options{Engine: b.engine, Agent: owner{b: b}}))
 	go func() {
 		defer close(done)
 		b.n.kubelet.run(ctx)

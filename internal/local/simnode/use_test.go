@@ -21,6 +21,17 @@ import (
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
 
+// measured are a machine and the groups of its pods. A test calls Tick alone, which asks for nothing else.
+type measured struct {
+	usage.Agent
+	groups  map[string]string
+	machine *topo.Machine
+}
+
+func (m measured) Machine() *topo.Machine        { return m.machine }
+func (m measured) Groups(into map[string]string) { maps.Copy(into, m.groups) }
+func (m measured) IsBestEffort(string) bool      { return false }
+
 func TestPatternsOfUse(t *testing.T) {
 	t.Parallel()
 	minute := time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
@@ -72,9 +83,9 @@ func TestTheAgentMeasuresWhatPodsSimulate(t *testing.T) {
 	run("malformed", "", `{"cpu":"many"}`, 1)
 	u, err := newUse(n, m)
 	testkit.Check(t, err)
+	measured := measured{groups: groups, machine: m}
 	c, err := usage.New(usage.Options{
-		Root: n.root, Groups: func(into map[string]string) { maps.Copy(into, groups) },
-		Machine: func() *topo.Machine { return m }, Clock: clock.RealClock{},
+		Root: n.root, Pods: measured, Agent: measured, Clock: clock.RealClock{},
 	})
 	testkit.Check(t, err)
 	now := u.last

@@ -41,6 +41,28 @@ func (silent) Infof(context.Context, string, ...any)  {}
 func (silent) Warnf(context.Context, string, ...any)  {}
 func (silent) Errorf(context.Context, string, ...any) {}
 
+// link has how long CreateContainer took inside the agent.
+type link struct {
+	once      sync.Once
+	connected chan struct{} // closed once the runtime is connected
+	mu        sync.Mutex    // guards inside
+	inside    times
+}
+
+func (l *link) Connected(context.Context, transport.Runtime) {
+	l.once.Do(func() { close(l.connected) })
+}
+func (l *link) Disconnected(context.Context, error) {}
+func (l *link) Fenced(bool)                         {}
+
+func (l *link) Timed(call string, d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if call == "CreateContainer" {
+		l.inside = append(l.inside, d)
+	}
+}
+
 // TestCreateContainerHook measures CreateContainer on a node of 128 CPUs with 250 pods, 60 of them bound: the time
 // inside the agent, and the round trip of the runtime with and without the plugin.
 func TestCreateContainerHook(t *testing.T) {
@@ -48,31 +70,19 @@ func TestCreateContainerHook(t *testing.T) {
 	service := newService(t)
 	const calls = 1000
 
-	var inside times
-	var mu sync.Mutex
-	timed := func(call string, d time.Duration) {
-		mu.Lock()
-		defer mu.Unlock()
-		if call == "CreateContainer" {
-			inside = append(inside, d)
-		}
-	}
+	l := &link{connected: make(chan struct{})}
 	with, stop := newAdaptation(t, "with")
 	defer stop()
 	without, stopOther := newAdaptation(t, "without")
 	defer stopOther()
 	ctx, cancel := context.WithCancel(t.Context())
-	connected := make(chan struct{})
-	var once sync.Once
 	o := transport.NRIOptions{
-		Socket: with.socket, Handler: service, Timed: timed,
-		Connected:    func(transport.Runtime) { once.Do(func() { close(connected) }) },
-		Disconnected: func(error) {}, Fenced: func(bool) {},
+		Socket: with.socket, Handler: service, Link: l,
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- nri.Run(ctx, o) }()
 	defer func() { cancel(); <-ended }()
-	<-connected
+	<-l.connected
 	// The runtime takes a plugin in soon after it has connected.
 	stage.Await(t, "an adjustment", func() error {
 		reply, err := with.create(0)
@@ -83,9 +93,9 @@ func TestCreateContainerHook(t *testing.T) {
 	})
 	var within, asked, alone []times
 	for range rounds {
-		mu.Lock()
-		inside = nil
-		mu.Unlock()
+		l.mu.Lock()
+		l.inside = nil
+		l.mu.Unlock()
 		var one, other times
 		for i := range calls {
 			for _, side := range []struct {
@@ -98,12 +108,12 @@ func TestCreateContainerHook(t *testing.T) {
 				testkit.Check(t, err)
 			}
 		}
-		mu.Lock()
-		if len(inside) < calls {
-			t.Fatalf("the plugin was asked %d times, want %d", len(inside), calls)
+		l.mu.Lock()
+		if len(l.inside) < calls {
+			t.Fatalf("the plugin was asked %d times, want %d", len(l.inside), calls)
 		}
-		within, asked, alone = append(within, inside), append(asked, one), append(alone, other)
-		mu.Unlock()
+		within, asked, alone = append(within, l.inside), append(asked, one), append(alone, other)
+		l.mu.Unlock()
 	}
 	best := within[quietest(within)]
 	table.add("CreateContainer hook inside the agent, 250 pods, p50 / p99", "–", best.String(), "p99 ≤ 1 ms")

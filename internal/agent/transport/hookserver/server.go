@@ -35,13 +35,17 @@ type Options struct {
 	Socket string
 	// Handler decides.
 	Handler hook.Handler
-	// Asked is called for each request except those after a stop, with the call of the container runtime that it
-	// belongs to; the function that it returns is called when the request is answered. It must not block.
-	Asked func(call string) (answered func())
+	Link    Link
+}
+
+// Link follows the connection to a runtime proxy. Its methods must not block.
+type Link interface {
+	// Timed is called for each request except those after a stop, with the call of the container runtime that it
+	// belongs to; the function that it returns is called when the request is answered.
+	Timed(call string) (answered func())
 	// Proxied is called with true at the beginning of each request, also of one for the server's health, with which a
-	// proxy says that it is there before a container starts, and with false when the last connection has ended. It must
-	// not block.
-	Proxied func(bool)
+	// proxy says that it is there before a container starts, and with false when the last connection has ended.
+	Proxied(bool)
 }
 
 type (
@@ -68,7 +72,7 @@ func Serve(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("hook server: %w", err)
 	}
-	g := grpc.NewServer(grpc.StatsHandler(&connections{proxied: o.Proxied}))
+	g := grpc.NewServer(grpc.StatsHandler(&connections{link: o.Link}))
 	healthpb.RegisterHealthServer(g, health.NewServer())
 	v1alpha1.RegisterRuntimeHookServiceServer(g, &server{o})
 	log := klog.FromContext(ctx)
@@ -85,7 +89,7 @@ func Serve(ctx context.Context, o Options) error {
 }
 
 func (s *server) PreRunPodSandboxHook(ctx context.Context, r *podRequest) (*podAnswer, error) {
-	defer s.Asked("RunPodSandbox")()
+	defer s.Link.Timed("RunPodSandbox")()
 	return &podAnswer{}, refusal(s.Handler.RunPod(ctx, podOf(r)))
 }
 
@@ -97,7 +101,7 @@ func (s *server) PostStopPodSandboxHook(_ context.Context, r *podRequest) (*podA
 // PreCreateContainerHook does not answer what has to change on other containers, as the protocol has no place for it:
 // the handler changes it in the tree before it lets this one start.
 func (s *server) PreCreateContainerHook(ctx context.Context, r *containerRequest) (*containerAnswer, error) {
-	defer s.Asked("CreateContainer")()
+	defer s.Link.Timed("CreateContainer")()
 	c := containerOf(r)
 	devices, err := s.Handler.Devices(c)
 	if err == nil {
@@ -115,7 +119,7 @@ func (s *server) PreCreateContainerHook(ctx context.Context, r *containerRequest
 // PreStartContainerHook answers the current set of a container, which a proxy sends to the runtime before the start: it
 // may have changed since the container was created.
 func (s *server) PreStartContainerHook(ctx context.Context, r *containerRequest) (*containerAnswer, error) {
-	defer s.Asked("StartContainer")()
+	defer s.Link.Timed("StartContainer")()
 	c := containerOf(r)
 	answer, _, err := s.Handler.Create(ctx, c)
 	if err != nil {
@@ -130,7 +134,7 @@ func (s *server) PreStartContainerHook(ctx context.Context, r *containerRequest)
 
 // PostStartContainerHook checks what runtimes that make a container's group with its first process made.
 func (s *server) PostStartContainerHook(ctx context.Context, r *containerRequest) (*containerAnswer, error) {
-	defer s.Asked("StartContainer")()
+	defer s.Link.Timed("StartContainer")()
 	c := containerOf(r)
 	c.Running = true
 	err := s.Handler.Start(ctx, c)
@@ -141,7 +145,7 @@ func (s *server) PostStartContainerHook(ctx context.Context, r *containerRequest
 }
 
 func (s *server) PreUpdateContainerResourcesHook(ctx context.Context, r *containerRequest) (*containerAnswer, error) {
-	defer s.Asked("UpdateContainerResources")()
+	defer s.Link.Timed("UpdateContainerResources")()
 	c := containerOf(r)
 	asked := c.Has
 	c.Has = hook.Resources{}
@@ -212,8 +216,8 @@ func response(a hook.Resources) *containerAnswer {
 // connections reports requests, and when the last connection of a server has ended. A proxy keeps its connection open
 // until it exits.
 type connections struct {
-	open    atomic.Int64
-	proxied func(bool)
+	open atomic.Int64
+	link Link
 }
 
 var _ stats.Handler = (*connections)(nil)
@@ -226,7 +230,7 @@ func (c *connections) HandleConn(_ context.Context, s stats.ConnStats) {
 		c.open.Add(1)
 	case *stats.ConnEnd:
 		if c.open.Add(-1) == 0 {
-			c.proxied(false)
+			c.link.Proxied(false)
 		}
 	}
 }
@@ -235,7 +239,7 @@ func (*connections) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Con
 
 func (c *connections) HandleRPC(_ context.Context, s stats.RPCStats) {
 	if _, ok := s.(*stats.InHeader); ok {
-		c.proxied(true)
+		c.link.Proxied(true)
 	}
 }
 

@@ -89,6 +89,34 @@ func (b *book) Update(_ context.Context, c hook.Container, asked hook.Resources)
 
 func (b *book) Stop(c hook.Container) { b.write(line{Step: "Stop", Container: c}) }
 
+// link keeps the calls, and has a token in a channel for each time that a proxy joins or the last one leaves.
+type link struct {
+	joined, left    chan struct{} // nil for no tokens
+	mu              sync.Mutex    // guards the fields below
+	asked, answered []string
+}
+
+func (l *link) Proxied(connected bool) {
+	tokens := l.left
+	if connected {
+		tokens = l.joined
+	}
+	if tokens != nil {
+		tokens <- struct{}{}
+	}
+}
+
+func (l *link) Timed(call string) func() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked = append(l.asked, call)
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.answered = append(l.answered, call)
+	}
+}
+
 // serve runs a server over a handler and returns a client.
 func serve(t *testing.T, h hook.Handler, change ...func(*hookserver.Options)) (v1alpha1.RuntimeHookServiceClient,
 	string,
@@ -96,7 +124,7 @@ func serve(t *testing.T, h hook.Handler, change ...func(*hookserver.Options)) (v
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "hooks.sock")
 	o := hookserver.Options{
-		Socket: path, Handler: h, Asked: func(string) func() { return func() {} }, Proxied: func(bool) {},
+		Socket: path, Handler: h, Link: &link{},
 	}
 	for _, f := range change {
 		f(&o)
@@ -262,7 +290,7 @@ func TestAnEmptyQuestionIsAnswered(t *testing.T) {
 
 func TestASecondServerIsRefusedAndANewOneFollows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hooks.sock")
-	o := hookserver.Options{Socket: path, Handler: &book{}, Proxied: func(bool) {}}
+	o := hookserver.Options{Socket: path, Handler: &book{}, Link: &link{}}
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
 	done := make(chan error, 1)
 	go func() { done <- hookserver.Serve(ctx, o) }()
@@ -290,20 +318,8 @@ func TestASecondServerIsRefusedAndANewOneFollows(t *testing.T) {
 
 // One question is one call, whatever steps the handler needs for it.
 func TestQuestionsAreTimedByTheCallThatTheyBelongTo(t *testing.T) {
-	var mu sync.Mutex
-	var asked, answered []string
-	client, _ := serve(t, &book{}, func(o *hookserver.Options) {
-		o.Asked = func(call string) func() {
-			mu.Lock()
-			defer mu.Unlock()
-			asked = append(asked, call)
-			return func() {
-				mu.Lock()
-				defer mu.Unlock()
-				answered = append(answered, call)
-			}
-		}
-	})
+	l := &link{}
+	client, _ := serve(t, &book{}, func(o *hookserver.Options) { o.Link = l })
 	for _, question := range []func() error{
 		func() error { _, err := client.PreRunPodSandboxHook(t.Context(), podRequest); return err },
 		func() error { _, err := client.PreCreateContainerHook(t.Context(), containerRequest); return err },
@@ -318,22 +334,16 @@ func TestQuestionsAreTimedByTheCallThatTheyBelongTo(t *testing.T) {
 		testkit.Check(t, question())
 	}
 	want := []string{"RunPodSandbox", "CreateContainer", "StartContainer", "StartContainer", "UpdateContainerResources"}
-	mu.Lock()
-	defer mu.Unlock()
-	if !slices.Equal(asked, want) || !slices.Equal(answered, want) {
-		t.Errorf("asked %v, answered %v, want %v", asked, answered, want)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !slices.Equal(l.asked, want) || !slices.Equal(l.answered, want) {
+		t.Errorf("asked %v, answered %v, want %v", l.asked, l.answered, want)
 	}
 }
 
 func TestAProxyIsKnownBeforeItsFirstContainer(t *testing.T) {
 	joined := make(chan struct{}, 9)
-	_, path := serve(t, &book{}, func(o *hookserver.Options) {
-		o.Proxied = func(proxied bool) {
-			if proxied {
-				joined <- struct{}{}
-			}
-		}
-	})
+	_, path := serve(t, &book{}, func(o *hookserver.Options) { o.Link = &link{joined: joined} })
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	testkit.Check(t, err)
@@ -348,13 +358,7 @@ func TestAProxyIsKnownBeforeItsFirstContainer(t *testing.T) {
 
 func TestTheEndOfTheLastProxyIsHeard(t *testing.T) {
 	left := make(chan struct{}, 9)
-	_, path := serve(t, &book{}, func(o *hookserver.Options) {
-		o.Proxied = func(proxied bool) {
-			if !proxied {
-				left <- struct{}{}
-			}
-		}
-	})
+	_, path := serve(t, &book{}, func(o *hookserver.Options) { o.Link = &link{left: left} })
 	var proxies []*grpc.ClientConn
 	for range 3 {
 		conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),

@@ -47,7 +47,7 @@ func Run(ctx context.Context, o transport.NRIOptions) error {
 			if held {
 				wait = firstWait
 			}
-			c.Disconnected(err)
+			c.Link.Disconnected(ctx, err)
 			c.pause(ctx, wait)
 			wait = min(2*wait, lastWait)
 		}

@@ -53,7 +53,7 @@ func deviceRuntime(t *testing.T, change ...func(*inject.Node)) *runtime {
 	for _, f := range change {
 		f(node)
 	}
-	r.devices = func() *inject.Node { return node }
+	r.devices = node
 	startAgent(t, r, m)
 	return r
 }
@@ -215,7 +215,7 @@ func TestAContainerWhoseAnswerWasLostIsNotMade(t *testing.T) {
 	t.Parallel()
 	tree, m := newTree(t)
 	r := newRuntime(t, tree)
-	r.devices = accelerated
+	r.devices = accelerated()
 	startAgent(t, r, m, func(o *transport.NRIOptions) { o.Handler = lost{o.Handler} })
 	_, err := r.deploy(withGPU("a"), "c1")
 	wantRefusal(t, err, "without NVIDIA_VISIBLE_DEVICES=GPU-a")

@@ -87,7 +87,7 @@ func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox,
 	if err != nil {
 		return nil, err
 	}
-	p.o.Connected(p.runtime) // before the first container
+	p.o.Link.Connected(ctx, p.runtime) // before the first container
 	close(p.synced)
 	return nil, nil
 }
@@ -132,7 +132,7 @@ func (p *plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 // ValidateContainerAdjustment checks that the container that is about to be made has what was decided, whichever plugin
 // asked for something else and whatever became of our own answer.
 func (p *plugin) ValidateContainerAdjustment(ctx context.Context, req *api.ValidateContainerAdjustmentRequest) error {
-	p.o.Fenced(fenced(req))
+	p.o.Link.Fenced(fenced(req))
 	after := containerOf(req.GetPod(), req.GetContainer())
 	after.Devices = adjusted(after.Devices, req.GetAdjust())
 	if err := p.o.Handler.CheckDevices(after); err != nil {
@@ -213,6 +213,6 @@ func guarded[T any](ctx context.Context, p *plugin, call string, pod *api.PodSan
 			out.err = fmt.Errorf("%s: %w", call, ErrSlow)
 		}
 	}
-	p.o.Timed(call, p.o.Clock.Since(began))
+	p.o.Link.Timed(call, p.o.Clock.Since(began))
 	return out.answer, out.err
 }

@@ -78,7 +78,7 @@ type runtime struct {
 	// front is where plugins connect: what is cut there ends as it does when the runtime dies.
 	front net.Listener
 	// devices are those of the node; nil for one without.
-	devices func() *inject.Node
+	devices *inject.Node
 	nri     *adaptation.Adaptation
 	synced  atomic.Int64
 	// mute: the next plugin that connects gets answers only, and no question.
@@ -369,7 +369,31 @@ type agent struct {
 	lost    atomic.Int64
 	runtime atomic.Pointer[transport.Runtime]
 	fenced  atomic.Int64
+	slow    atomic.Int64 // calls that took too long
 }
+
+func (a *agent) Connected(_ context.Context, r transport.Runtime) { a.runtime.Store(&r) }
+func (a *agent) Disconnected(context.Context, error)              { a.lost.Add(1) }
+
+func (a *agent) Timed(_ string, d time.Duration) {
+	if d >= transport.GuardTime {
+		a.slow.Add(1)
+	}
+}
+
+func (a *agent) Fenced(yes bool) {
+	if yes {
+		a.fenced.Add(1)
+	}
+}
+
+// owner is the agent of a node with these devices.
+type owner struct {
+	hook.Standalone
+	devices *inject.Node
+}
+
+func (o owner) Devices() *inject.Node { return o.devices }
 
 func newTree(t testing.TB) (*kernel.Tree, *topo.Machine) {
 	t.Helper()
@@ -390,22 +414,12 @@ func newTree(t testing.TB) (*kernel.Tree, *topo.Machine) {
 func startAgent(t testing.TB, r *runtime, m *topo.Machine, change ...func(*transport.NRIOptions)) *agent {
 	t.Helper()
 	a := &agent{}
-	a.engine = apply.New(apply.Options{
-		Cgroup: r.tree,
-		Moved:  func(pass uint64, sets map[string]string) { a.service.SetsChanged(pass, sets) },
-	})
-	a.service = hook.New(hook.Options{Engine: a.engine, Devices: r.devices})
+	a.engine = apply.New(apply.Options{Cgroup: r.tree})
+	a.service = hook.New(hook.Options{Engine: a.engine, Agent: owner{devices: r.devices}})
 	a.engine.SetFacts(ledger.Facts{Machine: m, MinSharedCPUs: -1})
 	a.engine.Prune(func(func(string) bool) {})
 	o := transport.NRIOptions{
-		Socket: r.front.Addr().String(), Handler: a.service, Timed: func(string, time.Duration) {},
-		Connected:    func(x transport.Runtime) { a.runtime.Store(&x) },
-		Disconnected: func(error) { a.lost.Add(1) },
-		Fenced: func(yes bool) {
-			if yes {
-				a.fenced.Add(1)
-			}
-		},
+		Socket: r.front.Addr().String(), Handler: a.service, Link: a,
 	}
 	for _, f := range change {
 		f(&o)

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
@@ -64,15 +65,19 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
+func (n *node) Timed(time.Duration) {}
+
+func (n *node) Record(r apply.Record) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.records = append(n.records, r)
+}
+
 // boot starts an engine that knows nothing but the checkpoint and its machine.
 func (n *node) boot() {
 	n.engine = apply.New(apply.Options{
 		Cgroup: here.tree, Roots: []string{here.path("kubepods")}, Checkpoint: n.checkpoint,
-		Report: func(r apply.Record) {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			n.records = append(n.records, r)
-		},
+		Reports: n,
 	})
 	n.engine.SetFacts(ledger.Facts{Machine: n.m, MinSharedCPUs: -1})
 }

@@ -254,7 +254,7 @@ func (n *node) recorded(t *testing.T, p *corev1.Pod) string {
 	if file.Doubt != "" {
 		t.Errorf("the kubelet's own checkpoint may be damaged: %s", file.Doubt)
 	}
-	answer, err := kubeletapi.AskResources(t.Context(), n.podResourcesSocket())
+	answer, err := kubeletapi.Socket(n.podResourcesSocket()).Resources(t.Context())
 	testkit.Check(t, err)
 	i := slices.IndexFunc(answer.Pods, func(x kubeletapi.Pod) bool { return x.Name == p.Name })
 	byFile := file.Pods[string(p.UID)]["c0"][vendor]

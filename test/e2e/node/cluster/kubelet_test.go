@@ -70,7 +70,7 @@ func (n *node) compareSettings(t testing.TB) []string {
 	t.Helper()
 	obj, err := n.w.client.CoreV1().Nodes().Get(t.Context(), n.name, metav1.GetOptions{})
 	testkit.Check(t, err)
-	got, err := n.ask(t.Context(), obj)
+	got, err := n.ask.Config(t.Context(), obj)
 	if err != nil {
 		return []string{err.Error()}
 	}

@@ -56,7 +56,7 @@ type node struct {
 	tree    tree
 
 	// ask is how the agent asks for the kubelet's settings: with its own credential.
-	ask       func(context.Context, *corev1.Node) (kubeletapi.Config, error)
+	ask       *kubeletapi.Client
 	agent     *app.Agent
 	stopAgent func()
 }
@@ -142,15 +142,12 @@ func (n *node) agentOptions(t testing.TB) app.Options {
 	testkit.Check(t, err)
 	asks, err := kubeletapi.NewClient(kubeletapi.ClientOptions{Node: n.name, Root: n.root, API: config})
 	testkit.Check(t, err)
-	n.ask = asks.Config
+	n.ask = asks
 	return app.Options{
 		Node: n.name, Root: n.root, Arch: n.machine.Arch(), Version: "test", Client: client, Dynamic: objects,
 		AskKubelet: n.ask, WatchKubelet: true, RegisterPlugins: true,
-		AskResources: func(ctx context.Context) (kubeletapi.Resources, error) {
-			return kubeletapi.AskResources(ctx, n.podResourcesSocket())
-		},
-		Switches: probe.Switches{QueryKubelet: true, CPUSetAllocator: true},
-		Cgroup:   n.tree, CgroupRoot: n.group, Resync: 2 * time.Second, NRISocket: n.w.NRISocket(),
+		AskResources: kubeletapi.Socket(n.podResourcesSocket()), Switches: probe.Switches{QueryKubelet: true, CPUSetAllocator: true},
+		Cgroup: n.tree, CgroupRoot: n.group, Resync: 2 * time.Second, NRISocket: n.w.NRISocket(),
 		ServeNRI: nri.Run,
 	}
 }
