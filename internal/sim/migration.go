@@ -194,11 +194,14 @@ func (j *jobs) controller() (*migration.Controller, error) {
 	}
 	return migration.New(migration.Options{
 		Args: settings.Migration, Client: objects{jobs: j}, Pods: j.client, Jobs: j.all,
-		Reservations: j.api.reservations, Pod: j.known.Pod, PodsOf: j.known.PodsOf, Read: j.known.Read,
-		Record: j.known.PutJob, Policy: limits, Events: &events.FakeRecorder{}, Metrics: migration.NewMetrics(),
-		Now: func() time.Time { return j.now },
+		Reservations: j.api.reservations, Cluster: j.known, Policy: limits, Events: &events.FakeRecorder{},
+		Metrics: migration.NewMetrics(), Clock: j,
 	}), nil
 }
+
+// Now and Since make the jobs the controller's clock.
+func (j *jobs) Now() time.Time                   { return j.now }
+func (j *jobs) Since(at time.Time) time.Duration { return j.now.Sub(at) }
 
 // podKey names the pod of a job in the store of pods.
 func podKey(j *v1alpha1.PodMigrationJob) string {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/serving"
+	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/desched/makeroom"
 	"github.com/tenon-project/tenon/internal/desched/migration"
@@ -30,7 +31,6 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/accounts"
 	"github.com/tenon-project/tenon/internal/kube/convert"
-	"github.com/tenon-project/tenon/internal/view"
 )
 
 // parts are what observes, decides and moves.
@@ -76,7 +76,7 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 	if err != nil {
 		return nil, err
 	}
-	planner := &makeroom.Planner{Read: p.known.Read, Policy: limits, Now: time.Now}
+	planner := &makeroom.Planner{Cluster: p.known, Policy: limits, Clock: clock.RealClock{}}
 	p.handlers = map[string]http.Handler{makeroom.EvictionsPath: http.HandlerFunc(planner.ServeEvictions)}
 	var fitter policy.Fitter = unasked{}
 	if o.SchedulerAddress != "" {
@@ -86,10 +86,9 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 		}
 		asked.Reserving = o.Settings.Migration.DefaultJobMode != string(v1alpha1.EvictDirectly)
 		fitter = asked
-		planner.WhatIf = asked.WhatIf
+		planner.Scheduler = asked
 		p.handlers[makeroom.Path] = planner
 	}
-	planner.Round = func() *view.Round { return p.plugins.Last() }
 	var requests cache.Store
 	if o.Settings.Migration.EvictionPolicy == "Request" {
 		if p.requests, err = migration.RequestInformer(pods.Discovery(), reader); err != nil {
@@ -103,24 +102,19 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 	counters := migration.NewMetrics()
 	p.mover = migration.New(migration.Options{
 		Args: o.Settings.Migration, DryRun: o.Settings.DryRun, Client: objects, Pods: pods, Requests: requests,
-		Jobs: p.known.Jobs.GetStore(), Reservations: p.reservations.GetStore(), Pod: p.known.Pod,
-		PodsOf: p.known.PodsOf, Read: p.known.Read, Record: p.known.PutJob, Policy: limits,
-		Events: mgr.GetEventRecorder(Component), Metrics: counters, Now: time.Now,
+		Jobs: p.known.Jobs.GetStore(), Reservations: p.reservations.GetStore(), Cluster: p.known,
+		Policy: limits, Events: mgr.GetEventRecorder(Component), Metrics: counters, Clock: clock.RealClock{},
 	})
 	rounds := policy.Options{
-		Settings: o.Settings, Policy: limits, PriorityClass: class, Read: p.known.Read, Unsynced: p.unsynced,
-		Nodes: p.known.Nodes, Pods: p.known.Pods, Jobs: p.known.Jobs.GetStore(), Fitter: fitter,
+		Settings: o.Settings, Policy: limits, PriorityClass: class, Cluster: p, Nodes: p.known.Nodes,
+		Pods: p.known.Pods, Jobs: p.known.Jobs.GetStore(), Fitter: fitter, Writer: writer{objects, pods},
 		Clock: clock.RealClock{},
-		CreateJob: func(ctx context.Context, j *v1alpha1.PodMigrationJob) (*v1alpha1.PodMigrationJob, error) {
-			return j, objects.Create(ctx, j, client.FieldOwner(Component))
-		},
-		PatchPod: patching(pods),
 	}
-	if planner.WhatIf != nil {
-		rounds.Room, rounds.Defragment = planner.PlanAmong, planner.Defragment
+	if planner.Scheduler != nil {
+		rounds.Room = planner
 	}
 	if o.Settings.Enables("LowNodeLoad") {
-		if rounds.NodeUse, err = p.readMetrics(reader); err != nil {
+		if rounds.Loads, err = p.readMetrics(reader); err != nil {
 			return nil, err
 		}
 		if err := mgr.Add(caching{p.metrics}); err != nil {
@@ -130,12 +124,14 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 	if p.plugins, err = policy.New(rounds); err != nil {
 		return nil, err
 	}
+	planner.Rounds = p.plugins
 	if p.forget, err = serving.Register(metrics.Registry, counters.Collectors()...); err != nil {
 		return nil, err
 	}
 	if o.Settings.Enables("MakeRoom") {
 		if err := mgr.Add(&makeroom.Nominator{
-			Jobs: p.known.Jobs.GetStore(), Pod: p.known.Pod, Patch: patching(pods, "status"), Now: time.Now,
+			Jobs: p.known.Jobs.GetStore(), Pods: p.known, Client: pods, FieldManager: Component,
+			Clock: clock.RealClock{},
 		}); err != nil {
 			return nil, err
 		}
@@ -144,9 +140,9 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 		mgr.Add(manager.RunnableFunc(p.move)), mgr.Add(p.plugins))
 }
 
-// readMetrics begins to follow NodeMetrics, and returns what knows the use of nodes. Pods that the last report lacks
+// readMetrics begins to follow NodeMetrics, and returns the use of nodes. Pods that the last report lacks
 // count with the estimates that the scheduler has by default.
-func (p *parts) readMetrics(client rest.Interface) (func(node string) load.View, error) {
+func (p *parts) readMetrics(client rest.Interface) (*kube.Loads, error) {
 	loads := kube.NewLoads()
 	loads.Enable(convert.LoadSettings{Factors: load.Percents{load.CPU: 85, load.Memory: 70}}, 0)
 	table := accounts.Accounts{Loads: loads}.Table()
@@ -161,20 +157,30 @@ func (p *parts) readMetrics(client rest.Interface) (func(node string) load.View,
 		}
 		p.metricsRead = append(p.metricsRead, registered.HasSynced)
 	}
-	return loads.View, nil
+	return loads, nil
 }
 
-// patching returns what applies a merge patch to a pod, or to a part of it.
-func patching(client kubernetes.Interface, part ...string) func(context.Context, *corev1.Pod, []byte) error {
-	return func(ctx context.Context, pod *corev1.Pod, patch []byte) error {
-		_, err := client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
-			metav1.PatchOptions{FieldManager: Component}, part...)
-		return err
-	}
+// writer is the policy.Writer.
+type writer struct {
+	jobs client.Client
+	pods kubernetes.Interface
 }
 
-// unsynced returns the kinds of which the caches have not been filled yet.
-func (p *parts) unsynced() []string {
+func (w writer) CreateJob(ctx context.Context, j *v1alpha1.PodMigrationJob) (*v1alpha1.PodMigrationJob, error) {
+	return j, w.jobs.Create(ctx, j, client.FieldOwner(Component))
+}
+
+func (w writer) PatchPod(ctx context.Context, pod *corev1.Pod, patch []byte) error {
+	_, err := w.pods.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: Component})
+	return err
+}
+
+// Read calls a function with the state of the cluster.
+func (p *parts) Read(f func(*evict.State)) { p.known.Read(f) }
+
+// Unsynced returns the kinds of which the caches have not been filled yet.
+func (p *parts) Unsynced() []string {
 	missing := p.known.Unsynced()
 	if !p.reservations.HasSynced() {
 		missing = append(missing, "Reservations")
@@ -190,7 +196,7 @@ func (p *parts) unsynced() []string {
 
 // ready fails until the caches have been filled once.
 func (p *parts) ready(*http.Request) error {
-	if missing := p.unsynced(); len(missing) > 0 {
+	if missing := p.Unsynced(); len(missing) > 0 {
 		return fmt.Errorf("the caches of %v are not complete", missing)
 	}
 	return nil
@@ -203,7 +209,7 @@ const syncInterval = 100 * time.Millisecond
 func (p *parts) move(ctx context.Context) error {
 	tick := time.NewTicker(syncInterval)
 	defer tick.Stop()
-	for len(p.unsynced()) > 0 {
+	for len(p.Unsynced()) > 0 {
 		select {
 		case <-ctx.Done():
 			return nil

@@ -59,7 +59,7 @@ func TestTheUseOfNodesIsThatOfNodeMetricsWithEstimatesOfNewPods(t *testing.T) {
 	}
 	use, err := p.readMetrics(reader)
 	testkit.Check(t, err)
-	if missing := strings.Join(p.unsynced(), " "); !strings.Contains(missing, "NodeMetrics") {
+	if missing := strings.Join(p.Unsynced(), " "); !strings.Contains(missing, "NodeMetrics") {
 		t.Errorf("the caches of %s are not complete, want NodeMetrics among them", missing)
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -68,7 +68,7 @@ func TestTheUseOfNodesIsThatOfNodeMetricsWithEstimatesOfNewPods(t *testing.T) {
 	go p.known.Pods.RunWithContext(ctx)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for strings.Contains(strings.Join(p.unsynced(), " "), "NodeMetrics") {
+	for strings.Contains(strings.Join(p.Unsynced(), " "), "NodeMetrics") {
 		select {
 		case <-tick.C:
 		case <-t.Context().Done():
@@ -77,7 +77,7 @@ func TestTheUseOfNodesIsThatOfNodeMetricsWithEstimatesOfNewPods(t *testing.T) {
 	}
 	// 85 % of the CPUs and 70 % of the memory that the pod requests.
 	want := load.Amounts{3000 + 1700, 1<<30 + (7<<30+5)/10}
-	if got := use("n").Use(load.Measure{}); got != want {
+	if got := use.View("n").Use(load.Measure{}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -60,10 +60,10 @@ const EvictionsPath = "/apis/v1/evictions"
 // Evictions returns how much of the limits is used, and which placed pods they keep where they are. Keep in mind that a
 // pod that may be evicted now may not be a moment later: each eviction counts.
 func (p *Planner) Evictions() *view.EvictionLimits {
-	out := &view.EvictionLimits{Limits: []view.LimitUse{}, Kept: []view.KeptPod{}, Round: p.Round()}
-	p.Read(func(s *evict.State) {
+	out := &view.EvictionLimits{Limits: []view.LimitUse{}, Kept: []view.KeptPod{}, Round: p.Rounds.Last()}
+	p.Cluster.Read(func(s *evict.State) {
 		for pod := range s.Pods() {
-			switch kept := reasons(s.CheckMove(p.Policy, evict.Move{PodUID: pod.UID}, p.Now())); {
+			switch kept := reasons(s.CheckMove(p.Policy, evict.Move{PodUID: pod.UID}, p.Clock.Now())); {
 			case pod.Succeeded || pod.Failed || pod.Node == "":
 			case len(kept) == 0:
 				out.Movable++
@@ -72,7 +72,7 @@ func (p *Planner) Evictions() *view.EvictionLimits {
 					view.KeptPod{Pod: pod.Namespace + "/" + pod.Name, Node: pod.Node, Reasons: kept})
 			}
 		}
-		for _, u := range s.Uses(p.Policy, p.Now()) {
+		for _, u := range s.Uses(p.Policy, p.Clock.Now()) {
 			use := view.LimitUse{Code: string(u.Code), Subject: u.Subject, Have: u.Have, Limit: u.Limit}
 			if u.Window > 0 {
 				use.Window = u.Window.String()

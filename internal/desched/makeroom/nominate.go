@@ -6,10 +6,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
@@ -28,11 +31,17 @@ const (
 // pods leave to no other pod of the same priority or a lower one.
 type Nominator struct {
 	Jobs cache.Store
+	Pods Pods
+	// Client patches pods as FieldManager.
+	Client       kubernetes.Interface
+	FieldManager string
+	Clock        clock.PassiveClock
+}
+
+// Pods are the pods of the cluster.
+type Pods interface {
 	// Pod returns a pod, nil where there is none.
-	Pod func(namespace string, uid types.UID) *corev1.Pod
-	// Patch applies a merge patch to the status of a pod.
-	Patch func(ctx context.Context, pod *corev1.Pod, patch []byte) error
-	Now   func() time.Time
+	Pod(namespace string, uid types.UID) *corev1.Pod
 }
 
 // NeedLeaderElection is true: the leader creates the jobs.
@@ -54,7 +63,7 @@ func (n *Nominator) Renew(ctx context.Context) {
 		}
 		job := convert.MigrationJob(j)
 		phase := job.Status.Phase
-		if phase == move.Failed || phase.IsFinal() && n.Now().Sub(job.EndedAt()) > afterwards {
+		if phase == move.Failed || phase.IsFinal() && n.Clock.Now().Sub(job.EndedAt()) > afterwards {
 			continue
 		}
 		room, _, err := annotation.ParseMigrationRoom(text)
@@ -63,12 +72,14 @@ func (n *Nominator) Renew(ctx context.Context) {
 			continue
 		}
 		for _, p := range room.Pods {
-			pod := n.Pod(p.Namespace, types.UID(p.UID))
+			pod := n.Pods.Pod(p.Namespace, types.UID(p.UID))
 			if pod == nil || pod.Spec.NodeName != "" || pod.Status.NominatedNodeName != "" {
 				continue
 			}
 			patch := fmt.Appendf(nil, `{"metadata":{"uid":%q},"status":{"nominatedNodeName":%q}}`, p.UID, p.Node)
-			if err := n.Patch(ctx, pod, patch); err != nil {
+			_, err := n.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
+				metav1.PatchOptions{FieldManager: n.FieldManager}, "status")
+			if err != nil {
 				klog.FromContext(ctx).Error(err, "Pod not nominated", "pod", klog.KObj(pod), "node",
 					klog.KRef("", p.Node))
 			}

@@ -1,7 +1,6 @@
 package makeroom_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -9,13 +8,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/internal/desched/makeroom"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
+
+// onePod is a cluster with one pod.
+type onePod struct{ pod *corev1.Pod }
+
+func (o onePod) Pod(_ string, uid types.UID) *corev1.Pod {
+	if uid != o.pod.UID {
+		return nil
+	}
+	return o.pod
+}
 
 func TestAPodIsNominatedWhileRoomIsMadeForIt(t *testing.T) {
 	t.Parallel()
@@ -61,21 +73,18 @@ func TestAPodIsNominatedWhileRoomIsMadeForIt(t *testing.T) {
 			}
 			jobs := cache.NewStore(cache.MetaNamespaceKeyFunc)
 			_ = jobs.Add(job)
-			var got []string
+			client := fake.NewClientset(pod)
 			n := &makeroom.Nominator{
-				Jobs: jobs, Now: func() time.Time { return now },
-				Pod: func(_ string, uid types.UID) *corev1.Pod {
-					if uid != pod.UID {
-						return nil
-					}
-					return pod
-				},
-				Patch: func(_ context.Context, _ *corev1.Pod, patch []byte) error {
-					got = append(got, string(patch))
-					return nil
-				},
+				Jobs: jobs, Pods: onePod{pod}, Client: client, Clock: testclock.NewFakePassiveClock(now),
 			}
 			n.Renew(t.Context())
+			var got []string
+			for _, a := range client.Actions() {
+				if a.GetSubresource() != "status" {
+					t.Errorf("%s of %q, want status", a.GetVerb(), a.GetSubresource())
+				}
+				got = append(got, string(a.(clienttesting.PatchAction).GetPatch()))
+			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("patches (-want +got):\n%s", diff)
 			}

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
+
+	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/view"
@@ -14,14 +15,29 @@ import (
 
 // Planner finds moves that make room. Safe for concurrent use.
 type Planner struct {
+	Cluster Cluster
+	Policy  *evict.Policy
+	// Scheduler is nil where none can be asked: then Plan must not be called.
+	Scheduler Scheduler
+	Rounds    Rounds
+	Clock     clock.PassiveClock
+}
+
+// Cluster is what is known of the cluster.
+type Cluster interface {
 	// Read calls a function with the state of all that the limits read.
-	Read   func(func(*evict.State))
-	Policy *evict.Policy
-	// WhatIf asks the scheduler.
-	WhatIf func(ctx context.Context, q *view.WhatIf) (*view.WhatIfAnswer, error)
-	Now    func() time.Time
-	// Round returns the last round of plugins, nil before the first one has ended.
-	Round func() *view.Round
+	Read(func(*evict.State))
+}
+
+// Scheduler answers questions about other clusters.
+type Scheduler interface {
+	WhatIf(ctx context.Context, q *view.WhatIf) (*view.WhatIfAnswer, error)
+}
+
+// Rounds are those of the plugins.
+type Rounds interface {
+	// Last returns the last round, nil before the first one has ended.
+	Last() *view.Round
 }
 
 // Bad is an error of the one who asks.
@@ -36,7 +52,7 @@ func bad(format string, args ...any) error { return &Bad{fmt.Sprintf(format, arg
 // that cannot be answered is a *Bad.
 func (p *Planner) Plan(ctx context.Context, r *view.RoomRequest) (*view.RoomAnswer, error) {
 	return p.PlanAmong(ctx, r, func(pod *evict.Pod) (refused []evict.Refusal) {
-		p.Read(func(s *evict.State) { refused = s.CheckMove(p.Policy, evict.Move{PodUID: pod.UID}, p.Now()) })
+		p.Cluster.Read(func(s *evict.State) { refused = s.CheckMove(p.Policy, evict.Move{PodUID: pod.UID}, p.Clock.Now()) })
 		return refused
 	})
 }
@@ -51,7 +67,7 @@ func (p *Planner) PlanAmong(ctx context.Context, r *view.RoomRequest, refusals f
 	q := &view.WhatIf{Ask: view.Ask{Mode: view.MakeRoom, MaxMoves: r.MaxMoves}}
 	var placed error
 	var running []evict.Pod
-	p.Read(func(s *evict.State) {
+	p.Cluster.Read(func(s *evict.State) {
 		for pod := range s.Pods() {
 			key := pod.Namespace + "/" + pod.Name
 			if pod.Node != "" && slices.Contains(r.Pods, key) {
@@ -87,7 +103,7 @@ func (p *Planner) Defragment(ctx context.Context, maxMoves int, minFall int64,
 	refusals func(*evict.Pod) []evict.Refusal,
 ) (*view.RoomAnswer, error) {
 	var running []evict.Pod
-	p.Read(func(s *evict.State) {
+	p.Cluster.Read(func(s *evict.State) {
 		for pod := range s.Pods() {
 			if pod.Node != "" && !pod.Succeeded && !pod.Failed {
 				running = append(running, pod)
@@ -115,7 +131,7 @@ func (p *Planner) ask(ctx context.Context, q *view.WhatIf, running []evict.Pod,
 	slices.SortFunc(out.Kept, func(a, b view.KeptPod) int { return strings.Compare(a.Pod, b.Pod) })
 	slices.SortFunc(q.Ask.Movable, func(a, b view.Movable) int { return cmp.Compare(a.UID, b.UID) })
 	out.Movable = len(q.Ask.Movable)
-	answer, err := p.WhatIf(ctx, q)
+	answer, err := p.Scheduler.WhatIf(ctx, q)
 	if err != nil {
 		return err
 	}

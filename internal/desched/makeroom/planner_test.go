@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
+	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/desched/makeroom"
@@ -50,11 +51,23 @@ func planner(t *testing.T, whatIf func(*view.WhatIf) (*view.WhatIfAnswer, error)
 		s.SetNode("n1", nil)
 		s.SetPod(p)
 	}
+	w := world{s, whatIf}
 	return &makeroom.Planner{
-		Read: func(f func(*evict.State)) { f(s) }, Policy: policy, Now: func() time.Time { return now },
-		Round:  func() *view.Round { return &view.Round{Time: now, Accepted: 7} },
-		WhatIf: func(_ context.Context, q *view.WhatIf) (*view.WhatIfAnswer, error) { return whatIf(q) },
+		Cluster: w, Policy: policy, Scheduler: w, Rounds: w, Clock: testclock.NewFakePassiveClock(now),
 	}
+}
+
+// world is a cluster with the scheduler that answers, and one round of plugins.
+type world struct {
+	state  *evict.State
+	whatIf func(*view.WhatIf) (*view.WhatIfAnswer, error)
+}
+
+func (w world) Read(f func(*evict.State)) { f(w.state) }
+func (w world) Last() *view.Round         { return &view.Round{Time: now, Accepted: 7} }
+
+func (w world) WhatIf(_ context.Context, q *view.WhatIf) (*view.WhatIfAnswer, error) {
+	return w.whatIf(q)
 }
 
 func TestThePlannerOffersThePodsThatMayMove(t *testing.T) {

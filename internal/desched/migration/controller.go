@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -56,19 +57,24 @@ type Options struct {
 	// evicts pods.
 	Client client.Client
 	Pods   kubernetes.Interface
-	// Jobs, Reservations, Requests, Pod and PodsOf are caches. Requests are of RequestInformer, with evictionPolicy
-	// Request. PodsOf returns all pods of a namespace.
+	// Jobs, Reservations and Requests are caches. Requests are of RequestInformer, with evictionPolicy Request.
 	Jobs, Reservations, Requests cache.Store
-	Pod                          func(namespace string, uid types.UID) *corev1.Pod
-	PodsOf                       func(namespace string) []*corev1.Pod
-	// Read calls a function with the state of the cluster. Record makes a job that was written part of it.
-	Read   func(func(*evict.State))
-	Record func(*v1alpha1.PodMigrationJob)
-	Policy *evict.Policy
-	Events events.EventRecorder
+	Cluster                      Cluster
+	Policy                       *evict.Policy
+	Events                       events.EventRecorder
 	// Metrics are registered by the caller.
 	Metrics *Metrics
-	Now     func() time.Time
+	Clock   clock.PassiveClock
+}
+
+// Cluster is what is known of the cluster.
+type Cluster interface {
+	// Pod returns a pod, nil where there is none; PodsOf all pods of a namespace.
+	Pod(namespace string, uid types.UID) *corev1.Pod
+	PodsOf(namespace string) []*corev1.Pod
+	// Read calls a function with the state that the limits read. PutJob makes a job that was written part of it.
+	Read(func(*evict.State))
+	PutJob(*v1alpha1.PodMigrationJob)
 }
 
 // Controller moves pods. One at a time may run: the leader's.
@@ -160,7 +166,7 @@ func (c *Controller) decode(j *v1alpha1.PodMigrationJob) *move.Job {
 // arbitrate starts the jobs that may start, and returns why the others do not, by UID.
 func (c *Controller) arbitrate(ctx context.Context, waiting []*v1alpha1.PodMigrationJob) map[string]evict.Refusal {
 	known := map[string]move.Job{}
-	c.Read(func(s *evict.State) {
+	c.Cluster.Read(func(s *evict.State) {
 		for _, j := range waiting {
 			if e, ok := s.Job(string(j.UID)); ok && e.IsWaiting() {
 				known[e.UID] = e
@@ -172,14 +178,14 @@ func (c *Controller) arbitrate(ctx context.Context, waiting []*v1alpha1.PodMigra
 	own := map[string]*move.Refusal{}
 	for _, j := range waiting {
 		e := known[string(j.UID)]
-		pod := c.Pod(e.Namespace, types.UID(e.PodUID))
+		pod := c.Cluster.Pod(e.Namespace, types.UID(e.PodUID))
 		if pod == nil {
 			continue
 		} else if own[e.UID] = c.foreign(c.job(j), pod); own[e.UID] == nil {
 			asking = append(asking, e)
 		}
 	}
-	c.Read(func(s *evict.State) { passed, refused = s.Arbitrate(c.Policy, asking, c.Now()) })
+	c.Cluster.Read(func(s *evict.State) { passed, refused = s.Arbitrate(c.Policy, asking, c.Clock.Now()) })
 	for _, j := range waiting {
 		uid := string(j.UID)
 		if i := slices.IndexFunc(passed, func(e move.Job) bool { return e.UID == uid }); i >= 0 {
@@ -212,7 +218,7 @@ func (c *Controller) foreign(m *move.Job, pod *corev1.Pod) *move.Refusal {
 // start writes that a job has passed arbitration, and what its pod is.
 func (c *Controller) start(ctx context.Context, j *v1alpha1.PodMigrationJob, known *move.Job) {
 	log := klog.FromContext(ctx)
-	pod := c.Pod(known.Namespace, types.UID(known.PodUID))
+	pod := c.Cluster.Pod(known.Namespace, types.UID(known.PodUID))
 	if pod == nil {
 		return // the next pass sees that it is gone
 	}
@@ -258,13 +264,13 @@ func (c *Controller) start(ctx context.Context, j *v1alpha1.PodMigrationJob, kno
 // written makes the answer to a write known before its event comes.
 func (c *Controller) written(j *v1alpha1.PodMigrationJob, err error) error {
 	if err == nil {
-		c.Record(j.DeepCopy())
+		c.Cluster.PutJob(j.DeepCopy())
 	}
 	return err
 }
 
 // now is the time in whole seconds, as objects have it.
-func (c *Controller) now() time.Time { return c.Now().Truncate(time.Second) }
+func (c *Controller) now() time.Time { return c.Clock.Now().Truncate(time.Second) }
 
 // advance lets a job take the steps that it can take now.
 func (c *Controller) advance(ctx context.Context, j *v1alpha1.PodMigrationJob, refused *move.Refusal) {

@@ -311,8 +311,8 @@ func (c *cluster) job(name string) *v1alpha1.PodMigrationJob {
 	return j
 }
 
-// read is an evict.State that has everything.
-func (c *cluster) read(f func(*evict.State)) {
+// Read is an evict.State that has everything.
+func (c *cluster) Read(f func(*evict.State)) {
 	s := evict.NewState()
 	s.SetNamespace("a", nil)
 	for _, node := range []string{source, target} {
@@ -368,6 +368,29 @@ func (c *cluster) read(f func(*evict.State)) {
 	f(s)
 }
 
+func (c *cluster) Now() time.Time { return c.now }
+
+func (c *cluster) Since(at time.Time) time.Duration { return c.now.Sub(at) }
+
+func (c *cluster) PutJob(*v1alpha1.PodMigrationJob) {}
+
+func (c *cluster) PodsOf(namespace string) (all []*corev1.Pod) {
+	list, err := c.pods.CoreV1().Pods(namespace).List(c.t.Context(), metav1.ListOptions{})
+	testkit.Check(c.t, err)
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	return all
+}
+
+func (c *cluster) Pod(namespace string, uid types.UID) *corev1.Pod {
+	all := c.PodsOf(namespace)
+	if i := slices.IndexFunc(all, func(p *corev1.Pod) bool { return p.UID == uid }); i >= 0 {
+		return all[i]
+	}
+	return nil
+}
+
 // start starts a controller, as a process that has synced its caches.
 func (c *cluster) start() *migration.Controller {
 	policy := &evict.Policy{
@@ -381,27 +404,11 @@ func (c *cluster) start() *migration.Controller {
 		c.plan.args(&settings.Migration)
 	}
 	c.killed = false
-	podsOf := func(namespace string) (all []*corev1.Pod) {
-		list, err := c.pods.CoreV1().Pods(namespace).List(c.t.Context(), metav1.ListOptions{})
-		testkit.Check(c.t, err)
-		for i := range list.Items {
-			all = append(all, &list.Items[i])
-		}
-		return all
-	}
 	return migration.New(migration.Options{
 		Args: settings.Migration, DryRun: c.plan.dry, Client: c.client, Pods: c.pods, Jobs: c.jobs,
 		Reservations: c.places, Requests: c.asked,
-		Pod: func(namespace string, uid types.UID) *corev1.Pod {
-			all := podsOf(namespace)
-			if i := slices.IndexFunc(all, func(p *corev1.Pod) bool { return p.UID == uid }); i >= 0 {
-				return all[i]
-			}
-			return nil
-		},
-		PodsOf: podsOf,
-		Read:   c.read, Record: func(*v1alpha1.PodMigrationJob) {}, Policy: policy, Events: c.events,
-		Metrics: migration.NewMetrics(), Now: func() time.Time { return c.now },
+		Cluster: c, Policy: policy, Events: c.events, Metrics: migration.NewMetrics(),
+		Clock: c,
 	})
 }
 

@@ -106,7 +106,7 @@ func (d *decoded) neighbor(ctx context.Context, from source) (n move.Neighbor, e
 func (c *Controller) released(ctx context.Context, r *reservation.Reservation, namespace string, f *fleet,
 	from source,
 ) (rooms []move.Room, err error) {
-	for _, p := range c.PodsOf(namespace) {
+	for _, p := range c.Cluster.PodsOf(namespace) {
 		if p.CreationTimestamp.Time.Before(f.first) {
 			continue
 		}

@@ -35,7 +35,7 @@ type source interface {
 type cached struct{ c *Controller }
 
 func (s cached) pod(_ context.Context, ref corev1.ObjectReference) (*corev1.Pod, error) {
-	return s.c.Pod(ref.Namespace, ref.UID), nil
+	return s.c.Cluster.Pod(ref.Namespace, ref.UID), nil
 }
 
 func (s cached) place(_ context.Context, name string) (*reservation.Reservation, error) {
@@ -158,7 +158,7 @@ func (c *Controller) followAvoided(p *move.Place, j *v1alpha1.PodMigrationJob, p
 
 // avoided returns the nodes that a pod must not be moved to now.
 func (c *Controller) avoided(pod *corev1.Pod) (nodes []string) {
-	c.Read(func(s *evict.State) { nodes = s.Avoid(c.Policy, string(pod.UID), c.Now()) })
+	c.Cluster.Read(func(s *evict.State) { nodes = s.Avoid(c.Policy, string(pod.UID), c.Clock.Now()) })
 	return nodes
 }
 
@@ -251,8 +251,8 @@ func (c *Controller) check(w *move.World, j *v1alpha1.PodMigrationJob, old *core
 			return
 		}
 	}
-	now := c.Now()
-	c.Read(func(s *evict.State) {
+	now := c.Clock.Now()
+	c.Cluster.Read(func(s *evict.State) {
 		refuses := func(pod, job string) []evict.Refusal {
 			return s.CheckMove(c.Policy, evict.Move{PodUID: pod, Job: job}, now)
 		}

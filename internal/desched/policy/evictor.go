@@ -23,13 +23,13 @@ func (n *round) refusals(pod *corev1.Pod, target string) (refused []evict.Refusa
 			refused = append(refused, r)
 		}
 	}
-	n.Read(func(s *evict.State) { job = s.Propose(string(pod.UID), target, n.began) })
+	n.Cluster.Read(func(s *evict.State) { job = s.Propose(string(pod.UID), target, n.began) })
 	return refused, job
 }
 
 // check asks core/evict about a move, with all jobs of the round under way.
 func (n *round) check(p *evict.Policy, pod *corev1.Pod, target string) (refused []evict.Refusal) {
-	n.Read(func(s *evict.State) {
+	n.Cluster.Read(func(s *evict.State) {
 		for _, j := range n.accepted {
 			before, known := s.Job(j.UID)
 			if known && !before.IsWaiting() {
@@ -93,7 +93,7 @@ func (n *round) defaultEvictor(pod *corev1.Pod) []evict.Refusal {
 		len(pod.Spec.ResourceClaims) > 0,
 		"it uses ResourceClaims")
 	if a.IgnorePodsWithoutPDB {
-		n.Read(func(s *evict.State) {
+		n.Cluster.Read(func(s *evict.State) {
 			known, _ := s.Pod(string(pod.UID))
 			protect(len(known.Budgets) == 0, "no PodDisruptionBudget selects it")
 		})

@@ -31,17 +31,22 @@ func loaded(t *testing.T, config string) (*stage, *clocktesting.FakeClock) {
 	s.fits = map[string]string{"a": "n1", "b": "n1", "c": "n1"}
 	now := clocktesting.NewFakeClock(start.Add(time.Hour))
 	s.Clock = now
-	s.NodeUse = func(node string) load.View {
-		use := map[string]int64{"n0": 9000, "n1": 1000}[node]
-		pods := map[string]load.PodUse{}
-		for _, name := range []string{"a", "b", "c"} {
-			pods[object.Pod(name).Namespace+"/"+name] = load.PodUse{Use: load.Amounts{1000, 0}}
-		}
-		n := load.NewNode()
-		n.SetReport(&load.Report{Updated: now.Now(), Use: &load.Amounts{use, 0}, Pods: pods})
-		return n.View()
-	}
+	s.Loads = unequal{now}
 	return s, now
+}
+
+// unequal are the loads of the nodes of loaded, reported now.
+type unequal struct{ now *clocktesting.FakeClock }
+
+func (u unequal) View(node string) load.View {
+	use := map[string]int64{"n0": 9000, "n1": 1000}[node]
+	pods := map[string]load.PodUse{}
+	for _, name := range []string{"a", "b", "c"} {
+		pods[object.Pod(name).Namespace+"/"+name] = load.PodUse{Use: load.Amounts{1000, 0}}
+	}
+	n := load.NewNode()
+	n.SetReport(&load.Report{Updated: u.now.Now(), Use: &load.Amounts{use, 0}, Pods: pods})
+	return n.View()
 }
 
 func (s *stage) rounds(t *testing.T, now *clocktesting.FakeClock, n int) (moved []string) {
@@ -110,7 +115,7 @@ func TestADryRunByLoadDecidesAndWritesNothing(t *testing.T) {
 func TestWithoutMetricsNoPodMovesByLoad(t *testing.T) {
 	t.Parallel()
 	s, now := loaded(t, byLoad("", ""))
-	s.NodeUse = nil
+	s.Loads = nil
 	if moved := s.rounds(t, now, 6); len(moved) > 0 {
 		t.Errorf("moved %v", moved)
 	}

@@ -30,7 +30,7 @@ func (n *round) Waiting() (all []plugin.Waiting) {
 		}
 	}
 	gangs := map[types.UID]string{}
-	n.Read(func(s *evict.State) {
+	n.Cluster.Read(func(s *evict.State) {
 		for pod := range s.Pods() {
 			if pod.Node == "" && pod.Gang != "" {
 				gangs[types.UID(pod.UID)] = pod.Gang
@@ -94,7 +94,7 @@ func (n *round) RoomFor(ctx context.Context, w plugin.Waiting, without map[types
 		request.Pods = []string{w.Pods[0].Namespace + "/" + w.Pods[0].Name}
 	}
 	most := corev1helpers.PodPriority(w.Pods[0])
-	return n.Room(ctx, request, n.among(func(pod *corev1.Pod) string {
+	return n.Room.PlanAmong(ctx, request, n.among(func(pod *corev1.Pod) string {
 		switch priority := corev1helpers.PodPriority(pod); {
 		case without[pod.UID]:
 			return "it is not to move in this round"
@@ -108,10 +108,10 @@ func (n *round) RoomFor(ctx context.Context, w plugin.Waiting, without map[types
 // Fragments asks which of some movable pods to move so that less of what is free is unusable.
 func (n *round) Fragments(ctx context.Context, movable func(*corev1.Pod) bool, maxMoves int, minFall int64,
 ) (*view.RoomAnswer, error) {
-	if n.Defragment == nil {
+	if n.Room == nil {
 		return nil, errNoScheduler
 	}
-	return n.Defragment(ctx, maxMoves, minFall, n.among(func(pod *corev1.Pod) string {
+	return n.Room.Defragment(ctx, maxMoves, minFall, n.among(func(pod *corev1.Pod) string {
 		if movable(pod) {
 			return ""
 		}

@@ -36,28 +36,44 @@ func making(config string) string {
 		"  - {name: MakeRoom, args: {pendingFor: 0s}}\n" + config
 }
 
-// scheduler makes the stage's scheduler move pods to n2, those of names that may move. It returns for which pods it was
-// asked.
-func (s *stage) scheduler(names ...string) *[]string {
-	var asked []string
-	s.Room = func(_ context.Context, r *view.RoomRequest, refusals func(*evict.Pod) []evict.Refusal,
-	) (*view.RoomAnswer, error) {
-		need := strings.Join(append(r.Pods, r.Gang), "")
-		asked = append(asked, need)
-		out := &view.RoomAnswer{
-			RoomPlan:   view.RoomPlan{Found: true},
-			Placements: []view.WhatIfPlacement{{Pod: need, Node: "n1"}},
-		}
-		for _, name := range names {
-			for pod := range s.state.Pods() {
-				if pod.Name == name && len(refusals(&pod)) == 0 {
-					out.Moves = append(out.Moves, view.RoomMove{Pod: name, UID: pod.UID, Node: pod.Node, Target: "n2"})
-				}
+// rooms moves pods of names that may move, in their order, to n2: for other pods, or against fragmentation.
+type rooms struct {
+	s     *stage
+	names []string
+	asked []string // for which pods it was asked
+}
+
+func (r *rooms) moves(fall int64, refusals func(*evict.Pod) []evict.Refusal) (moves []view.RoomMove) {
+	for _, name := range r.names {
+		for pod := range r.s.state.Pods() {
+			if pod.Name == name && len(refusals(&pod)) == 0 {
+				moves = append(moves, view.RoomMove{Pod: name, UID: pod.UID, Node: pod.Node, Target: "n2", Fall: fall})
 			}
 		}
-		return out, nil
 	}
-	return &asked
+	return moves
+}
+
+func (r *rooms) PlanAmong(_ context.Context, q *view.RoomRequest, refusals func(*evict.Pod) []evict.Refusal,
+) (*view.RoomAnswer, error) {
+	need := strings.Join(append(q.Pods, q.Gang), "")
+	r.asked = append(r.asked, need)
+	return &view.RoomAnswer{
+		RoomPlan:   view.RoomPlan{Found: true, Moves: r.moves(0, refusals)},
+		Placements: []view.WhatIfPlacement{{Pod: need, Node: "n1"}},
+	}, nil
+}
+
+func (r *rooms) Defragment(_ context.Context, _ int, _ int64, refusals func(*evict.Pod) []evict.Refusal,
+) (*view.RoomAnswer, error) {
+	return &view.RoomAnswer{RoomPlan: view.RoomPlan{Moves: r.moves(50, refusals)}}, nil
+}
+
+// scheduler makes the stage's scheduler move pods of names that may move. It returns for which pods it was asked.
+func (s *stage) scheduler(names ...string) *[]string {
+	r := &rooms{s: s, names: names}
+	s.Room = r
+	return &r.asked
 }
 
 func TestAMoveThatMakesRoomIsAJobWithItsTarget(t *testing.T) {
@@ -162,19 +178,7 @@ func TestFragmentsAreLoweredWithinTheLimits(t *testing.T) {
 	for args, want := range map[string][]string{"{}": {"a"}, "{dryRun: true}": nil} {
 		s := newStage(t, config(args), nodes("n1", "n2"), web("a", "n1"), web("b", "n1"), web("c", "n2"),
 			web("d", "n2"))
-		s.Defragment = func(_ context.Context, _ int, _ int64, refusals func(*evict.Pod) []evict.Refusal,
-		) (*view.RoomAnswer, error) {
-			out := &view.RoomAnswer{}
-			for _, name := range []string{"a", "b"} {
-				for pod := range s.state.Pods() {
-					if pod.Name == name && len(refusals(&pod)) == 0 {
-						m := view.RoomMove{UID: pod.UID, Node: pod.Node, Target: "n2", Fall: 50}
-						out.Moves = append(out.Moves, m)
-					}
-				}
-			}
-			return out, nil
-		}
+		s.scheduler("a", "b")
 		if diff := cmp.Diff(want, s.moved(t)); diff != "" {
 			t.Errorf("%s: moved (-want +got):\n%s", args, diff)
 		}

@@ -126,11 +126,11 @@ func (n *round) Detector() *load.Detector {
 
 // Load returns the use of a node, and whether a job that has not ended moves a pod from or to it.
 func (n *round) Load(node string) (use load.View, moving bool) {
-	if n.NodeUse != nil {
-		use = n.NodeUse(node)
+	if n.Loads != nil {
+		use = n.Loads.View(node)
 	}
 	jobs := slices.Clone(n.accepted)
-	n.Read(func(s *evict.State) {
+	n.Cluster.Read(func(s *evict.State) {
 		for _, j := range list[*v1alpha1.PodMigrationJob](n.Jobs) {
 			if job, known := s.Job(string(j.UID)); known {
 				jobs = append(jobs, job)
@@ -278,7 +278,7 @@ func (n *round) create(ctx context.Context, m proposal, reason string) (*v1alpha
 			return nil, err
 		}
 	}
-	return n.CreateJob(ctx, j)
+	return n.Writer.CreateJob(ctx, j)
 }
 
 // SetDeletionCost writes a pod's deletion cost, and beside it that the descheduler wrote it: what a user wrote stays.
@@ -296,7 +296,7 @@ func (n *round) SetDeletionCost(ctx context.Context, pod *corev1.Pod, cost int32
 	if err != nil {
 		return fmt.Errorf("set the deletion cost of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	if err := n.PatchPod(ctx, pod, patch); err != nil {
+	if err := n.Writer.PatchPod(ctx, pod, patch); err != nil {
 		return fmt.Errorf("set the deletion cost of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil

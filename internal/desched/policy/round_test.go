@@ -41,6 +41,32 @@ type stage struct {
 	fits    map[string]string // nodes that the scheduler would choose, by pod
 	fitErr  error
 	asked   int
+
+	unsynced func() []string // nil for none
+}
+
+func (s *stage) Read(f func(*evict.State)) { f(s.state) }
+
+func (s *stage) Unsynced() []string {
+	if s.unsynced == nil {
+		return nil
+	}
+	return s.unsynced()
+}
+
+func (s *stage) CreateJob(_ context.Context, j *v1alpha1.PodMigrationJob) (*v1alpha1.PodMigrationJob, error) {
+	if s.refuse != nil {
+		return nil, s.refuse
+	}
+	j.Name = fmt.Sprintf("job-%d", len(s.jobs))
+	j.UID = types.UID(j.Name)
+	s.jobs = append(s.jobs, j)
+	return j, nil
+}
+
+func (s *stage) PatchPod(_ context.Context, p *corev1.Pod, patch []byte) error {
+	s.patches = append(s.patches, p.Name+" "+string(patch))
+	return s.refuse
 }
 
 // newStage reads a policy file, below its header.
@@ -65,23 +91,9 @@ func stageOf(t *testing.T, settings descheduler.Settings, nodes []*corev1.Node, 
 	s := &stage{state: evict.NewState(), fits: map[string]string{}}
 	options := Options{
 		Settings: settings, Policy: limits, PriorityClass: class,
-		Read:     func(f func(*evict.State)) { f(s.state) },
-		Unsynced: func() []string { return nil },
-		Nodes:    cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Node{}, 0, cache.Indexers{}),
-		Pods:     cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, cache.Indexers{}),
-		CreateJob: func(_ context.Context, j *v1alpha1.PodMigrationJob) (*v1alpha1.PodMigrationJob, error) {
-			if s.refuse != nil {
-				return nil, s.refuse
-			}
-			j.Name = fmt.Sprintf("job-%d", len(s.jobs))
-			j.UID = types.UID(j.Name)
-			s.jobs = append(s.jobs, j)
-			return j, nil
-		},
-		PatchPod: func(_ context.Context, p *corev1.Pod, patch []byte) error {
-			s.patches = append(s.patches, p.Name+" "+string(patch))
-			return s.refuse
-		},
+		Cluster: s, Writer: s,
+		Nodes:  cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Node{}, 0, cache.Indexers{}),
+		Pods:   cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, cache.Indexers{}),
 		Jobs:   cache.NewStore(cache.MetaNamespaceKeyFunc),
 		Fitter: s, Clock: clock.RealClock{},
 	}
@@ -333,19 +345,23 @@ func TestALimitCountsThePodsOfTheRound(t *testing.T) {
 	}
 }
 
+// hasty is a Writer whose jobs have failed before their creation is answered.
+type hasty struct{ *stage }
+
+func (h hasty) CreateJob(ctx context.Context, j *v1alpha1.PodMigrationJob) (*v1alpha1.PodMigrationJob, error) {
+	made, err := h.stage.CreateJob(ctx, j)
+	h.state.SetJob(move.Job{
+		UID: string(made.UID), PodUID: string(j.Spec.PodRef.UID), Namespace: "default", Source: "n0",
+		Created: time.Now().Add(-time.Second), Status: move.Status{Phase: move.Failed},
+	})
+	return made, err
+}
+
 func TestALimitOfTheRoundCountsAJobThatHasEnded(t *testing.T) {
 	t.Parallel()
 	config := lifetime("maxNoOfPodsToEvictTotal: 1\n", noLimits)
 	s := newStage(t, config, nodes("n0", "n1"), web("a", "n0"), web("b", "n1"))
-	create := s.CreateJob
-	s.CreateJob = func(ctx context.Context, j *v1alpha1.PodMigrationJob) (*v1alpha1.PodMigrationJob, error) {
-		made, err := create(ctx, j)
-		s.state.SetJob(move.Job{
-			UID: string(made.UID), PodUID: string(j.Spec.PodRef.UID), Namespace: "default", Source: "n0",
-			Created: time.Now().Add(-time.Second), Status: move.Status{Phase: move.Failed},
-		})
-		return made, err
-	}
+	s.Writer = hasty{s}
 	if moved := s.moved(t); len(moved) != 1 {
 		t.Errorf("jobs for %v, want one", moved)
 	}
@@ -442,7 +458,7 @@ func TestAJobThatCannotBeCreatedIsARefusal(t *testing.T) {
 func TestNoRoundBeginsBeforeTheCachesAreComplete(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, lifetime("", noLimits), nodes("n0", "n1"), web("a", "n0"))
-	s.Unsynced = func() []string { return []string{"Pods"} }
+	s.unsynced = func() []string { return []string{"Pods"} }
 	if err := s.Round(t.Context()); err == nil || len(s.jobs) > 0 {
 		t.Errorf("got %v and %d jobs, want an error and none", err, len(s.jobs))
 	}
@@ -454,7 +470,7 @@ func TestRoundsBeginAtTheIntervalAndWhenNodesChange(t *testing.T) {
 		s := newStage(t, lifetime("", noLimits), nodes("n0", "n1"), web("a", "n0"))
 		var began []time.Duration
 		first := time.Now()
-		s.Unsynced = func() []string {
+		s.unsynced = func() []string {
 			if time.Since(first) < 2*time.Second {
 				return []string{"Pods"}
 			}

@@ -37,31 +37,48 @@ type Options struct {
 	Policy *evict.Policy
 	// PriorityClass returns the value of a PriorityClass.
 	PriorityClass func(name string) (int32, error)
-	// Read calls a function with what is known of the cluster's pods. The function may set jobs that are about to be
-	// created.
-	Read func(func(*evict.State))
-	// Unsynced returns the kinds whose caches are not complete: no round begins before there are none.
-	Unsynced func() []string
+	Cluster       Cluster
 	// Nodes and Pods are the objects of the cluster.
 	Nodes, Pods cache.SharedIndexInformer
 	// Jobs are the PodMigrationJobs of the cluster.
 	Jobs cache.Store
-	// Room asks which of the pods that refusals has nothing against are to move so that others fit; nil where no
-	// scheduler can be asked.
-	Room func(ctx context.Context, r *view.RoomRequest, refusals func(*evict.Pod) []evict.Refusal,
-	) (*view.RoomAnswer, error)
-	// Defragment asks for moves of such pods that lower the fragmentation by minFall each; nil as Room.
-	Defragment func(ctx context.Context, maxMoves int, minFall int64, refusals func(*evict.Pod) []evict.Refusal,
-	) (*view.RoomAnswer, error)
-	// NodeUse returns what a node uses; nil where no plugin asks.
-	NodeUse func(node string) load.View
-	// CreateJob creates a PodMigrationJob, and returns it as the API server has it.
-	CreateJob func(context.Context, *v1alpha1.PodMigrationJob) (*v1alpha1.PodMigrationJob, error)
-	// PatchPod applies a merge patch to a pod.
-	PatchPod func(ctx context.Context, pod *corev1.Pod, patch []byte) error
+	// Room finds moves; nil where no scheduler can be asked.
+	Room Room
+	// Loads are what nodes use; nil where no plugin asks.
+	Loads  Loads
+	Writer Writer
 	// Fitter is asked where a plugin or an evictor has nodeFit.
 	Fitter Fitter
 	Clock  clock.WithTicker
+}
+
+// Cluster is what is known of the cluster.
+type Cluster interface {
+	// Read calls a function with the state of the pods. The function may set jobs that are about to be created.
+	Read(func(*evict.State))
+	// Unsynced returns the kinds whose caches are not complete: no round begins before there are none.
+	Unsynced() []string
+}
+
+// Room finds moves of pods that refusals has nothing against.
+type Room interface {
+	// PlanAmong returns those after which other pods fit.
+	PlanAmong(ctx context.Context, r *view.RoomRequest, refusals func(*evict.Pod) []evict.Refusal,
+	) (*view.RoomAnswer, error)
+	// Defragment returns those that lower the fragmentation by minFall each.
+	Defragment(ctx context.Context, maxMoves int, minFall int64, refusals func(*evict.Pod) []evict.Refusal,
+	) (*view.RoomAnswer, error)
+}
+
+// Loads are what nodes use.
+type Loads interface{ View(node string) load.View }
+
+// Writer writes to the API server.
+type Writer interface {
+	// CreateJob creates a PodMigrationJob, and returns it as the API server has it.
+	CreateJob(context.Context, *v1alpha1.PodMigrationJob) (*v1alpha1.PodMigrationJob, error)
+	// PatchPod applies a merge patch to a pod.
+	PatchPod(ctx context.Context, pod *corev1.Pod, patch []byte) error
 }
 
 // Runner runs rounds.
@@ -154,7 +171,7 @@ func (r *Runner) Start(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	for len(r.Unsynced()) > 0 {
+	for len(r.Cluster.Unsynced()) > 0 {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -183,7 +200,7 @@ func (r *Runner) Start(ctx context.Context) error {
 
 // Round runs all profiles once.
 func (r *Runner) Round(ctx context.Context) error {
-	if missing := r.Unsynced(); len(missing) > 0 {
+	if missing := r.Cluster.Unsynced(); len(missing) > 0 {
 		return fmt.Errorf("begin a round: the caches of %v are not complete", missing)
 	}
 	n := r.newRound()
