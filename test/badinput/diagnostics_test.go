@@ -200,6 +200,31 @@ func diagnosticsCases() []bad {
 	}
 }
 
+// cluster is a scheduler of no profile that knows pods and leads.
+type cluster struct {
+	diag.Scheduler
+	whatif.Objects
+	whatif.Accounts
+	whatif.Cycles
+	pods map[string]*corev1.Pod
+}
+
+func (c cluster) Leading() bool                          { return true }
+func (c cluster) Ready() error                           { return nil }
+func (c cluster) Pod(namespace, name string) *corev1.Pod { return c.pods[namespace+"/"+name] }
+func (c cluster) Queue(*corev1.Pod) *view.Queue          { return nil }
+func (c cluster) Trial() whatif.Trial                    { return placement.NewTrial(kube.NewStore()) }
+
+func (c cluster) Quotas() whatif.Quotas { return elasticquota.NewCopy(kube.NewQuotas(time.Now)) }
+
+func (c cluster) Evaluate(context.Context, *corev1.Pod) (view.Verdict, error) {
+	return view.Verdict{}, nil
+}
+
+func (c cluster) Profiles(fwk.SharedLister) (map[string]framework.Framework, error) {
+	return map[string]framework.Framework{}, nil
+}
+
 // diagnosticsRefuse sends a request that must be answered with a status, and returns the answer. No flag may change.
 func diagnosticsRefuse(t *testing.T, status int, method, path, body string) string {
 	t.Helper()
@@ -209,23 +234,10 @@ func diagnosticsRefuse(t *testing.T, status int, method, path, body string) stri
 	}
 	nodes := cache.New(t.Context(), nil, false)
 	nodes.AddNode(klog.Background(), testobject.Node("n", nil, "cpu", "4"))
-	pod := func(namespace, name string) *corev1.Pod { return pods[namespace+"/"+name] }
-	quotas := kube.NewQuotas(time.Now)
-	engine := whatif.New(whatif.Cluster{
-		Cache: nodes, Pod: pod, Trial: func() whatif.Trial { return placement.NewTrial(kube.NewStore()) },
-		Profiles: func(fwk.SharedLister) (map[string]framework.Framework, error) {
-			return map[string]framework.Framework{}, nil
-		},
-		Quotas:  func() whatif.Quotas { return elasticquota.NewCopy(quotas) },
-		Members: func(string) []*corev1.Pod { return nil },
-	})
+	c := cluster{pods: pods}
+	engine := whatif.New(whatif.Cluster{Cache: nodes, Gangs: kube.NewGangs(), Objects: c, Accounts: c, Cycles: c})
 	flags := &diag.Flags{}
-	h, err := diag.New(diag.Config{
-		Leading: func() bool { return true }, Ready: func() error { return nil }, Pod: pod, WhatIf: engine.Answer,
-		Audit: func(*http.Request, string) {}, Flags: flags, Decisions: &diag.Ring{},
-		Evaluate: func(context.Context, *corev1.Pod) (view.Verdict, error) { return view.Verdict{}, nil },
-		Queue:    func(*corev1.Pod) *view.Queue { return nil },
-	})
+	h, err := diag.New(diag.Config{Scheduler: c, WhatIf: engine, Flags: flags, Decisions: &diag.Ring{}})
 	if err != nil {
 		t.Fatal(err)
 	}
