@@ -121,7 +121,8 @@ func (p *preemption) returnVictims(u *unit) {
 }
 
 // moveVictims takes the pods of a unit off the snapshot, or puts them back, and lets all else follow: the accounts of
-// nodes, the dry runs of quotas, the disruption budgets and what is known of the nodes. An error makes the attempt void.
+// nodes, the dry runs of quotas, the disruption budgets and what is known of the nodes. An error makes the attempt
+// void.
 func (p *preemption) moveVictims(u *unit, away bool) {
 	if away {
 		p.taken = append(p.taken, u)

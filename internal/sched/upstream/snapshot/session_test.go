@@ -184,8 +184,8 @@ func sorted(nodes []fwk.NodeInfo) []string {
 // step is a change that an attempt takes back in the end, as attempts of a plan do.
 type step func() error
 
-// TestASessionLeavesTheIndexesRight: members are assumed and taken off in any order, victims leave and return meanwhile,
-// and at last all is undone, the last step first. In between no node is missing from the list that filters read, and
+// TestASessionLeavesTheIndexesRight: members are assumed and taken off in any order, victims leave and return, and at
+// last all is undone, the last step first. In between no node is missing from the list that filters read, and
 // none is there twice.
 func TestASessionLeavesTheIndexesRight(t *testing.T) {
 	t.Parallel()
