@@ -295,9 +295,9 @@ func TestExplanationsOfOneTableAreDueTogether(t *testing.T) {
 		fitOf(own).Diagnosis.NodeToStatus = fitOf(status).Diagnosis.NodeToStatus
 		b.handle(t.Context(), b.profile, queued, own, nil, b.now)
 	}
-	if b.evaluated != 0 || len(b.reporter.due.explanations) != 2*tablesKept || len(b.reporter.due.tables) != 1 {
-		t.Fatalf("filters ran %d times, %d explanations of %d tables are due", b.evaluated, len(b.reporter.due.explanations),
-			len(b.reporter.due.tables))
+	if due := b.reporter.due; b.evaluated != 0 || len(due.explanations) != 2*tablesKept || len(due.tables) != 1 {
+		t.Fatalf("filters ran %d times, %d explanations of %d tables are due", b.evaluated, len(due.explanations),
+			len(due.tables))
 	}
 	b.drain(t)
 	if len(b.explains) != 2*tablesKept || len(b.reporter.due.tables) != 0 {
