@@ -51,7 +51,9 @@ func TestAPictureIsXMLAndShowsEachLineOnce(t *testing.T) {
 	}
 	picture := string(draw(scenes))
 	const columns = "1\u00a0\u00a0\u00a0&lt;\u00a02" // browsers join other spaces
-	for _, want := range []string{columns, "$\u00a0</tspan>b\u00a0-c", `fill="#7ee787" opacity=".65">done`, `dur="11.22s"`} {
+	for _, want := range []string{
+		columns, "$\u00a0</tspan>b\u00a0-c", `fill="#7ee787" opacity=".65">done`, `dur="11.22s"`,
+	} {
 		if strings.Count(picture, want) == 0 {
 			t.Errorf("the picture has no %s:\n%s", want, picture)
 		}

@@ -34,8 +34,12 @@ func TestWords(t *testing.T) {
 		"an inverted negation": {"until it is high no more, or\nit runs no more", []string{
 			"is high no more,", "runs no more",
 		}},
-		"a count":                {"it runs no more pods than that", []string{}},
-		"a copy":                 {"pods that are equal to one", []string{"that are equal to one"}},
+		"a count":    {"it runs no more pods than that", []string{}},
+		"a copy":     {"pods that are equal to one", []string{"that are equal to one"}},
+		"a singular": {"create 1 more pods; 1 more pod", []string{"1 more pods"}},
+		"a clause without a verb": {"predict, with no cluster; pods go on running", []string{
+			"with no cluster", "go on running",
+		}},
 		"a choice":               {"use -f or --like, one of the two", []string{", one of the two"}},
 		"a comment and a string": {"// judge\nx := \"somebody\"", []string{"judge", "somebody"}},
 	} {

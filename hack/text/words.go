@@ -13,6 +13,7 @@ var unwanted = regexp.MustCompile(
 // phrases are constructions that Kubernetes' own documentation does not have: the actor is missing or comes last.
 var phrases = regexp.MustCompile(`(?i)\b(of no use|of which (one|a part)\b|` +
 	`for who (may|can|must|asks|reads|writes|gets)\b|` +
+	`go(es)? on running|with no cluster|%d more [a-z]+s of gang|1 more [a-z]+s\b|` +
 	`that are equal to one|, one of the two\b|(runs|does so|is (high|low|used|needed)) no more([.,:;"]|$))`)
 
 // Names are read as their words: groupsTold, groups_told.

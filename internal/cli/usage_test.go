@@ -136,7 +136,8 @@ func TestNarrowTablesFold(t *testing.T) {
 		"a text with too little room continues below": {
 			columns{width: 30},
 			[][]any{
-				{"GANG", "STATE", "AGE", "CREATED", "MESSAGE"}, {"a", "Waits", "4m50s", "yes", "2 of 3 members, so it waits"},
+				{"GANG", "STATE", "AGE", "CREATED", "MESSAGE"},
+				{"a", "Waits", "4m50s", "yes", "2 of 3 members, so it waits"},
 			},
 			"GANG  STATE  AGE    CREATED\na     Waits  4m50s  yes\n\nGANG  MESSAGE\na     2 of 3 members, so it\n" +
 				"      waits\n",

@@ -1,4 +1,4 @@
-// Package sim answers what the scheduler and the webhooks would do with Kubernetes manifests, with no cluster.
+// Package sim answers what the scheduler and the webhooks would do with Kubernetes manifests, without a cluster.
 //
 //	files ─► documents ─► objects ─► pods ─► webhooks ─► scheduler's plugins ─► Result
 //	         (strict)     (defaults of the API server)   (on a ledger in memory)

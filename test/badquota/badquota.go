@@ -203,14 +203,16 @@ func Cases() map[string]Case {
 			[]string{Parent, Child},
 			nil, Create,
 			"{name: b, labels: {parent: p}, min: {cpu: 11, memory: 15Gi}, max: {cpu: 50, memory: 50Gi}}",
-			[]string{"spec.min[cpu]: all brothers' MinQuota > parent MinQuota, parent: p; cpu: 26 > 25 (V5)"},
+			[]string{"spec.min[cpu]: the children's min exceeds the parent's: " +
+				"all brothers' MinQuota > parent MinQuota, parent: p; cpu: 26 > 25 (V5)"},
 		},
 		"V5 a parent with less min than its children": {
 			[]string{Parent, Child},
 			nil, Update,
 			"{name: p, labels: {is-parent: 'true'}, min: {cpu: 25, memory: 9Gi}, max: {cpu: 100, memory: 100Gi}}",
 			[]string{
-				"spec.min[memory]: all children's MinQuota > current MinQuota, current: p; memory: 10Gi > 9Gi (V5)",
+				"spec.min[memory]: the children's min exceeds the parent's: " +
+					"all children's MinQuota > current MinQuota, current: p; memory: 10Gi > 9Gi (V5)",
 			},
 		},
 		"V6 the tree changes": {

@@ -343,7 +343,8 @@ func TestAdmittedChangesCountBeforeTheyAreSeen(t *testing.T) {
 			return ""
 		}
 		b50 := strings.ReplaceAll(a50, "name: a", "name: b")
-		sum := "spec.min[cpu]: all brothers' MinQuota > parent MinQuota, parent: p; cpu: 30 > 25 (V5)"
+		sum := "spec.min[cpu]: the children's min exceeds the parent's: " +
+			"all brothers' MinQuota > parent MinQuota, parent: p; cpu: 30 > 25 (V5)"
 		if got := answer(true, admissionv1.Create, b50, ""); got != "" {
 			t.Fatalf("a dry run is refused: %s", got)
 		}

@@ -399,9 +399,11 @@ func (x *Checker) sumOfMin(r *report, s, parent *Spec) {
 	if s.IsRoot || s.ForceUpdate || len(children) == 0 {
 		return
 	}
-	other, phrase := parent.Name, "all brothers' MinQuota > parent MinQuota, parent: %s; %s: %s > %s"
+	other, phrase := parent.Name, "the children's min exceeds the parent's: "+
+		"all brothers' MinQuota > parent MinQuota, parent: %s; %s: %s > %s"
 	if s == parent {
-		other, phrase = children[0].Name, "all children's MinQuota > current MinQuota, current: %s; %s: %s > %s"
+		other, phrase = children[0].Name, "the children's min exceeds the parent's: "+
+			"all children's MinQuota > current MinQuota, current: %s; %s: %s > %s"
 	}
 	asked := Amounts{} // for the names of the dimensions
 	for _, c := range children {

@@ -220,8 +220,10 @@ func TestCheck(t *testing.T) {
 		"V5: a child too much": {
 			edit: edit{world: []quota.Spec{p, a, b}, now: spec(quotaIn("c", "p", 1))},
 			want: []string{
-				"V5 min[cpu] p: all brothers' MinQuota > parent MinQuota, parent: p; cpu: 25250m > 25",
-				"V5 min[memory] p: all brothers' MinQuota > parent MinQuota, parent: p; memory: 25856Mi > 25Gi",
+				"V5 min[cpu] p: the children's min exceeds the parent's: " +
+					"all brothers' MinQuota > parent MinQuota, parent: p; cpu: 25250m > 25",
+				"V5 min[memory] p: the children's min exceeds the parent's: " +
+					"all brothers' MinQuota > parent MinQuota, parent: p; memory: 25856Mi > 25Gi",
 			},
 		},
 		"V5: a parent with too little": {
@@ -229,7 +231,8 @@ func TestCheck(t *testing.T) {
 				world: []quota.Spec{p, a, b}, old: "p",
 				now: spec(quotaIn("p", "", 100, parent, least("cpu", 24_000))),
 			},
-			want: []string{"V5 min[cpu] a: all children's MinQuota > current MinQuota, current: p; cpu: 25 > 24"},
+			want: []string{"V5 min[cpu] a: the children's min exceeds the parent's: " +
+				"all children's MinQuota > current MinQuota, current: p; cpu: 25 > 24"},
 		},
 		"V5: not with allow-force-update": {
 			edit: edit{
@@ -275,7 +278,8 @@ func TestCheck(t *testing.T) {
 				func(s *quota.Spec) { delete(s.Min, "memory") }))},
 			want: []string{
 				"V7 min a: a's min keys [cpu memory] are not all included in p's [cpu]",
-				"V5 min[memory] a: all children's MinQuota > current MinQuota, current: p; memory: 12800Mi > 0",
+				"V5 min[memory] a: the children's min exceeds the parent's: " +
+					"all children's MinQuota > current MinQuota, current: p; memory: 12800Mi > 0",
 			},
 		},
 		"V8: max below used": {
@@ -471,7 +475,8 @@ func TestCheck(t *testing.T) {
 				world: []quota.Spec{p, a, b, quotaIn("c", "p", 1)}, old: "b",
 				now: spec(quotaIn("b", "p", 50, least("cpu", 13_000))),
 			},
-			want: []string{"V5 min[cpu] p: all brothers' MinQuota > parent MinQuota, parent: p; cpu: 25750m > 25"},
+			want: []string{"V5 min[cpu] p: the children's min exceeds the parent's: " +
+				"all brothers' MinQuota > parent MinQuota, parent: p; cpu: 25750m > 25"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -270,7 +270,7 @@ func TestFixesWereTried(t *testing.T) {
 			pod: exclusive("g-0", "8", object.Gang("g", "2"), together), before: func(a *asked) {
 				a.know(exclusive("h-0", "8", object.Gang("h", "3"), together))
 			},
-			want: []string{"create 1 more pods of gang default/g and 2 more pods of gang default/h"},
+			want: []string{"create 1 more pod of gang default/g and 2 more pods of gang default/h"},
 		},
 		"two gangs of which the other must be on one node": {
 			pod: exclusive("g-0", "8", object.Gang("g", "1"), together), before: func(a *asked) {

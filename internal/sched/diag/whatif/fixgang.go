@@ -153,7 +153,7 @@ func (x *fixing) members() error {
 	var short []*view.Gang
 	for _, g := range x.gang.group {
 		if n := g.Min - len(g.Members); n > 0 && !g.Started {
-			texts = append(texts, fmt.Sprintf("%d more pods of gang %s", n, g.Name))
+			texts = append(texts, fmt.Sprintf("%s of gang %s", view.Count(n, "more pod"), g.Name))
 			changes = append(changes, view.Change{ScaleGang: encode(map[string]any{"gang": g.Name, "to": g.Min})})
 		}
 		if x.gang.fit[g.Name] < x.gang.lacking(g) {
