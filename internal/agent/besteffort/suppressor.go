@@ -172,7 +172,8 @@ func (s *Suppressor) Tick(sample *usage.Sample) {
 	nonBE, hosts := s.sum(sample)
 	s.hosts = hosts
 	s.limit(sample.Time, suppress.Use{
-		Capacity: sample.Capacity.MilliCPU, NonBE: nonBE, System: sample.System.MilliCPU, Reserved: s.o.Agent.ReservedMilli(),
+		Capacity: sample.Capacity.MilliCPU, NonBE: nonBE, System: sample.System.MilliCPU,
+		Reserved: s.o.Agent.ReservedMilli(),
 	})
 }
 

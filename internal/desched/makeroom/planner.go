@@ -52,7 +52,9 @@ func bad(format string, args ...any) error { return &Bad{fmt.Sprintf(format, arg
 // that cannot be answered is a *Bad.
 func (p *Planner) Plan(ctx context.Context, r *view.RoomRequest) (*view.RoomAnswer, error) {
 	return p.PlanAmong(ctx, r, func(pod *evict.Pod) (refused []evict.Refusal) {
-		p.Cluster.Read(func(s *evict.State) { refused = s.CheckMove(p.Policy, evict.Move{PodUID: pod.UID}, p.Clock.Now()) })
+		p.Cluster.Read(func(s *evict.State) {
+			refused = s.CheckMove(p.Policy, evict.Move{PodUID: pod.UID}, p.Clock.Now())
+		})
 		return refused
 	})
 }

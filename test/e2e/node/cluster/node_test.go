@@ -146,8 +146,9 @@ func (n *node) agentOptions(t testing.TB) app.Options {
 	return app.Options{
 		Node: n.name, Root: n.root, Arch: n.machine.Arch(), Version: "test", Client: client, Dynamic: objects,
 		AskKubelet: n.ask, WatchKubelet: true, RegisterPlugins: true,
-		AskResources: kubeletapi.Socket(n.podResourcesSocket()), Switches: probe.Switches{QueryKubelet: true, CPUSetAllocator: true},
-		Cgroup: n.tree, CgroupRoot: n.group, Resync: 2 * time.Second, NRISocket: n.w.NRISocket(),
+		AskResources: kubeletapi.Socket(n.podResourcesSocket()),
+		Switches:     probe.Switches{QueryKubelet: true, CPUSetAllocator: true},
+		Cgroup:       n.tree, CgroupRoot: n.group, Resync: 2 * time.Second, NRISocket: n.w.NRISocket(),
 		ServeNRI: nri.Run,
 	}
 }
