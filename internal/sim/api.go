@@ -135,6 +135,18 @@ func (s *apiServer) drop(i *informer, o metav1.Object) {
 	}
 }
 
+// claim returns or replaces a ResourceClaim.
+func (s *apiServer) claim(method, key string, body []byte) (runtime.Object, error) {
+	if method == http.MethodPut {
+		return s.putClaim(body)
+	}
+	o, known, err := s.claims.GetStore().GetByKey(key)
+	if err != nil || !known || method != http.MethodGet {
+		return nil, apierrors.NewNotFound(resourcev1.Resource("resourceclaims"), key)
+	}
+	return o.(*resourcev1.ResourceClaim), nil
+}
+
 // putClaim replaces a ResourceClaim, or its status: whoever writes one sends the whole claim.
 func (s *apiServer) putClaim(body []byte) (runtime.Object, error) {
 	claim := &resourcev1.ResourceClaim{}
@@ -144,6 +156,10 @@ func (s *apiServer) putClaim(body []byte) (runtime.Object, error) {
 	old, known, err := s.claims.GetStore().Get(claim)
 	if err != nil || !known {
 		return nil, apierrors.NewNotFound(resourcev1.Resource("resourceclaims"), claim.Name)
+	}
+	if old := old.(*resourcev1.ResourceClaim); old.ResourceVersion != claim.ResourceVersion {
+		return nil, apierrors.NewConflict(resourcev1.Resource("resourceclaims"), claim.Name,
+			errors.New("it has changed"))
 	}
 	s.stamp(claim)
 	utilruntime.Must(s.claims.GetStore().Update(claim))
@@ -197,8 +213,8 @@ func (s *apiServer) serve(r *http.Request, body []byte) (runtime.Object, error) 
 		}, nil
 	}
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	if r.Method == http.MethodPut && len(path) >= 7 && path[5] == "resourceclaims" {
-		return s.putClaim(body)
+	if len(path) >= 7 && path[5] == "resourceclaims" {
+		return s.claim(r.Method, path[4]+"/"+path[6], body)
 	}
 	if r.Method == http.MethodPatch && len(path) >= 5 && path[3] == "reservations" {
 		return s.patchReservation(path[4], body)

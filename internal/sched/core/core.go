@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/component-base/metrics"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -18,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/sched/upstream/claims"
 	"github.com/tenon-project/tenon/internal/sched/upstream/guard"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
@@ -107,6 +109,8 @@ type Core struct {
 	events  *hooks.Events
 	// rejections has the nodes to which the API server refused to bind a pod; nil unless Serving.
 	rejections *ranking.Rejections
+	// sharing lets the members of gangs share ResourceClaims.
+	sharing *claims.Sharing
 	// ranked has the profiles that rank nodes, by scheduler name.
 	ranked map[string]*ranking.Profile
 }
@@ -118,6 +122,10 @@ func New(ctx context.Context, o Options) (*Core, error) {
 		options: o, Plugins: diag.Plugins{}, Tracker: follow.NewTracker(o.Nodes, o.Metrics.Follow, o.Clock.Now),
 		changes: &hooks.Changes{}, ranked: map[string]*ranking.Profile{},
 	}
+	c.sharing = claims.NewSharing(claims.Gangs{
+		Of:       c.startsWith,
+		Planning: func(cs fwk.CycleState) bool { return placement.OnTrial(cs) != nil },
+	})
 	c.registry = Registry(&o, c.Tracker)
 	if err := c.registry.Merge(o.Plugins); err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ func (c *Core) layers(ctx context.Context) []layer {
 	all := base{c}
 	return slices.DeleteFunc([]layer{
 		guarded{all},                    // Profile: panics of plugins
+		claiming{all},                   // Profile: claims that members of a gang share
 		logged{all},                     // Cache: accounts come first; changed nodes
 		counted{all},                    // Queue, Next: events that may let a pod fit
 		protected{all},                  // Profile: pods that preemption spares

@@ -1,13 +1,17 @@
 package core
 
 import (
+	"cmp"
 	"context"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
@@ -26,6 +30,31 @@ func (l guarded) prepare(context.Context) error {
 	q, err := podqueue.New(l.c.SchedulingQueue)
 	l.c.SchedulingQueue = q
 	return err
+}
+
+// claiming lets the members of a gang share ResourceClaims. It surrounds guarded, which catches what panics inside,
+// and replaces plugins as that one does.
+type claiming struct{ base }
+
+func (claiming) inside() []layer { return []layer{guarded{}} }
+
+func (l claiming) prepare(context.Context) error {
+	for _, f := range l.c.Profiles {
+		if err := l.c.sharing.Share(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startsWith returns the gangs that start together with that of a pod, in one text; "" for a pod of none.
+func (c *Core) startsWith(pod *corev1.Pod) string {
+	id := c.options.Gangs.GangOf(pod)
+	if id == "" {
+		return ""
+	}
+	report := kube.Ask(c.options.Gangs, func(s *gang.State) gang.Report { g, _ := s.Find(id); return g })
+	return cmp.Or(strings.Join(report.Settings.Group, " "), id)
 }
 
 // logged logs the nodes that changed in kube-scheduler's cache or in an account. It is the first layer of the cache,
@@ -64,7 +93,7 @@ func (c *Core) Amounts(pod *corev1.Pod) hooks.Amounts {
 // plugins by wrappers that other layers are not to see.
 type protected struct{ base }
 
-func (protected) inside() []layer { return []layer{guarded{}, counted{}} }
+func (protected) inside() []layer { return []layer{guarded{}, claiming{}, counted{}} }
 
 //nolint:unparam // other layers of the seam may fail
 func (l protected) profile(_ context.Context, _ string, f framework.Framework) (framework.Framework, error) {

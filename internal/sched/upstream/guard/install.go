@@ -66,29 +66,29 @@ func (g *Guard) Framework(f framework.Framework) error {
 		}
 	}
 	for _, replace := range []error{
-		each(f, "preFilterPlugins", func(p fwk.PreFilterPlugin) fwk.PreFilterPlugin {
+		Each(f, "preFilterPlugins", func(p fwk.PreFilterPlugin) fwk.PreFilterPlugin {
 			return g.preFilter(p, f.SharedDRAManager())
 		}),
-		each(f, "filterPlugins", func(p fwk.FilterPlugin) fwk.FilterPlugin { return &filter{p, g.at(p, "Filter")} }),
-		each(f, "postFilterPlugins", func(p fwk.PostFilterPlugin) fwk.PostFilterPlugin {
+		Each(f, "filterPlugins", func(p fwk.FilterPlugin) fwk.FilterPlugin { return &filter{p, g.at(p, "Filter")} }),
+		Each(f, "postFilterPlugins", func(p fwk.PostFilterPlugin) fwk.PostFilterPlugin {
 			return &postFilter{p, g.at(p, "PostFilter")}
 		}),
-		each(f, "preScorePlugins", func(p fwk.PreScorePlugin) fwk.PreScorePlugin {
+		Each(f, "preScorePlugins", func(p fwk.PreScorePlugin) fwk.PreScorePlugin {
 			return &preScore{p, g.at(p, "PreScore")}
 		}),
-		each(f, "scorePlugins", g.score),
-		each(f, "reservePlugins", func(p fwk.ReservePlugin) fwk.ReservePlugin {
+		Each(f, "scorePlugins", g.score),
+		Each(f, "reservePlugins", func(p fwk.ReservePlugin) fwk.ReservePlugin {
 			return &reserve{p, g.at(p, "Reserve"), g.at(p, "Unreserve")}
 		}),
-		each(f, "permitPlugins", func(p fwk.PermitPlugin) fwk.PermitPlugin { return &permit{p, g.at(p, "Permit")} }),
-		each(f, "preBindPlugins", func(p fwk.PreBindPlugin) fwk.PreBindPlugin {
+		Each(f, "permitPlugins", func(p fwk.PermitPlugin) fwk.PermitPlugin { return &permit{p, g.at(p, "Permit")} }),
+		Each(f, "preBindPlugins", func(p fwk.PreBindPlugin) fwk.PreBindPlugin {
 			return &preBind{p, g.at(p, "PreBindPreFlight"), g.at(p, "PreBind")}
 		}),
-		each(f, "bindPlugins", func(p fwk.BindPlugin) fwk.BindPlugin { return &bind{p, g.at(p, "Bind")} }),
-		each(f, "postBindPlugins", func(p fwk.PostBindPlugin) fwk.PostBindPlugin {
+		Each(f, "bindPlugins", func(p fwk.BindPlugin) fwk.BindPlugin { return &bind{p, g.at(p, "Bind")} }),
+		Each(f, "postBindPlugins", func(p fwk.PostBindPlugin) fwk.PostBindPlugin {
 			return &postBind{p, g.at(p, "PostBind")}
 		}),
-		each(f, "batchablePlugins", func(p fwk.SignPlugin) fwk.SignPlugin { return &sign{p, g.at(p, "SignPod")} }),
+		Each(f, "batchablePlugins", func(p fwk.SignPlugin) fwk.SignPlugin { return &sign{p, g.at(p, "SignPod")} }),
 	} {
 		if replace != nil {
 			return replace
@@ -97,8 +97,9 @@ func (g *Guard) Framework(f framework.Framework) error {
 	return nil
 }
 
-// each replaces each plugin in a list of a framework.
-func each[T any](f framework.Framework, list string, replacement func(T) T) error {
+// Each replaces each plugin in a list of a framework, such as preFilterPlugins. The framework must be asked about no pod
+// yet.
+func Each[T any](f framework.Framework, list string, replacement func(T) T) error {
 	plugins, err := inside.Field[[]T](f, list)
 	if err != nil {
 		return err

@@ -1,0 +1,21 @@
+// Package claims changes what kube-scheduler's plugin DynamicResources sees of ResourceClaims. The plugin and its
+// allocator stay the judge of which devices a claim gets.
+//
+// # Members of a gang
+//
+// All members of a gang are reserved before the first one is bound. A claim that they share is then allocated in memory
+// alone, and the plugin refuses further pods that use such a claim, but for pods of the cycle of a Kubernetes PodGroup.
+// Sharing therefore calls the plugin for a member with the state of such a cycle, one for all members that are
+// reserved:
+//
+//	PreFilter   with the state; claims that a sibling has been promised come last in the pod (see ordered)
+//	Filter      refuses the nodes where a promised allocation cannot be used
+//	Reserve     with the state; notes the pod
+//	PreBind     one pod of a claim after the other: the first one writes the allocation; for each later one the plugin
+//	            reads the claims again, as it would write another allocation from what it has read before
+//	Unreserve   with the state; in a plan nothing is written to the API server
+//
+// # Questions
+//
+// Imagined is the claims of a cluster as a question has changed them: claims that its pods would get are allocated.
+package claims

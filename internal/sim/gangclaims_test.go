@@ -1,0 +1,187 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/tenon-project/tenon/internal/testkit"
+)
+
+// cardsOf are devices of class card of one node.
+func cardsOf(node string, n int) string {
+	var devices []string
+	for i := range n {
+		devices = append(devices, fmt.Sprintf("{name: %s%d}", node, i))
+	}
+	return fmt.Sprintf("\n{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: %s}, spec: "+
+		"{driver: x, nodeName: %[1]s, pool: {name: %[1]s, generation: 1, resourceSliceCount: 1}, devices: [%s]}}\n---", node,
+		strings.Join(devices, ", "))
+}
+
+// claiming are pods of gang g with claims, of which the gang needs all.
+func claiming(pods, cpus int, claims string) (in string) {
+	const one = "{devices: {requests: [{name: r, exactly: {deviceClassName: card}}]}}"
+	in = "\n" + classes + "\n---\n{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: shared}, " +
+		"spec: " + one + "}\n---\n{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: " +
+		"{name: own}, spec: {spec: " + one + "}}\n---"
+	for i := range pods {
+		in += cpuPod(fmt.Sprint("p", i), cpus, says("g", pods), ", resourceClaims: ["+claims+"]")
+	}
+	return in
+}
+
+const (
+	sharedClaim = "{name: s, resourceClaimName: shared}"
+	ownClaim    = "{name: o, resourceClaimTemplateName: own}"
+)
+
+// allocations are the claims of a cluster with their devices and the pods that use them. A device that two claims have
+// is an error, and so is a claim that still waits to be written.
+func allocations(t *testing.T, e *engine) map[string]string {
+	t.Helper()
+	out, owner := map[string]string{}, map[string]string{}
+	for _, o := range e.api.claims.GetStore().List() {
+		c := o.(*resourcev1.ResourceClaim)
+		if e.core.Profiles["default-scheduler"].SharedDRAManager().ResourceClaims().GetPendingAllocation(c.UID) != nil {
+			t.Errorf("claim %s is still being allocated", c.Name)
+		}
+		if c.Status.Allocation == nil {
+			continue
+		}
+		var devices, users []string
+		for _, d := range c.Status.Allocation.Devices.Results {
+			if other := owner[d.Device]; other != "" {
+				t.Errorf("claims %s and %s both have device %s", other, c.Name, d.Device)
+			}
+			owner[d.Device] = c.Name
+			devices = append(devices, d.Pool)
+		}
+		for _, r := range c.Status.ReservedFor {
+			users = append(users, r.Name)
+		}
+		slices.Sort(users)
+		out[c.Name] = fmt.Sprint(devices, users)
+	}
+	return out
+}
+
+// TestMembersOfAGangShareAClaim: a gang starts whose members share one claim, also beside claims of their own, with one
+// allocation of each claim. What a plan tried is not written.
+func TestMembersOfAGangShareAClaim(t *testing.T) {
+	onB := func(more ...string) map[string]string {
+		out := map[string]string{}
+		for _, c := range more {
+			name, users, _ := strings.Cut(c, " ")
+			out[name] = "[b] [" + users + "]"
+		}
+		return out
+	}
+	const started = "p0 Scheduled b, p1 Scheduled b, p2 Scheduled b"
+	const waits = "p0 Waiting, p1 Waiting, p2 Waiting"
+	for name, c := range map[string]struct {
+		in     string
+		states string
+		want   map[string]string
+		writes int64 // of a claim, its finalizer included; two for the first pod of each, one for each other
+	}{
+		"one claim of all": {
+			cpuNode("a", 8) + cpuNode("b", 8) + cardsOf("b", 1) + claiming(3, 1, sharedClaim),
+			started, onB("shared p0 p1 p2"), 4,
+		},
+		"claims of their own": {
+			cpuNode("a", 8) + cpuNode("b", 8) + cardsOf("b", 3) + claiming(3, 1, ownClaim),
+			started, onB("p0-o p0", "p1-o p1", "p2-o p2"), 6,
+		},
+		"the shared claim before their own": {
+			cpuNode("a", 8) + cpuNode("b", 8) + cardsOf("b", 4) + claiming(3, 1, sharedClaim+", "+ownClaim),
+			started, onB("shared p0 p1 p2", "p0-o p0", "p1-o p1", "p2-o p2"), 10,
+		},
+		"the shared claim behind their own": {
+			cpuNode("a", 8) + cpuNode("b", 8) + cardsOf("b", 4) + claiming(3, 1, ownClaim+", "+sharedClaim),
+			started, onB("shared p0 p1 p2", "p0-o p0", "p1-o p1", "p2-o p2"), 10,
+		},
+		"a device less than their own claims need": {
+			cpuNode("a", 8) + cpuNode("b", 8) + cardsOf("b", 3) + claiming(3, 1, sharedClaim+", "+ownClaim),
+			waits, onB(), 0,
+		},
+		"the node of the shared device is full": {
+			cpuNode("a", 8) + cpuNode("b", 8) + cardsOf("b", 1) + claiming(3, 4, sharedClaim),
+			waits, onB(), 0,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(withoutLog(t.Context()))
+			defer cancel()
+			w := worldOf(t, c.in, nil)
+			e, err := newEngine(ctx, w)
+			testkit.Check(t, err)
+			var writes, patches atomic.Int64
+			e.api.fault = func(r *http.Request, _ []byte) error {
+				switch ofClaim := strings.Contains(r.URL.Path, "/resourceclaims/"); {
+				case ofClaim && r.Method == http.MethodPut:
+					writes.Add(1)
+				case ofClaim && r.Method == http.MethodPatch:
+					patches.Add(1)
+				}
+				return nil
+			}
+			r, err := e.decide(ctx, w, io.Discard)
+			testkit.Check(t, err)
+			var states []string
+			for _, p := range r.Pods {
+				states = append(states, strings.TrimSpace(p.Name+" "+p.State+" "+p.Node))
+			}
+			if got := strings.Join(states, ", "); got != c.states {
+				t.Errorf("got %s, want %s: %v", got, c.states, r.Pods[0].Reasons)
+			}
+			if diff := cmp.Diff(c.want, allocations(t, e)); diff != "" {
+				t.Errorf("claims (-want +got):\n%s", diff)
+			}
+			if writes.Load() != c.writes || patches.Load() != 0 {
+				t.Errorf("%d writes of claims and %d patches, want %d and none", writes.Load(), patches.Load(),
+					c.writes)
+			}
+			atRest(t, e)
+		})
+	}
+}
+
+// TestTheFirstMemberFailsToWriteASharedClaim: the next one writes the allocation, and the first one is bound later.
+func TestTheFirstMemberFailsToWriteASharedClaim(t *testing.T) {
+	ctx, cancel := context.WithCancel(withoutLog(t.Context()))
+	defer cancel()
+	w := worldOf(t, cpuNode("b", 8)+cardsOf("b", 4)+claiming(3, 1, sharedClaim+", "+ownClaim), nil)
+	e, err := newEngine(ctx, w)
+	testkit.Check(t, err)
+	var failed atomic.Bool
+	e.api.fault = func(r *http.Request, _ []byte) error {
+		if strings.HasSuffix(r.URL.Path, "/resourceclaims/shared/status") && failed.CompareAndSwap(false, true) {
+			return apierrors.NewInternalError(errors.New("not now"))
+		}
+		return nil
+	}
+	r, err := e.decide(ctx, w, io.Discard)
+	testkit.Check(t, err)
+	for _, p := range r.Pods {
+		if p.State != Scheduled {
+			t.Errorf("%s is %s %v", p.Name, p.State, p.Reasons)
+		}
+	}
+	want := map[string]string{
+		"shared": "[b] [p0 p1 p2]", "p0-o": "[b] [p0]", "p1-o": "[b] [p1]", "p2-o": "[b] [p2]",
+	}
+	if diff := cmp.Diff(want, allocations(t, e)); diff != "" || !failed.Load() {
+		t.Errorf("failed %v, claims (-want +got):\n%s", failed.Load(), diff)
+	}
+}
