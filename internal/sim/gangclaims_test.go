@@ -25,8 +25,8 @@ func cardsOf(node string, n int) string {
 		devices = append(devices, fmt.Sprintf("{name: %s%d}", node, i))
 	}
 	return fmt.Sprintf("\n{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: %s}, spec: "+
-		"{driver: x, nodeName: %[1]s, pool: {name: %[1]s, generation: 1, resourceSliceCount: 1}, devices: [%s]}}\n---", node,
-		strings.Join(devices, ", "))
+		"{driver: x, nodeName: %[1]s, pool: {name: %[1]s, generation: 1, resourceSliceCount: 1}, devices: [%s]}}\n---",
+		node, strings.Join(devices, ", "))
 }
 
 // claiming are pods of gang g with claims, of which the gang needs all.

@@ -3,11 +3,13 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -64,7 +66,11 @@ func (o objects) Limits(ctx context.Context, namespace string) (whatif.Limits, e
 // liveAccounts are whatif.Accounts: the accounts of the scheduler.
 type liveAccounts struct{ s *Scheduler }
 
-func (l liveAccounts) Trial() whatif.Trial   { return placement.NewTrial(l.s.store) }
+func (l liveAccounts) Trial() whatif.Trial {
+	l.s.core.Imagined.Reset()
+	return placement.NewTrial(l.s.store)
+}
+
 func (l liveAccounts) Quotas() whatif.Quotas { return elasticquota.NewCopy(l.s.quotas) }
 
 // cycles are whatif.Cycles: those of the scheduler's profiles.
@@ -87,12 +93,19 @@ func (c cycles) Exclude(cs fwk.CycleState, reservations map[string]bool) {
 func (c cycles) Reserve(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, node string,
 ) (record func() map[string]string, within string, status *fwk.Status) {
 	within, _ = reserving.Chosen(cs, node)
-	// Both names of a placement are asked; the second one finds the reservation made.
+	// Both names of a placement are asked; the second one finds the reservation made. Claims come last, as the accounts
+	// may refuse what the filters have let pass.
+	var accounts, claims []fwk.ReservePlugin
 	for _, e := range f.EnqueueExtensions() {
 		if p, ok := e.(accountant); ok {
-			if status := p.Reserve(ctx, cs, pod, node); !status.IsSuccess() {
-				return nil, "", status
-			}
+			accounts = append(accounts, p)
+		} else if p, ok := e.(fwk.ReservePlugin); ok && p.Name() == names.DynamicResources {
+			claims = append(claims, p)
+		}
+	}
+	for _, p := range slices.Concat(accounts, claims) {
+		if status := p.Reserve(ctx, cs, pod, node); !status.IsSuccess() {
+			return nil, "", status
 		}
 	}
 	return placement.Read(cs).Record, within, nil

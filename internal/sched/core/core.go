@@ -109,6 +109,8 @@ type Core struct {
 	events  *hooks.Events
 	// rejections has the nodes to which the API server refused to bind a pod; nil unless Serving.
 	rejections *ranking.Rejections
+	// Imagined is the ResourceClaims as questions change them.
+	Imagined *claims.Imagined
 	// sharing lets the members of gangs share ResourceClaims.
 	sharing *claims.Sharing
 	// ranked has the profiles that rank nodes, by scheduler name.
@@ -152,6 +154,9 @@ func New(ctx context.Context, o Options) (*Core, error) {
 		return nil, err
 	}
 	c.Scheduler, c.Nodes = upstream, upstream.Cache
+	for _, f := range upstream.Profiles { // which have one manager
+		c.Imagined = claims.Imagine(f.SharedDRAManager())
+	}
 	c.events = &hooks.Events{SiblingPlugin: coscheduling.Name, Attempts: c}
 	c.Rounds = coscheduling.NewRounds(coscheduling.Cluster{
 		Gangs: o.Gangs, Core: upstream, Quotas: o.Quotas, Clock: o.Loop, Changes: c.changes, Events: c.events,

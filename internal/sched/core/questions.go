@@ -23,18 +23,20 @@ import (
 
 // Beside makes the profiles anew on another snapshot, to run their filters in the room of Reservations too.
 func (c *Core) Beside(ctx context.Context, nodes fwk.SharedLister) (map[string]framework.Framework, error) {
-	profiles, err := c.asked(ctx, nodes)
+	profiles, err := c.asked(ctx, nodes, c.Imagined.SharedDRAManager)
 	for name, f := range profiles {
+		err = errors.Join(err, c.sharing.Share(f))
 		profiles[name] = c.rooms().Wrap(f)
 	}
 	return profiles, err
 }
 
 // Questions makes the profiles anew on another snapshot, for pods that may not exist. They learn nothing from these.
+// Pods that are reserved get their claims in c.Imagined alone.
 // victims protects gangs from the preemption of the profiles.
 func (c *Core) Questions(ctx context.Context, nodes fwk.SharedLister, victims *coscheduling.Evictions,
 ) (map[string]framework.Framework, error) {
-	profiles, err := c.asked(ctx, nodes)
+	profiles, err := c.asked(ctx, nodes, c.Imagined)
 	if err != nil {
 		return nil, err
 	}
@@ -50,8 +52,9 @@ func (c *Core) Questions(ctx context.Context, nodes fwk.SharedLister, victims *c
 }
 
 // asked makes the profiles anew on another snapshot. What panics there counts for no pod.
-func (c *Core) asked(ctx context.Context, nodes fwk.SharedLister) (map[string]framework.Framework, error) {
-	profiles, err := hooks.ProfilesOn(ctx, nodes, c.options.Config, c.Scheduler, c.registry)
+func (c *Core) asked(ctx context.Context, nodes fwk.SharedLister, claims fwk.SharedDRAManager,
+) (map[string]framework.Framework, error) {
+	profiles, err := hooks.ProfilesOn(ctx, nodes, claims, c.options.Config, c.Scheduler, c.registry)
 	for _, f := range profiles {
 		err = errors.Join(err, c.options.Metrics.Asked.Framework(f))
 	}

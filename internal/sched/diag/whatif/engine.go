@@ -98,7 +98,8 @@ type Objects interface {
 
 // Accounts are what nodes and quotas have, and what is used of it.
 type Accounts interface {
-	// Trial returns the accounts of the nodes as they are, Quotas those of the quotas.
+	// Trial returns the accounts of the nodes as they are, and drops the ResourceClaims of the last one. Quotas returns
+	// those of the quotas.
 	Trial() Trial
 	Quotas() Quotas
 	// Lost returns what says how much of a node's free GPUs, or of the free CPUs of its NUMA nodes, is unusable for
@@ -115,8 +116,8 @@ type Cycles interface {
 	Admit(cs fwk.CycleState)
 	// Exclude leaves Reservations out of a cycle, by UID.
 	Exclude(cs fwk.CycleState, reservations map[string]bool)
-	// Reserve reserves CPUs and devices on the trial of a cycle, and returns what writes the annotations of the pod
-	// and the Reservation whose room it uses, "" for none.
+	// Reserve reserves CPUs, devices and ResourceClaims on the trial of a cycle. It returns what writes the annotations of
+	// the pod, and the Reservation whose room it uses, "" for none.
 	Reserve(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, node string,
 	) (record func() map[string]string, within string, status *fwk.Status)
 	// Describe returns what a pod of a cycle has on its node, where it was reserved on trial.

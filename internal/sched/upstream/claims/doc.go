@@ -1,5 +1,5 @@
 // Package claims changes what kube-scheduler's plugin DynamicResources sees of ResourceClaims. The plugin and its
-// allocator stay the judge of which devices a claim gets.
+// allocator decide which devices a claim gets.
 //
 // # Members of a gang
 //

@@ -218,7 +218,7 @@ func (p *plugin) ordered(pod *corev1.Pod, gang string) (*corev1.Pod, *wait, erro
 	return pod, w, nil
 }
 
-// claim returns a claim of a pod; nil for one that does not exist, of which the plugin tells.
+// claim returns a claim of a pod; nil for one that does not exist, which the plugin reports.
 func (p *plugin) claim(pod *corev1.Pod, c *corev1.PodResourceClaim) *resourcev1.ResourceClaim {
 	name, _, err := resourceclaim.Name(pod, c)
 	if err != nil || name == nil {
@@ -288,7 +288,7 @@ func (r *reserve) Reserve(ctx context.Context, cs fwk.CycleState, pod *corev1.Po
 
 func (r *reserve) Unreserve(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) {
 	if r.p.gangs.Planning(cs) {
-		// The plugin tells the API server that the pod does not use its claims. A request with an ended context is
+		// The plugin removes the pod from its claims at the API server. A request with an ended context is
 		// not sent.
 		ended, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
 		cancel()

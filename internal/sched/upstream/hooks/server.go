@@ -91,9 +91,9 @@ func (s *Server) Endpoints(diagnostics http.Handler) http.Handler {
 	return m
 }
 
-// ProfilesOn makes the profiles anew on another snapshot, with everything else as in the running ones.
-func ProfilesOn(ctx context.Context, nodes fwk.SharedLister, c *config.CompletedConfig, core *scheduler.Scheduler,
-	outOfTree frameworkruntime.Registry,
+// ProfilesOn makes the profiles anew on another snapshot and other claims, with everything else as in the running ones.
+func ProfilesOn(ctx context.Context, nodes fwk.SharedLister, claims fwk.SharedDRAManager, c *config.CompletedConfig,
+	core *scheduler.Scheduler, outOfTree frameworkruntime.Registry,
 ) (map[string]framework.Framework, error) {
 	registry := frameworkplugins.NewInTreeRegistry()
 	if err := registry.Merge(outOfTree); err != nil {
@@ -109,7 +109,7 @@ func ProfilesOn(ctx context.Context, nodes fwk.SharedLister, c *config.Completed
 			frameworkruntime.WithKubeConfig(c.KubeConfig),
 			frameworkruntime.WithInformerFactory(c.InformerFactory),
 			frameworkruntime.WithSnapshotSharedLister(nodes),
-			frameworkruntime.WithSharedDRAManager(running.SharedDRAManager()),
+			frameworkruntime.WithSharedDRAManager(claims),
 			frameworkruntime.WithSharedCSIManager(running.SharedCSIManager()),
 			frameworkruntime.WithPodGroupManager(running.PodGroupManager()),
 			frameworkruntime.WithPodNominator(core.SchedulingQueue),

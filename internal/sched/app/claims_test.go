@@ -1,0 +1,186 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/dynamic-resource-allocation/structured"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/ptr"
+)
+
+// dra is the ResourceClaims of a cluster, the devices of node a, and one class of devices.
+type dra struct {
+	fwk.SharedDRAManager
+	fwk.ResourceClaimTracker
+	claims  map[string]*resourcev1.ResourceClaim
+	pending map[types.UID]*resourcev1.AllocationResult
+	devices []resourcev1.Device
+}
+
+func (d *dra) ResourceClaims() fwk.ResourceClaimTracker                 { return d }
+func (d *dra) ResourceSlices() fwk.ResourceSliceLister                  { return d }
+func (d *dra) DeviceClasses() fwk.DeviceClassLister                     { return classOfCards{} }
+func (d *dra) DeviceClassResolver() fwk.DeviceClassResolver             { return d }
+func (*dra) GetDeviceClass(corev1.ResourceName) *resourcev1.DeviceClass { return nil }
+
+func (d *dra) Get(_, name string) (*resourcev1.ResourceClaim, error) {
+	if c := d.claims[name]; c != nil {
+		return c, nil
+	}
+	return nil, errors.New("not found")
+}
+
+func (d *dra) List() (all []*resourcev1.ResourceClaim, err error) {
+	for _, c := range d.claims {
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+func (d *dra) GetPendingAllocation(uid types.UID) *resourcev1.AllocationResult { return d.pending[uid] }
+
+func (d *dra) GatherAllocatedState() (*structured.AllocatedState, error) {
+	all := sets.New[structured.DeviceID]()
+	for _, a := range d.pending {
+		r := a.Devices.Results[0]
+		all.Insert(structured.MakeDeviceID(r.Driver, r.Pool, r.Device))
+	}
+	return &structured.AllocatedState{
+		AllocatedDevices: all, AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
+		AggregatedCapacity: structured.NewConsumedCapacityCollection(),
+	}, nil
+}
+
+func (d *dra) ListWithDeviceTaintRules() ([]*resourcev1.ResourceSlice, error) {
+	slice := &resourcev1.ResourceSlice{Spec: resourcev1.ResourceSliceSpec{
+		Driver: "x", NodeName: ptr.To("a"), Devices: d.devices,
+		Pool: resourcev1.ResourcePool{Name: "a", Generation: 1, ResourceSliceCount: 1},
+	}}
+	slice.Name = "s"
+	return []*resourcev1.ResourceSlice{slice}, nil
+}
+
+// classOfCards has the class of all devices.
+type classOfCards struct{}
+
+func (classOfCards) Get(string) (*resourcev1.DeviceClass, error) {
+	return &resourcev1.DeviceClass{}, nil
+}
+
+func (classOfCards) List() ([]*resourcev1.DeviceClass, error) { return nil, nil }
+
+// cards are devices of which claims have one each, shares of which several claims may have 40 of 80.
+func cards(n int) (out []resourcev1.Device) {
+	for i := range n {
+		out = append(out, resourcev1.Device{Name: fmt.Sprint("d", i)})
+	}
+	return out
+}
+
+func shares(n int) []resourcev1.Device {
+	out := cards(n)
+	for i := range out {
+		out[i].AllowMultipleAllocations = ptr.To(true)
+		out[i].Capacity = map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": {
+			Value:         resource.MustParse("80"),
+			RequestPolicy: &resourcev1.CapacityRequestPolicy{Default: ptr.To(resource.MustParse("40"))},
+		}}
+	}
+	return out
+}
+
+// TestAQuestionPromisesEachDeviceOnce: pods see the claims of those before them, and the next question sees none.
+func TestAQuestionPromisesEachDeviceOnce(t *testing.T) {
+	const nowhere = ""
+	for name, tt := range map[string]struct {
+		devices []resourcev1.Device
+		claims  map[string]string // pod → claim
+		admin   bool              // claims are for administrators
+		pending string            // the claim that the scheduler has reserved and not written
+		want    map[string]string // pod → node
+	}{
+		"one device and a claim of each": {
+			cards(1), map[string]string{"p": "p", "q": "q"}, false, "", map[string]string{"p": "a", "q": nowhere},
+		},
+		"a device for each": {
+			cards(2), map[string]string{"p": "p", "q": "q"}, false, "", map[string]string{"p": "a", "q": "a"},
+		},
+		"one device and one claim": {
+			cards(1), map[string]string{"p": "s", "q": "s"}, false, "", map[string]string{"p": "a", "q": "a"},
+		},
+		"shares of one device": {
+			shares(1),
+			map[string]string{"p": "p", "q": "q", "r": "r"},
+			false, "",
+			map[string]string{"p": "a", "q": "a", "r": nowhere},
+		},
+		"administrators take no device": {
+			cards(1), map[string]string{"p": "p", "q": "q"}, true, "", map[string]string{"p": "a", "q": "a"},
+		},
+		"the scheduler has reserved the device for one": {
+			cards(1), map[string]string{"p": "p", "q": "q"}, false, "q", map[string]string{"p": nowhere, "q": "a"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &dra{
+				claims: map[string]*resourcev1.ResourceClaim{}, devices: tt.devices,
+				pending: map[types.UID]*resourcev1.AllocationResult{},
+			}
+			a := newAsked(t, "a", "b")
+			a.core.Imagined.SharedDRAManager = d
+			for pod, name := range tt.claims {
+				c := &resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
+					Requests: []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{
+						DeviceClassName: "card", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1,
+					}}},
+				}}}
+				if tt.admin {
+					c.Spec.Devices.Requests[0].Exactly.AdminAccess = ptr.To(true)
+				}
+				c.Name, c.Namespace, c.UID = name, "default", types.UID(name)
+				d.claims[name] = c
+				waiting := exclusive(pod, "2", func(p *corev1.Pod) {
+					p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "c", ResourceClaimName: &name}}
+				})
+				a.add(waiting)
+			}
+			if tt.pending != "" {
+				allocation := &resourcev1.AllocationResult{}
+				allocation.Devices.Results = []resourcev1.DeviceRequestAllocationResult{
+					{Request: "r", Driver: "x", Pool: "a", Device: "d0"},
+				}
+				d.pending[types.UID(tt.pending)] = allocation
+			}
+			before := maps.Clone(d.claims)
+			for range 2 { // the second question sees nothing of the first one
+				answer, err := a.answer(`{"ask":{"pods":["default/p","default/q"` +
+					map[bool]string{true: `,"default/r"`}[tt.claims["r"] != ""] + `]}}`)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := map[string]string{}
+				for _, p := range answer.Placements {
+					got[p.Pod[len("default/"):]] = p.Node
+				}
+				for i := range answer.Unschedulable {
+					got[answer.Unschedulable[i].Pod[len("default/"):]] = nowhere
+				}
+				if diff := cmp.Diff(tt.want, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			}
+			if diff := cmp.Diff(before, d.claims); diff != "" {
+				t.Errorf("the claims of the cluster have changed:\n%s", diff)
+			}
+		})
+	}
+}

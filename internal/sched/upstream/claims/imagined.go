@@ -1,0 +1,153 @@
+package claims
+
+import (
+	"slices"
+	"sync"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/dynamic-resource-allocation/structured"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/ptr"
+)
+
+// Imagined is the claims of a cluster with those that the pods of a question would get. It changes nothing of what is
+// below it. Safe for concurrent use.
+type Imagined struct {
+	// SharedDRAManager has the claims, slices and classes as they are.
+	fwk.SharedDRAManager
+
+	mu      sync.RWMutex // guards granted
+	granted map[types.UID]*resourcev1.ResourceClaim
+}
+
+// Imagine returns the claims as they are.
+func Imagine(cluster fwk.SharedDRAManager) *Imagined {
+	return &Imagined{SharedDRAManager: cluster, granted: map[types.UID]*resourcev1.ResourceClaim{}}
+}
+
+// Reset forgets what pods would get.
+func (i *Imagined) Reset() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	clear(i.granted)
+}
+
+// ResourceClaims returns the claims with what pods would get.
+func (i *Imagined) ResourceClaims() fwk.ResourceClaimTracker {
+	return &imagined{i.SharedDRAManager.ResourceClaims(), i}
+}
+
+// imagined are the claims of an Imagined. A claim that a pod of the question would get is an allocated one, and so is
+// one that the scheduler has reserved and not written yet.
+type imagined struct {
+	fwk.ResourceClaimTracker
+	i *Imagined
+}
+
+// seen returns a claim as the question sees it.
+func (c *imagined) seen(claim *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
+	if claim.Status.Allocation != nil {
+		return claim
+	}
+	c.i.mu.RLock()
+	granted := c.i.granted[claim.UID]
+	c.i.mu.RUnlock()
+	if granted != nil {
+		return granted
+	}
+	if pending := c.ResourceClaimTracker.GetPendingAllocation(claim.UID); pending != nil {
+		claim = claim.DeepCopy()
+		claim.Status.Allocation = pending
+	}
+	return claim
+}
+
+// Get returns a claim.
+func (c *imagined) Get(namespace, name string) (*resourcev1.ResourceClaim, error) {
+	claim, err := c.ResourceClaimTracker.Get(namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	return c.seen(claim), nil
+}
+
+// List returns all claims.
+func (c *imagined) List() ([]*resourcev1.ResourceClaim, error) {
+	all, err := c.ResourceClaimTracker.List()
+	all = slices.Clone(all)
+	for k, claim := range all {
+		all[k] = c.seen(claim)
+	}
+	return all, err
+}
+
+// ListAllAllocatedDevices returns the devices that claims have, whole or in part.
+func (c *imagined) ListAllAllocatedDevices() (sets.Set[structured.DeviceID], error) {
+	all, err := c.ResourceClaimTracker.ListAllAllocatedDevices()
+	if err != nil {
+		return nil, err
+	}
+	all = all.Clone()
+	c.each(func(id structured.DeviceID, _ *resourcev1.DeviceRequestAllocationResult) { all.Insert(id) })
+	return all, nil
+}
+
+// GatherAllocatedState returns the devices that claims have, and the shares of devices.
+func (c *imagined) GatherAllocatedState() (*structured.AllocatedState, error) {
+	state, err := c.ResourceClaimTracker.GatherAllocatedState()
+	if err != nil {
+		return nil, err
+	}
+	all := &structured.AllocatedState{
+		AllocatedDevices:         state.AllocatedDevices.Clone(),
+		AllocatedSharedDeviceIDs: state.AllocatedSharedDeviceIDs.Clone(),
+		AggregatedCapacity:       state.AggregatedCapacity.Clone(),
+	}
+	c.each(func(id structured.DeviceID, d *resourcev1.DeviceRequestAllocationResult) {
+		if d.ShareID == nil {
+			all.AllocatedDevices.Insert(id)
+			return
+		}
+		all.AllocatedSharedDeviceIDs.Insert(structured.MakeSharedDeviceID(id, d.ShareID))
+		if d.ConsumedCapacity != nil {
+			all.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(id, d.ConsumedCapacity))
+		}
+	})
+	return all, nil
+}
+
+// each calls f for each device that a pod of the question would get. Administrators' access takes no device.
+func (c *imagined) each(f func(structured.DeviceID, *resourcev1.DeviceRequestAllocationResult)) {
+	c.i.mu.RLock()
+	defer c.i.mu.RUnlock()
+	for _, claim := range c.i.granted {
+		for k := range claim.Status.Allocation.Devices.Results {
+			d := &claim.Status.Allocation.Devices.Results[k]
+			if !ptr.Deref(d.AdminAccess, false) {
+				f(structured.MakeDeviceID(d.Driver, d.Pool, d.Device), d)
+			}
+		}
+	}
+}
+
+// SignalClaimPendingAllocation grants a claim to a pod of the question.
+func (c *imagined) SignalClaimPendingAllocation(uid types.UID, claim *resourcev1.ResourceClaim) error {
+	c.i.mu.Lock()
+	defer c.i.mu.Unlock()
+	c.i.granted[uid] = claim
+	return nil
+}
+
+// GetPendingAllocation returns nil: see seen.
+func (*imagined) GetPendingAllocation(types.UID) *resourcev1.AllocationResult { return nil }
+
+// MaybeRemoveClaimPendingAllocation does nothing: a question ends with Reset.
+func (*imagined) MaybeRemoveClaimPendingAllocation(types.UID, bool) bool { return false }
+
+// AssumeClaimAfterAPICall does nothing: no pod of a question is bound.
+func (*imagined) AssumeClaimAfterAPICall(*resourcev1.ResourceClaim) error { return nil }
+
+// AssumedClaimRestore does nothing.
+func (*imagined) AssumedClaimRestore(string, string) {}
