@@ -7,6 +7,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,21 +28,14 @@ func main() {
 }
 
 func bundle(folder string) error {
-	built := api.Build(api.BuildOptions{
-		EntryPoints: []string{"web/src/app.tsx"}, EntryNames: "[name]-[hash]", Outdir: folder, Write: true,
-		Bundle: true, Format: api.FormatESModule, Target: api.ES2022, LegalComments: api.LegalCommentsNone,
-		MinifyWhitespace: true, MinifyIdentifiers: true, MinifySyntax: true,
-		JSX: api.JSXAutomatic, JSXImportSource: "preact",
-		Alias: map[string]string{
-			"preact":               "./web/vendor/preact/preact.mjs",
-			"preact/hooks":         "./web/vendor/preact/hooks.mjs",
-			"preact/jsx-runtime":   "./web/vendor/preact/jsxRuntime.mjs",
-			"@preact/signals":      "./web/vendor/signals/signals.mjs",
-			"@preact/signals-core": "./web/vendor/signals-core/signals-core.mjs",
-		},
-	})
-	for _, m := range append(built.Errors, built.Warnings...) {
-		return fmt.Errorf("%s: %s", m.Location.File, m.Text)
+	worker, err := build(folder, "web/src/worker.ts", nil)
+	if err != nil {
+		return err
+	}
+	name := fmt.Sprintf("%q", "/"+filepath.Base(worker[0].Path))
+	files, err := build(folder, "web/src/app.tsx", map[string]string{"WORKER": name})
+	if err != nil {
+		return err
 	}
 	page, err := os.ReadFile("web/src/index.html")
 	if err != nil {
@@ -49,7 +43,7 @@ func bundle(folder string) error {
 	}
 	written := map[string]bool{"index.html": true}
 	text := string(page)
-	for _, f := range built.OutputFiles {
+	for _, f := range append(files, worker...) {
 		name := filepath.Base(f.Path)
 		written[name] = true
 		text = strings.ReplaceAll(text, "app"+filepath.Ext(name), name)
@@ -64,4 +58,28 @@ func bundle(folder string) error {
 		}
 	}
 	return err
+}
+
+// build bundles a script and what it imports. Each name is replaced in it by the JavaScript that it is defined as.
+func build(folder, script string, names map[string]string) ([]api.OutputFile, error) {
+	built := api.Build(api.BuildOptions{
+		EntryPoints: []string{script}, EntryNames: "[name]-[hash]", Outdir: folder, Write: true, Define: names,
+		Bundle: true, Format: api.FormatESModule, Target: api.ES2022, LegalComments: api.LegalCommentsNone,
+		MinifyWhitespace: true, MinifyIdentifiers: true, MinifySyntax: true,
+		JSX: api.JSXAutomatic, JSXImportSource: "preact",
+		Alias: map[string]string{
+			"preact":               "./web/vendor/preact/preact.mjs",
+			"preact/hooks":         "./web/vendor/preact/hooks.mjs",
+			"preact/jsx-runtime":   "./web/vendor/preact/jsxRuntime.mjs",
+			"@preact/signals":      "./web/vendor/signals/signals.mjs",
+			"@preact/signals-core": "./web/vendor/signals-core/signals-core.mjs",
+		},
+	})
+	for _, m := range append(built.Errors, built.Warnings...) {
+		if m.Location != nil {
+			m.Text = m.Location.File + ": " + m.Text
+		}
+		return nil, errors.New(m.Text)
+	}
+	return built.OutputFiles, nil
 }

@@ -22,6 +22,7 @@ import (
 
 // drawn are the types that pages name. What they contain is written too.
 var drawn = []any{
+	view.Cgroups{},
 	view.Configuration{},
 	view.Evicted{},
 	view.Evictions{},

@@ -57,10 +57,10 @@ type Options struct {
 }
 
 const (
-	// A console on loopback is for one person.
-	maxTabs    = 8
-	maxStreams = 64
-	maxTopics  = 8
+	// A console on loopback is for one person. The tabs of a browser share a stream.
+	maxBrowsers = 8
+	maxStreams  = 64
+	maxTopics   = 64
 	// maxSignIns bounds the tokens that the API server is asked about at one time.
 	maxSignIns  = 16
 	maxQuestion = 1 << 20
@@ -72,6 +72,7 @@ const (
 
 // policy lets a page load what this server has and nothing else.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"worker-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // OneToken signs in who shows a token, until it expires.
@@ -100,7 +101,7 @@ type server struct {
 // New returns the handler of a console.
 func New(o Options) http.Handler {
 	s := &server{
-		Options: o, scheme: "http://", mux: http.NewServeMux(), streams: make(chan struct{}, maxTabs),
+		Options: o, scheme: "http://", mux: http.NewServeMux(), streams: make(chan struct{}, maxBrowsers),
 		signIns: make(chan struct{}, maxSignIns),
 	}
 	if o.Port == 0 {
@@ -208,7 +209,7 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, source Source) {
 	case s.streams <- struct{}{}:
 		defer func() { <-s.streams }()
 	default:
-		writeError(w, http.StatusTooManyRequests, "%d tabs are open: close one", cap(s.streams))
+		writeError(w, http.StatusTooManyRequests, "%d browsers follow the cluster: close one", cap(s.streams))
 		return
 	}
 	ctx := r.Context()

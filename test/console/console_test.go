@@ -287,6 +287,7 @@ type view struct {
 var views = []view{
 	{"overview", "/", []string{
 		"pods wait", "CPUs by class", "of 8 GPUs without a pod", "Tenon of tenon up: all", "nodes with a topology",
+		"New pods can use 5 of 5 nodes",
 		"0 evictions within the last hour",
 	}},
 	{"pending", "/pending?cause=InsufficientDevices&pod=default/pretrain", []string{
@@ -294,7 +295,9 @@ var views = []view{
 		"SMTAlignment", "InsufficientDevices", "lacks 5 more gpus", "default/finetune",
 		"tenon explain pod/pretrain -n default",
 	}},
-	{"pod", "/pod/default/finetune", []string{"hgx-h100-0", "56-63,168-175"}},
+	{"pod", "/pod/default/finetune", []string{
+		"hgx-h100-0", "56-63,168-175", "What the kernel has", "cpuset.cpus", "matches",
+	}},
 	{"fleet", "/fleet", []string{"hgx-h100-0", "5 of 5 nodes"}},
 	{"fleet-quota", "/fleet?by=quota", []string{"team-c", "team-d", "tenon top -o wide"}},
 	{"fleet-gang", "/fleet?by=gang", []string{"default/train", "tenon top -o wide"}},
@@ -369,10 +372,9 @@ func TestEveryPageShowsTheDemo(t *testing.T) {
 
 	b.checkDownload()
 
-	// A question from a pod that waits, to its answer; a link to the question restores it.
+	// A question from a pod that waits is asked at once; a link to it restores the answer.
 	b.open("/pending?pod=default/pretrain")
 	b.click("one more node like hgx-h100-0")
-	b.click("Ask the scheduler")
 	b.shows("would be placed", "hgx-h100-0-whatif-1", "0,1,2,3,4,5,6,7",
 		"tenon whatif pod/default/pretrain --add '1 x like node/hgx-h100-0'")
 	b.picture("whatif")
@@ -404,6 +406,9 @@ func TestEveryPageShowsTheDemo(t *testing.T) {
 	b.picture("disconnected")
 	again, _ := startConsole(t, "--kubeconfig", kubeconfig, "--listen", strings.TrimPrefix(b.origin, "http://"))
 	b.shows("the token is missing or wrong")
+	if !run(b, "look for colours", chromedp.Evaluate[bool](`!!document.querySelector("main > .stale")`)) {
+		t.Error("data of a console that has ended are in full colour")
+	}
 	b.do("open the new address", chromedp.Navigate(again))
 	b.shows("live, read at")
 	b.checkFaults()

@@ -1,9 +1,9 @@
 import "./style.css";
 import { type ComponentChild, render } from "preact";
 import { effect } from "@preact/signals";
-import { language, link, read, signIn, theme, topics } from "./store";
+import { language, link, place, read, signIn, stale, theme, topics } from "./store";
 import { type Key, t } from "./text";
-import { A, clock, kept, parts } from "./ui";
+import { A, age, clock, Guard, kept, parts } from "./ui";
 import { Overview, overviewTopics } from "./page/overview";
 import { Fleet, fleetTopics } from "./page/fleet";
 import { NodePage, nodeTopics } from "./page/node";
@@ -41,7 +41,7 @@ const pages: Record<string, Page> = {
   whatif: { title: "whatIf", topics: whatIfTopics, draw: () => <WhatIf />, inMenu: true },
 };
 
-const page = (): Page | undefined => pages[parts()[0]];
+const page = (): Page | undefined => (Object.hasOwn(pages, parts()[0]) ? pages[parts()[0]] : undefined);
 
 effect(() => {
   topics.value = page()?.topics() ?? [];
@@ -54,19 +54,21 @@ effect(() => {
 function Status() {
   const at = read.value;
   const { state, text } = link.value;
+  const old = at && [clock(at), age(at.toISOString())] as const;
   const words =
-    state === "live" && at ? t("live", clock(at))
-    : state === "lost" ? (at ? t("lost", clock(at)) : t("noData"))
-    : state === "denied" ? ""
+    state === "lost" ? (old ? t("lost", ...old) : t("noData"))
+    : state === "denied" ? (old ? t("deniedFrom", ...old) : "")
+    : old && stale.value ? t("late", ...old)
+    : state === "live" && old ? t("live", ...old)
     : t("connecting");
   return (
-    <p class={"status " + state} role="status">
+    <p class={"status " + (state === "live" && stale.value ? "lost" : state)} role="status">
       {words} {state !== "live" && text}
     </p>
   );
 }
 
-// SignIn asks for a token. Nothing keeps it but this tab.
+// SignIn asks for a token. The tabs of the console keep it until they are closed.
 function SignIn() {
   const enter = (e: SubmitEvent) => {
     e.preventDefault();
@@ -105,9 +107,11 @@ function App() {
         </span>
       </header>
       <Status />
-      <main id="content" tabIndex={-1} class={link.value.state === "lost" ? "stale" : ""}>
+      <main id="content" tabIndex={-1}>
         {link.value.state === "denied" && <SignIn />}
-        {found ? found.draw() : <p>{t("notFound")}</p>}
+        <div class={stale.value ? "stale" : ""}>
+          <Guard at={place.value.href}>{found ? found.draw() : <p>{t("notFound")}</p>}</Guard>
+        </div>
       </main>
     </>
   );

@@ -1,19 +1,6 @@
 // What the page knows: its address, the stream of the server, and the settings of the user.
 import { computed, effect, signal } from "@preact/signals";
-
-export interface Update {
-  topic: string;
-  read: string;
-  answer?: unknown;
-  notes?: string[];
-  error?: string;
-}
-
-export interface Link {
-  // denied: the token is missing, wrong or expired. lost: the server does not answer.
-  state: "connecting" | "live" | "lost" | "denied";
-  text?: string;
-}
+import { attach, type FromTab, type Link, message, type ToTab, type Update } from "./stream";
 
 // place is the address of the view: path and query.
 export const place = signal(new URL(location.href));
@@ -23,10 +10,14 @@ export const read = signal<Date | undefined>(undefined);
 export const updates = signal<Record<string, Update>>({});
 // topics are those that the view draws.
 export const topics = signal<string[]>([]);
+// visible is false while the user looks at another tab. A hidden one follows nothing.
+const visible = signal(document.visibilityState === "visible");
+addEventListener("visibilitychange", () => (visible.value = document.visibilityState === "visible"));
 
 const tokenKey = "tenon-token";
 
-// The token is in the fragment of the address that the user opens. It is kept for this tab alone.
+// The token is in the fragment of the address that the user opens. It is kept for this tab, and the address without it
+// takes the place of the other in the history of the browser.
 function takeToken(): string {
   const found = /^#t=(.+)$/.exec(location.hash);
   if (found) {
@@ -37,19 +28,66 @@ function takeToken(): string {
   return sessionStorage.getItem(tokenKey) ?? "";
 }
 
-let token = takeToken();
-addEventListener("hashchange", () => {
-  token = takeToken();
-  connect(topics.peek());
-});
+// token is undefined until another tab has been asked for its own.
+const token = signal<string | undefined>(takeToken() || undefined);
+addEventListener("hashchange", () => (token.value = takeToken()));
 
-// signIn takes a token that the user entered.
+// signIn takes a token that the user entered, or that another tab has.
 export function signIn(entered: string) {
-  token = entered;
-  sessionStorage.setItem(tokenKey, token);
+  sessionStorage.setItem(tokenKey, entered);
   link.value = { state: "connecting" };
-  connect(topics.peek());
+  token.value = entered;
 }
+
+// ownHub is a hub of this tab alone.
+function ownHub(): MessagePort {
+  const channel = new MessageChannel();
+  attach(channel.port1);
+  return channel.port2;
+}
+
+// sharedHub is that of all tabs, where the browser has SharedWorkers and starts this one.
+declare const WORKER: string;
+function sharedHub(): MessagePort {
+  if (typeof SharedWorker !== "function") {
+    return ownHub();
+  }
+  const worker = new SharedWorker(WORKER, { type: "module" });
+  worker.onerror = () => follow(ownHub());
+  return worker.port;
+}
+
+const hub = signal<MessagePort>(sharedHub());
+const tell = (said: FromTab) => hub.value.postMessage(said);
+
+const hear = ({ data }: MessageEvent<ToTab>) => {
+  if ("update" in data) {
+    updates.value = { ...updates.peek(), [data.update.topic]: data.update };
+  } else if ("token" in data) {
+    if (token.peek() === undefined) {
+      token.value = data.token;
+      sessionStorage.setItem(tokenKey, data.token);
+    }
+  } else {
+    link.value = data.link;
+    read.value = data.read ? new Date(data.read) : read.peek();
+  }
+};
+// The hub forgets this tab once the lock is free.
+const lock = "tab-" + Math.random();
+
+function follow(other: MessagePort) {
+  hub.value = other;
+  other.onmessage = hear;
+  if (token.peek() === undefined) {
+    tell({ wantsToken: true });
+  }
+}
+follow(hub.peek());
+navigator.locks?.request(lock, () => {
+  tell({ lock });
+  return new Promise(() => {});
+});
 
 export function go(to: string, replace = false) {
   history[replace ? "replaceState" : "pushState"](null, "", to);
@@ -80,98 +118,21 @@ export const query = (key: string) => place.value.searchParams.get(key) ?? "";
 export const namespace = () => query("namespace");
 export const pendingTopic = () => (namespace() ? "pending/" + namespace() : "pending");
 
-// The stream. There is one for each tab; another set of topics ends it and begins another.
-let running = new AbortController();
-
 const topicKey = computed(() => JSON.stringify(topics.value));
 effect(() => {
-  connect(JSON.parse(topicKey.value));
-});
-
-async function connect(wanted: string[]) {
-  running.abort();
-  running = new AbortController();
-  const signal = running.signal;
+  const wanted: string[] = JSON.parse(topicKey.value);
   const known = updates.peek();
   updates.value = Object.fromEntries(wanted.filter((t) => known[t]).map((t) => [t, known[t]]));
-  if (!wanted.length) {
-    return;
+  if (token.value !== undefined) {
+    tell({ watch: visible.value ? wanted : [], token: token.value });
   }
-  for (let pause = 500; !signal.aborted; pause = Math.min(2 * pause, 8000)) {
-    try {
-      const from = "/api/v1/stream?" + wanted.map((t) => "topic=" + encodeURIComponent(t)).join("&");
-      const response = await fetch(from, { headers: { Authorization: "Bearer " + token }, signal });
-      if (response.status === 401) {
-        link.value = { state: "denied", text: await message(response) };
-        return;
-      }
-      if (!response.ok || !response.body) {
-        throw new Error(await message(response));
-      }
-      for await (const event of events(response.body, signal)) {
-        receive(event);
-        pause = 500;
-      }
-      throw new Error();
-    } catch (error) {
-      if (signal.aborted) {
-        return;
-      }
-      link.value = { state: "lost", text: error instanceof TypeError ? "" : (error as Error).message };
-    }
-    await new Promise((resolve) => setTimeout(resolve, pause));
-  }
-}
-
-// silence is how long the server may send nothing. It reads a large cluster for up to a minute.
-const silence = 90_000;
-
-async function* events(body: ReadableStream<Uint8Array<ArrayBuffer>>, signal: AbortSignal) {
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  for (let text = ""; ; ) {
-    let late = 0;
-    const timeout = new Promise<never>((_, reject) => {
-      late = window.setTimeout(() => reject(new Error("the server is silent")), silence);
-    });
-    const { done, value } = await Promise.race([reader.read(), timeout]);
-    clearTimeout(late);
-    if (done || signal.aborted) {
-      return;
-    }
-    text += value;
-    for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
-      const [, name, data] = /^event: (.*)\ndata: (.*)$/.exec(text.slice(0, end)) ?? [];
-      text = text.slice(end + 2);
-      yield { name, data: JSON.parse(data) };
-    }
-  }
-}
-
-function receive(event: { name: string; data: Update }) {
-  if (event.name === "update") {
-    const last = updates.peek()[event.data.topic];
-    // An error leaves the last answer on the page, with its age.
-    const next = event.data.error && last?.answer ? { ...last, error: event.data.error } : event.data;
-    updates.value = { ...updates.peek(), [event.data.topic]: next };
-  } else {
-    read.value = new Date(event.data.read);
-    link.value = { state: "live" };
-  }
-}
-
-async function message(response: Response): Promise<string> {
-  try {
-    return (await response.json()).message;
-  } catch {
-    return response.status + " " + response.statusText;
-  }
-}
+});
 
 // ask posts a question about another cluster than this one.
 export async function ask<T>(question: unknown): Promise<T> {
   const response = await fetch("/api/v1/whatif", {
     method: "POST",
-    headers: { Authorization: "Bearer " + token, "Content-Type": "application/json" },
+    headers: { Authorization: "Bearer " + (token.peek() ?? ""), "Content-Type": "application/json" },
     body: JSON.stringify(question),
   });
   if (!response.ok) {
@@ -197,4 +158,16 @@ effect(() => {
 
 // now ticks for ages.
 export const now = signal(Date.now());
-setInterval(() => (now.value = Date.now()), 1000);
+setInterval(() => visible.peek() && (now.value = Date.now()), 1000);
+
+// mostAge is after how many milliseconds without an answer of the server what it said last counts as old.
+const mostAge = 60_000;
+// stale: what the page shows is not what the server says now.
+export const stale = computed(() =>
+  link.value.state === "lost" || link.value.state === "denied" || (!!read.value && now.value - read.value.getTime() > mostAge),
+);
+
+// wide: there is room for an answer beside the list.
+const wideQuery = matchMedia("(min-width: 1200px)");
+export const wide = signal(wideQuery.matches);
+wideQuery.addEventListener("change", (e) => (wide.value = e.matches));

@@ -1,6 +1,7 @@
 // Parts that pages share.
-import type { ComponentChildren } from "preact";
+import { Component, type ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
+import type { HealthHealth } from "./view";
 import { go, link, namespace, now, place, query, updates, withQuery } from "./store";
 import { t } from "./text";
 
@@ -49,6 +50,21 @@ export function A(props: { to: string; children: ComponentChildren; class?: stri
       aria-label={props.label} aria-current={props.current ? "page" : undefined}>
       {props.children}
     </a>
+  );
+}
+
+const shapes: Record<string, string> = { notReady: "▲", cordon: "■" };
+
+// Marks says what is wrong with a node, by shape and word; nothing for a healthy one.
+export function Marks({ health }: { health?: HealthHealth }) {
+  return (
+    <>
+      {health?.findings?.map((f) => (
+        <span class={"mark mark-" + f.cause} title={[f.text, f.message, f.since && t("sinceWhen", age(f.since))].filter(Boolean).join(": ")}>
+          {Object.hasOwn(shapes, f.cause) ? shapes[f.cause] : "◐"} {f.text}
+        </span>
+      ))}
+    </>
   );
 }
 
@@ -117,7 +133,7 @@ export function Topic<T>({ of, children }: { of: string; children: (answer: T) =
       {update.error && (
         <p class="problem" role="alert">
           {update.error}
-          {update.answer ? " (" + t("dataFrom", clock(new Date(update.read))) + ")" : ""}
+          {update.answer ? " (" + t("dataFrom", clock(new Date(update.read)), age(update.read)) + ")" : ""}
         </p>
       )}
       {update.error && !update.answer && denied.test(update.error) && (
@@ -126,7 +142,7 @@ export function Topic<T>({ of, children }: { of: string; children: (answer: T) =
         </p>
       )}
       {update.notes?.map((note) => <p class="note">{note}</p>)}
-      {update.answer ? children(update.answer as T) : null}
+      {update.answer ? (update.error ? <div class="stale">{children(update.answer as T)}</div> : children(update.answer as T)) : null}
     </>
   );
 }
@@ -179,6 +195,16 @@ export function Bar({ part, whole, label, kind = "" }: { part: number; whole: nu
   );
 }
 
+// Beside draws an answer beside the list that it is about, where there is room for it.
+export function Beside({ children, answer }: { children: ComponentChildren; answer?: ComponentChildren }) {
+  return (
+    <div class={answer ? "beside" : ""}>
+      <div>{children}</div>
+      {answer && <div class="answer">{answer}</div>}
+    </div>
+  );
+}
+
 export function Facts({ rows }: { rows: [string, ComponentChildren][] }) {
   return (
     <dl class="facts">
@@ -205,4 +231,37 @@ export function PodList({ pods, most = 50 }: { pods: string[]; most?: number }) 
   );
 }
 
-export const parts = () => place.value.pathname.split("/").slice(1).map(decodeURIComponent);
+// More says how many entries a list leaves out; it leads to all of them where there is a page with them.
+export function More({ of, shown, to }: { of: number; shown: number; to?: string }) {
+  if (of <= shown) {
+    return null;
+  }
+  const text = t("more", of - shown);
+  return <li class="quiet">{to ? <A to={to}>{text}</A> : text}</li>;
+}
+
+// decoded reads a part of a path. An invalid encoding stands for itself.
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+export const parts = () => place.value.pathname.split("/").slice(1).map(decoded);
+
+// Guard draws an error in place of a page that cannot be drawn.
+export class Guard extends Component<{ children: ComponentChildren; at: string }, { failed?: Error; at?: string }> {
+  static getDerivedStateFromProps(props: { at: string }, state: { at?: string }) {
+    return state.at === props.at ? null : { failed: undefined, at: props.at };
+  }
+  componentDidCatch(failed: Error) {
+    this.setState({ failed });
+  }
+  render() {
+    return this.state.failed
+      ? <p class="problem" role="alert">{t("notDrawn", this.state.failed.message)} <A to="/">{t("overview")}</A></p>
+      : this.props.children;
+  }
+}

@@ -4,6 +4,18 @@ export interface List<T> {
   items: T[];
 }
 
+export interface Cgroups {
+  namespace: string;
+  name: string;
+  uid: string;
+  node: string;
+  mode: string;
+  cgroup: string;
+  read: string;
+  groups: Cgroup[];
+  notes?: string[];
+}
+
 export interface Configuration {
   settings: Setting[];
   gates: Gate[];
@@ -67,11 +79,13 @@ export interface GPULoad {
   usedPercent: number;
   degraded?: number;
   free: number;
+  inParts: number;
   shared: number;
   freeSharesPercent: number;
   fit: Record<string, number>;
   stranded: OccupancyStranded[];
   namespaces?: OccupancyNamespaceUse[];
+  health?: HealthHealth;
 }
 
 export interface Load {
@@ -92,6 +106,8 @@ export interface Load {
   quotas?: Record<string, string>;
   gangs?: Record<string, number>;
   fault?: string;
+  stranded?: string;
+  health?: HealthHealth;
 }
 
 export interface ModeOfNode {
@@ -125,6 +141,7 @@ export interface Node {
   bePods: number;
   sharedMemory?: string;
   problems: Problem[];
+  health?: HealthHealth;
 }
 
 export interface NodeUse {
@@ -133,6 +150,7 @@ export interface NodeUse {
   memory: AmountUse;
   suppressed?: string;
   reportSeconds: number;
+  health?: HealthHealth;
 }
 
 export interface PendingGroup {
@@ -238,6 +256,14 @@ export interface WhatIfAnswer {
   room?: RoomPlan;
 }
 
+export interface Cgroup {
+  container?: string;
+  path: string;
+  gone?: boolean;
+  values?: CgroupValue[];
+  drift?: Drift;
+}
+
 export interface Setting {
   field: string;
   value: string;
@@ -308,6 +334,11 @@ export interface OccupancyStranded {
 export interface OccupancyNamespaceUse {
   namespace: string;
   usedPercent: number;
+}
+
+export interface HealthHealth {
+  closed?: string;
+  findings?: HealthFinding[];
 }
 
 export interface Origin {
@@ -570,6 +601,25 @@ export interface RoomPlan {
   bound?: string;
 }
 
+export interface CgroupValue {
+  file: string;
+  want?: string;
+  got: string;
+  effective?: string;
+  state: string;
+  cause?: string;
+  atCreation?: boolean;
+  error?: string;
+}
+
+export interface Drift {
+  file: string;
+  want: string;
+  got: string;
+  seen: string;
+  repaired?: string;
+}
+
 export interface KeptReason {
   code: string;
   message: string;
@@ -582,6 +632,13 @@ export interface RefusedMove {
   reasons: KeptReason[];
   plugin: string;
   wish: string;
+}
+
+export interface HealthFinding {
+  cause: string;
+  text: string;
+  message?: string;
+  since?: string;
 }
 
 export interface Manager {

@@ -1,8 +1,9 @@
 import { effect, signal } from "@preact/signals";
 import type { Decision, List, PendingGroup, Score } from "../view";
-import { go, namespace, pendingTopic, query, updates, withQuery } from "../store";
+import type { ComponentChildren } from "preact";
+import { go, namespace, pendingTopic, query, updates, wide, withQuery } from "../store";
 import { t } from "../text";
-import { A, clock, Command, Copy, Figure, Namespace, NodeLink, PodLink, Topic } from "../ui";
+import { A, Beside, clock, Command, Copy, Figure, Namespace, NodeLink, PodLink, Topic } from "../ui";
 
 export const decisionTopics = () => ["decisions", pendingTopic()];
 
@@ -47,12 +48,16 @@ export function Decisions() {
     <>
       <h1>{t("decisions")}</h1>
       <Namespace />
-      <Topic<List<Decision>> of="decisions">{(list) => (
-        <>
-          {pod && <Chosen pod={pod} decision={list.items.find((d) => d.pod === pod)} />}
-          <Timeline decisions={list.items} />
-        </>
-      )}</Topic>
+      <Topic of={pendingTopic()}>{() => null}</Topic>
+      <Topic<List<Decision>> of="decisions">{(list) => {
+        const chosen = pod && <Chosen pod={pod} decision={list.items.find((d) => d.pod === pod)} />;
+        const drawn = chosen && list.items.some((d) => d.pod === pod);
+        return (
+          <Beside answer={wide.value || !drawn ? chosen : undefined}>
+            <Timeline decisions={list.items} below={wide.value ? undefined : chosen} />
+          </Beside>
+        );
+      }}</Topic>
     </>
   );
 }
@@ -67,7 +72,7 @@ function duel(d: Decision): [Score | undefined, Score | undefined] {
 
 const shownEvents = 300;
 
-function Timeline({ decisions }: { decisions: Decision[] }) {
+function Timeline({ decisions, below }: { decisions: Decision[]; below?: ComponentChildren }) {
   const filter = query("name");
   const within = namespace() && namespace() + "/";
   const events = [
@@ -90,6 +95,7 @@ function Timeline({ decisions }: { decisions: Decision[] }) {
         picture={
           <ol class="timeline">
             {events.slice(0, shownEvents).map(({ at, pod, decision: d, moved: m }) => (
+              <>
               <li class={d ? "placed" : "changed"}>
                 <time dateTime={new Date(at).toISOString()}>{clock(new Date(at))}</time>
                 <span>
@@ -100,6 +106,8 @@ function Timeline({ decisions }: { decisions: Decision[] }) {
                 </span>
                 <span class="quiet">{d && margin(d)}</span>
               </li>
+              {d && pod === query("pod") && below && <li class="answer">{below}</li>}
+              </>
             ))}
             {events.length > shownEvents && <li class="quiet">{t("more", events.length - shownEvents)}</li>}
             {!events.length && <li class="quiet">{t("nothing")}</li>}
@@ -122,10 +130,10 @@ function Chosen({ pod, decision: d }: { pod: string; decision?: Decision }) {
   return (
     <section class="detail">
       <h2><PodLink pod={pod} /></h2>
-      {!d && <p class="note">{t("forgotten")}</p>}
+      {!d && <p class="note">{t(name ? "forgotten" : "wantsPod", pod)}</p>}
       {d && !first && <p class="note">{t("notScored", d.node)}</p>}
       {d && first && <Scores decision={d} first={first} second={second} />}
-      <Command words={["tenon", "explain", "pod/" + name, "-n", namespace ?? "", "--scores", "-o", "wide"]} />
+      {name && <Command words={["tenon", "explain", "pod/" + name, "-n", namespace, "--scores", "-o", "wide"]} />}
     </section>
   );
 }

@@ -1,5 +1,5 @@
 // Why a pod is where it is, or nowhere.
-import type { Pod, QuotaShortage } from "../view";
+import type { Cgroups, Pod, QuotaShortage } from "../view";
 import { t } from "../text";
 import { A, age, Facts, NodeLink, PodLink, Table } from "../ui";
 import { quotaPath } from "./quota";
@@ -43,6 +43,7 @@ export function Explanation({ pod }: { pod: Pod }) {
       {pod.quota?.shortages.map((s) => <Holders quota={pod.quota!.quota} shortage={s} />)}
       <Candidates pod={pod} />
       <Placement pod={pod} />
+      <Actual actual={(pod as Pod & { actual?: Cgroups }).actual} />
       {pod.rejection && <p class="problem">{pod.rejection.node}: {pod.rejection.reason} {pod.rejection.message}</p>}
       {pod.notes?.map((note) => <p class="note">{note}</p>)}
     </article>
@@ -111,7 +112,7 @@ function Candidates({ pod }: { pod: Pod }) {
         label={t("candidates")}
         head={[t("node"), t("cause"), t("haveNeed"), t("says"), t("heldBy")]}
         rows={candidates.slice(0, 50).map((c) => [
-          c.count > 1 ? <span>{t("likeIt", c.count, "")}<NodeLink node={c.node} /></span> : <NodeLink node={c.node} />,
+          c.count > 1 ? <span class="linked">{t("likeIt", c.count, "")}<NodeLink node={c.node} /></span> : <NodeLink node={c.node} />,
           <>{c.reasons.map((r) => <div class="code">{r.code}</div>)}</>,
           <>{c.reasons.map((r) => <div>{r.haveNeed ?? "–"}</div>)}</>,
           <>
@@ -139,6 +140,26 @@ function Candidates({ pod }: { pod: Pod }) {
           />
         </>
       ) : null}
+    </section>
+  );
+}
+
+// Actual is what the agent of the node reads of the pod's cgroups.
+function Actual({ actual }: { actual?: Cgroups }) {
+  if (!actual?.groups?.length) {
+    return null;
+  }
+  const marks: Record<string, string> = { matches: "●", differs: "▲", unreadable: "▲" };
+  const rows = actual.groups.flatMap((g) => g.gone
+    ? [[g.container ?? "–", g.path, "–", t("gone"), "–"]]
+    : (g.values ?? []).map((v) => [
+      g.container ?? "–", <span title={g.path}>{v.file}</span>, v.want ?? "–", v.error || v.got || v.effective || "–",
+      <span class={v.state === "differs" || v.state === "unreadable" ? "problem" : ""} title={v.cause}>{marks[v.state] ?? "○"} {v.state}</span>,
+    ]));
+  return (
+    <section>
+      <h3>{t("actual")}</h3>
+      <Table label={t("actual")} head={[t("container"), t("file"), t("wanted"), t("got"), t("state")]} rows={rows} />
     </section>
   );
 }

@@ -1,7 +1,7 @@
 import type { GPULoad, List, Load, NodeUse } from "../view";
 import { go, query, updates, withQuery } from "../store";
 import { type Key, t } from "../text";
-import { A, Command, Figure, NodeLink, nodePath, number, sum, Topic } from "../ui";
+import { A, Command, Figure, Marks, NodeLink, nodePath, number, sum, Topic } from "../ui";
 
 interface Known {
   load: Load;
@@ -43,7 +43,7 @@ const measures: Record<string, Measure> = {
   stranded: { title: "gpuStranded", command: ["gpu"], part: ({ gpu }) => (gpu ? sum(gpu.stranded, (s) => s.gpus) / gpu.gpus : NaN) },
 };
 
-const chosen = () => (measures[query("by")] ? query("by") : "requested");
+const chosen = () => (Object.hasOwn(measures, query("by")) ? query("by") : "requested");
 
 export const fleetTopics = () => ["nodes", "gpus", ...(chosen() === "load" ? ["use"] : [])];
 
@@ -154,9 +154,9 @@ function Tiles({ nodes, gpus }: { nodes: Load[]; gpus: GPULoad[] }) {
                 return (
                   <li>
                     <A to={nodePath(n.load.node)} class={"tile " + (sign ? "owned " + sign.kind : level(n.part))}
-                      title={coloured ? text(n) : t("fits", n.load.largestFit, n.load.largestOnOneNUMANode)}>
+                      title={n.load.stranded ? t("strandedIs", n.load.stranded) : coloured ? text(n) : t("fits", n.load.largestFit, n.load.largestOnOneNUMANode)}>
                       {sign && <Owner sign={sign} />}
-                      <span>{n.load.node}</span> <strong>{coloured ? (n.owners[0]?.[0] ?? "–") : percent(n.part)}</strong>
+                      <span>{n.load.node} <Marks health={n.load.health} /></span> <strong>{coloured ? (n.owners[0]?.[0] ?? "–") : percent(n.part)}</strong>
                     </A>
                   </li>
                 );
@@ -164,12 +164,13 @@ function Tiles({ nodes, gpus }: { nodes: Load[]; gpus: GPULoad[] }) {
             </ul>
           </>
         }
-        head={[t("node"), title, t("pods"), "CPU", "REQ", "LSE", "LSR", "LS", "BE", t("free"), "FIT", "FIT/NUMA", "GPU", t("free") + " GPU"]}
+        head={[t("node"), title, t("pods"), "CPU", "REQ", "LSE", "LSR", "LS", "BE", t("free"), "FIT", "FIT/NUMA", "GPU", t("free") + " GPU", t("health"), t("strandedCPUs")]}
         rows={() => shown.map((known) => {
           const n = known.load, gpu = gpuOf.get(n.node);
           return [
             <NodeLink node={n.node} />, text(known), n.pods, n.allocatable, n.requested, n.lse, n.lsr, n.ls, n.be, n.free,
             n.largestFit, n.largestOnOneNUMANode, gpu?.gpus ?? "–", gpu?.free ?? "–",
+            n.health?.findings ? <Marks health={n.health} /> : "–", n.stranded ?? "–",
           ];
         })}
       />

@@ -8,7 +8,9 @@ const gangsTopic = () => {
   const one = parts()[1] || namespace();
   return one ? "gangs/" + one : "gangs";
 };
-export const gangTopics = () => [gangsTopic()];
+// isName: the path names no gang, or one in a namespace.
+const isName = (name: string) => name === "" || name.includes("/");
+export const gangTopics = () => (isName(gangOfPath()) ? [gangsTopic()] : []);
 
 const gangOfPath = () => parts().slice(1, 3).join("/");
 export const gangPath = (gang: string) => "/gangs/" + gang.split("/").map(encodeURIComponent).join("/");
@@ -20,8 +22,10 @@ export function GangPage() {
     <>
       <h1>{name || t("gangs")}</h1>
       {!name && <Namespace />}
-      <Topic<List<Gang>> of={gangsTopic()}>{(list) => <Gangs gangs={list.items} name={name} />}</Topic>
-      <Command words={name ? ["tenon", "gang", name] : ["tenon", "gang"]} />
+      {isName(name)
+        ? <Topic<List<Gang>> of={gangsTopic()}>{(list) => <Gangs gangs={list.items} name={name} />}</Topic>
+        : <p class="problem" role="alert">{t("wantsGang", name)}</p>}
+      <Command words={["tenon", "gang", ...(name && isName(name) ? [name] : namespace() ? ["-n", namespace()] : ["-A"])]} />
     </>
   );
 }
@@ -43,12 +47,12 @@ const word = (state: string) => t(words[state as keyof typeof words]);
 const shownMembers = 64;
 
 function Gangs({ gangs, name }: { gangs: Gang[]; name: string }) {
-  if (!gangs.length) {
-    return <p class="quiet">{t("noGang")}</p>;
-  }
   const one = gangs.find((g) => g.name === name);
   if (name) {
     return one ? <One gang={one} /> : <p class="problem">{t("noSuchGang", name)}</p>;
+  }
+  if (!gangs.length) {
+    return <p class="quiet">{t("noGang")}</p>;
   }
   return (
     <Figure

@@ -2,7 +2,7 @@ import type { ComponentChildren } from "preact";
 import type { GPULoad, List, Node } from "../view";
 import { query, updates, withQuery } from "../store";
 import { type Key, t } from "../text";
-import { A, Bar, Command, Facts, Figure, NodeLink, sum, Topic } from "../ui";
+import { A, Bar, Command, Facts, Figure, Marks, NodeLink, sum, Topic } from "../ui";
 import { Links } from "./node";
 
 const gpusOf = (topic: unknown) => ((topic as List<GPULoad> | undefined)?.items ?? []);
@@ -42,7 +42,8 @@ export const fits = (nodes: GPULoad[]) => sizes.map((size): [string, number] => 
 
 const why: Record<string, Key> = {
   unhealthy: "whyUnhealthy", kubelet: "whyKubelet", cordon: "whyCordon", cpu: "whyCPU", memory: "whyMemory",
-  partition: "whyPartition", share: "whyShare",
+  partition: "whyPartition", share: "whyShare", notReady: "whyNotReady", pressure: "whyPressure", agent: "whyAgent", pods: "whyPods",
+  numa: "whyNUMA",
 };
 
 function Fleet({ nodes }: { nodes: GPULoad[] }) {
@@ -56,14 +57,14 @@ function Fleet({ nodes }: { nodes: GPULoad[] }) {
           ["GPU", gpus],
           [t("used"), percent(sum(nodes, (n) => n.usedPercent))],
           [t("free"), sum(nodes, (n) => n.free)],
-          [t("sharedGPUs"), sum(nodes, (n) => n.shared)],
+          [t("sharedGPUs"), sum(nodes, (n) => n.inParts)],
           [t("degraded"), sum(nodes, (n) => n.degraded ?? 0)],
         ]}
       />
       <div class="cards">
         <Bars id="fit" title={t("gpuFit")} name="GPU" unit={t("pods")} rows={fits(nodes)} />
         <Bars id="stranded" title={t("stranded", sum(causes, ([, n]) => n), gpus)} name={t("cause")} unit="GPU" rows={causes}
-          note={(cause) => why[cause] && t(why[cause])} />
+          note={(cause) => (Object.hasOwn(why, cause) ? t(why[cause]) : undefined)} />
         <Bars id="namespaces" title={t("byNamespace")} name={t("namespace")} unit="GPU"
           rows={spaces.map(([name, n]) => [name || t("notKnown"), n / 100])} />
       </div>
@@ -75,7 +76,7 @@ function Fleet({ nodes }: { nodes: GPULoad[] }) {
             {nodes.map((n) => (
               <li>
                 <A to={withQuery({ node: n.node })} replace current={n.node === chosen()}>
-                  <span>{n.node}</span>
+                  <span>{n.node} <Marks health={n.health} /></span>
                   <Bar part={n.usedPercent / 100} whole={n.gpus} label={t("usesOf", percent(n.usedPercent), n.gpus + " GPU")} />
                   <span class="fit">
                     {sizes.map((size) => <span title={`${size} GPU: ${n.fit[size] ?? 0}`}><b>{size}</b> {n.fit[size] ?? 0}</span>)}
@@ -88,7 +89,7 @@ function Fleet({ nodes }: { nodes: GPULoad[] }) {
         }
         head={[t("node"), t("model"), "GPU", t("used"), t("free"), t("sharedGPUs"), ...sizes.map((s) => "FIT " + s), t("strandedGPUs"), t("byNamespace")]}
         rows={nodes.map((n) => [
-          <NodeLink node={n.node} />, n.model ?? "–", n.gpus, percent(n.usedPercent), n.free, n.shared,
+          <><NodeLink node={n.node} /> <Marks health={n.health} /></>, n.model ?? "–", n.gpus, percent(n.usedPercent), n.free, n.inParts,
           ...sizes.map((size) => n.fit[size] ?? 0),
           n.stranded.map((s) => `${s.gpus} ${s.cause}`).join(", ") || "–",
           (n.namespaces ?? []).map((s) => `${s.namespace || t("notKnown")} ${percent(s.usedPercent)}`).join(", ") || "–",

@@ -1,6 +1,6 @@
 import type { CPU, DeviceOnNode, Node, NUMA } from "../view";
 import { t } from "../text";
-import { Bar, Command, Facts, Figure, number, parts, PodLink, Table, Topic } from "../ui";
+import { Bar, Command, Facts, Figure, Marks, number, parts, PodLink, Table, Topic } from "../ui";
 
 const nodeOfPath = () => parts()[1] ?? "";
 
@@ -29,6 +29,7 @@ export function Machine({ node, marked = new Set() }: { node: Node; marked?: Set
     .map((m) => `${m} ${node.kubelet[m].policy}`).join(" · ");
   return (
     <>
+      {node.health?.findings && <p><Marks health={node.health} /> {node.health.closed && t("closed")}</p>}
       {node.fault && <p class="problem">{node.fault}</p>}
       {node.problems.map((p) => <p class="problem">{p.pod} {p.text}</p>)}
       <Facts

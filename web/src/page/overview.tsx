@@ -1,7 +1,7 @@
 import type { Evicted, Gang, GPULoad, List, Load, PendingGroup, Quota, Status } from "../view";
 import { namespace, now, pendingTopic } from "../store";
 import { isKey, t } from "../text";
-import { A, age, Bar, Command, Figure, Namespace, number, PodLink, sum, Topic } from "../ui";
+import { A, age, Bar, Command, Figure, kept, Marks, More, Namespace, NodeLink, number, PodLink, sum, Topic } from "../ui";
 import { gangPath } from "./gangs";
 import { Bars, fits } from "./gpus";
 import { quotaPath } from "./quota";
@@ -21,7 +21,7 @@ export function Overview() {
         <Topic<List<PendingGroup>> of={pendingTopic()}>{(list) => <Waiting groups={list.items} />}</Topic>
         {!namespace() && (
           <>
-            <Topic<List<Load>> of="nodes">{(list) => <Allocated nodes={list.items} />}</Topic>
+            <Topic<List<Load>> of="nodes">{(list) => <><Nodes nodes={list.items} /><Allocated nodes={list.items} /></>}</Topic>
             <Topic<List<GPULoad>> of="gpus">{(list) => <GPUs nodes={list.items} />}</Topic>
             <Topic<List<Quota>> of="quotas">{(list) => <Quotas quotas={list.items} />}</Topic>
             <Topic<Status> of="status">{(status) => <><Health status={status} link /><Versions status={status} /></>}</Topic>
@@ -37,8 +37,50 @@ export function Overview() {
   );
 }
 
+// What a card shows of a list. It says how many entries it leaves out.
+const shownCauses = 8;
+const shown = 20;
+
+// Nodes says how many new pods can use, and what the others have free, by cause.
+function Nodes({ nodes }: { nodes: Load[] }) {
+  const ailing = nodes.filter((n) => n.health?.findings);
+  const closed = nodes.filter((n) => n.health?.closed);
+  const causes = [...Map.groupBy(closed, (n) => n.health!.closed!)].sort(([a], [b]) => (a < b ? -1 : 1));
+  const all = sum(nodes, (n) => number(n.allocatable));
+  const stranded = (of: Load[]) => +sum(of, (n) => number(n.stranded)).toFixed(1);
+  return (
+    <Figure
+      id="health"
+      title={t("usable", nodes.length - closed.length, nodes.length)}
+      picture={
+        <>
+          {causes.length > 0 && (
+            <ul class="causes small">
+              {causes.map(([cause, of]) => (
+                <li>
+                  <span class="code">{cause}</span>
+                  <Bar part={stranded(of)} whole={all} label={`${cause}: ${t("strandedIs", String(stranded(of)))}`} />
+                  <span class="count">{stranded(of)}</span>
+                  <span class="message wide">{t("strandedOn", stranded(of), of.length)}</span>
+                </li>
+              ))}
+            </ul>
+          )}
+          <ul class="inline">
+            {ailing.slice(0, shown).map((n) => <li><NodeLink node={n.node} /> <Marks health={n.health} /></li>)}
+            <More of={ailing.length} shown={shown} to="/fleet?table=nodes" />
+          </ul>
+        </>
+      }
+      head={[t("node"), t("health"), t("strandedCPUs")]}
+      rows={nodes.map((n) => [<NodeLink node={n.node} />, n.health?.findings ? <Marks health={n.health} /> : "–", n.stranded ?? "–"])}
+    />
+  );
+}
+
 function Waiting({ groups }: { groups: PendingGroup[] }) {
-  const most = Math.max(1, ...groups.map((g) => g.count));
+  const rest = sum(groups.slice(shownCauses), (g) => g.count);
+  const most = Math.max(1, rest, ...groups.map((g) => g.count));
   const to = (g: PendingGroup) => "/pending?" + new URLSearchParams({ ...(namespace() && { namespace: namespace() }), cause: g.rootCause, pod: g.example });
   return (
     <Figure
@@ -46,7 +88,7 @@ function Waiting({ groups }: { groups: PendingGroup[] }) {
       title={t("waiting", sum(groups, (g) => g.count))}
       picture={
         <ul class="causes small">
-          {groups.slice(0, 8).map((g) => (
+          {groups.slice(0, shownCauses).map((g) => (
             <li>
               <A to={to(g)}>
                 <span class="code">{g.rootCause}</span>
@@ -55,6 +97,15 @@ function Waiting({ groups }: { groups: PendingGroup[] }) {
               </A>
             </li>
           ))}
+          {groups.length > shownCauses && (
+            <li>
+              <A to={"/pending" + kept()}>
+                <span>{t("moreCauses", groups.length - shownCauses)}</span>
+                <Bar part={rest} whole={most} label={t("moreCauses", groups.length - shownCauses) + ": " + rest} />
+                <span class="count">{rest}</span>
+              </A>
+            </li>
+          )}
         </ul>
       }
       head={[t("cause"), t("pods")]}
@@ -148,7 +199,8 @@ function Quotas({ quotas }: { quotas: Quota[] }) {
     <section class="figure">
       <h2>{t("borrowing", borrowing.length, limited.length)}</h2>
       <ul class="inline">
-        {borrowing.slice(0, 20).map((q) => <li><A to={quotaPath(q.name)}>{q.name}</A></li>)}
+        {borrowing.slice(0, shown).map((q) => <li><A to={quotaPath(q.name)}>{q.name}</A></li>)}
+        <More of={borrowing.length} shown={shown} to="/quota" />
       </ul>
     </section>
   );
@@ -162,7 +214,8 @@ function Gangs({ gangs }: { gangs: Gang[] }) {
     <section class="figure">
       <h2>{t("running", gangs.filter((g) => g.state === "Bound").length, gangs.length)}</h2>
       <ul class="inline">
-        {gangs.slice(0, 20).map((g) => <li><A to={gangPath(g.name)}>{g.name}</A>: {g.state}</li>)}
+        {gangs.slice(0, shown).map((g) => <li><A to={gangPath(g.name)}>{g.name}</A>: {g.state}</li>)}
+        <More of={gangs.length} shown={shown} to={"/gangs" + kept()} />
       </ul>
     </section>
   );

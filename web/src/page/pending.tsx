@@ -1,7 +1,8 @@
 import type { List, PendingGroup, Pod } from "../view";
-import { namespace, pendingTopic, query, withQuery } from "../store";
+import type { ComponentChildren } from "preact";
+import { namespace, pendingTopic, query, wide, withQuery } from "../store";
 import { t } from "../text";
-import { A, age, Bar, Command, Figure, Namespace, parts, Topic } from "../ui";
+import { A, age, Bar, Beside, Command, Figure, More, Namespace, parts, Topic } from "../ui";
 import { Explanation } from "./explanation";
 
 const chosen = () => query("pod");
@@ -11,23 +12,29 @@ export const pendingTopics = () => [pendingTopic(), ...(chosen() ? ["pod/" + cho
 // The list of causes; a cause opens its pods, a pod its explanation.
 export function Pending() {
   const pod = chosen();
+  const answer = pod && (
+    <section class="detail">
+      <Topic<Pod> of={"pod/" + pod}>{(answer) => <Explanation pod={answer} />}</Topic>
+      <PodCommand pod={pod} />
+    </section>
+  );
+  const asTable = query("table").split(" ").includes("causes");
+  const open = (groups: PendingGroup[]) => !asTable && groups.some((g) => g.rootCause === query("cause"));
   return (
     <>
       <h1>{t("pending")}</h1>
       <Namespace />
-      <Topic<List<PendingGroup>> of={pendingTopic()}>{(list) => <Groups groups={list.items} />}</Topic>
-      {pod && (
-        <section class="detail">
-          <Topic<Pod> of={"pod/" + pod}>{(answer) => <Explanation pod={answer} />}</Topic>
-          <PodCommand pod={pod} />
-        </section>
-      )}
+      <Topic<List<PendingGroup>> of={pendingTopic()}>{(list) => (
+        <Beside answer={wide.value || !open(list.items) ? answer : undefined}>
+          <Groups groups={list.items} below={wide.value ? undefined : answer} />
+        </Beside>
+      )}</Topic>
       <Command words={["tenon", "explain", ...(namespace() ? ["-n", namespace()] : ["-A"])]} />
     </>
   );
 }
 
-function Groups({ groups }: { groups: PendingGroup[] }) {
+function Groups({ groups, below }: { groups: PendingGroup[]; below?: ComponentChildren }) {
   if (!groups.length) {
     return <p class="quiet">{t("nonePending")}</p>;
   }
@@ -49,6 +56,8 @@ function Groups({ groups }: { groups: PendingGroup[] }) {
                   <span class="quiet">{age(g.oldest)}</span>
                   <span class="message">{g.message}</span>
                 </A>
+                {g === open && <Members of={g} />}
+                {g === open && below}
               </li>
             ))}
           </ul>
@@ -59,18 +68,22 @@ function Groups({ groups }: { groups: PendingGroup[] }) {
           g.example, g.message,
         ])}
       />
-      {open && (
-        <nav aria-label={t("choose")}>
-          <h2>{open.rootCause}: {t("choose")}</h2>
-          <ul class="inline">
-            {open.pods.slice(0, shown).map((p) => (
-              <li><A to={withQuery({ pod: p })} current={p === chosen()}>{p}</A></li>
-            ))}
-            {open.pods.length > shown && <li class="quiet">{t("more", open.pods.length - shown)}</li>}
-          </ul>
-        </nav>
-      )}
+      {open && query("table").split(" ").includes("causes") && <Members of={open} />}
     </>
+  );
+}
+
+// Members are the pods of a cause, to choose one.
+function Members({ of }: { of: PendingGroup }) {
+  return (
+    <nav class="linked" aria-label={t("choose")}>
+      <ul class="inline">
+        {of.pods.slice(0, shown).map((p) => (
+          <li><A to={withQuery({ pod: p })} current={p === chosen()}>{p}</A></li>
+        ))}
+        <More of={of.pods.length} shown={shown} />
+      </ul>
+    </nav>
   );
 }
 
@@ -79,7 +92,7 @@ const shown = 200;
 
 export function PodCommand({ pod }: { pod: string }) {
   const [namespace, name] = pod.split("/");
-  return <Command words={["tenon", "explain", "pod/" + name, "-n", namespace]} />;
+  return name ? <Command words={["tenon", "explain", "pod/" + name, "-n", namespace]} /> : null;
 }
 
 const podOfPath = () => parts().slice(1, 3).join("/");

@@ -1,7 +1,7 @@
 import type { List, Quota } from "../view";
 import { go, query, withQuery } from "../store";
 import { t } from "../text";
-import { A, Command, Figure, number, parts, Topic } from "../ui";
+import { A, Command, Figure, number, parts, sum, Topic } from "../ui";
 
 export const quotaTopics = () => ["quotas"];
 
@@ -169,13 +169,14 @@ function Division({ parent, quotas, resource }: { parent: string; quotas: Quota[
           q.runtime[resource] ?? "–",
         ])}
       />
-      <Lending parent={parent} quotas={quotas} resource={resource} pool={text(pool)} />
+      <Lending parent={parent} quotas={quotas} resource={resource} />
     </>
   );
 }
 
-// Lending draws what lenders leave to the pool and borrowers take from it.
-function Lending({ parent, quotas, resource, pool }: { parent: string; quotas: Quota[]; resource: string; pool: string }) {
+// Lending draws what lenders leave to the pool and borrowers take from it. Both sides have the same sum: the pool also
+// has what is in no quota's min, and what no quota borrows is left in it.
+function Lending({ parent, quotas, resource }: { parent: string; quotas: Quota[]; resource: string }) {
   const sides = [
     quotas.filter((q) => number(q.lent[resource]) > 0).map((q): [string, string] => [q.name, q.lent[resource]]),
     quotas.filter((q) => number(q.borrowed[resource]) > 0).map((q): [string, string] => [q.name, q.borrowed[resource]]),
@@ -183,6 +184,16 @@ function Lending({ parent, quotas, resource, pool }: { parent: string; quotas: Q
   if (!sides[0].length || !sides[1].length) {
     return null;
   }
+  const unit = resource === "cpu" ? 1e-3 : 1; // sums are exact in whole units
+  const total = (side: [string, string][]) => sum(side, ([, n]) => Math.round(number(n) / unit));
+  const amount = (n: number) => (resource === "cpu" ? n + "m" : String(n));
+  const [lent, borrowed] = sides.map(total);
+  if (lent < borrowed) {
+    sides[0].push([t("noMin"), amount(borrowed - lent)]);
+  } else if (lent > borrowed) {
+    sides[1].push([t("isLeft"), amount(lent - borrowed)]);
+  }
+  const pool = amount(Math.max(lent, borrowed));
   const rows = Math.max(sides[0].length, sides[1].length);
   const height = 46 * rows, middle = height / 2;
   const most = Math.max(...sides.flat().map(([, n]) => number(n)));

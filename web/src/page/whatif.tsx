@@ -1,9 +1,10 @@
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
+import { useEffect } from "preact/hooks";
 import type { List, Load, Node, PendingGroup, Pod, WhatIfAnswer } from "../view";
 import { ask, go, pendingTopic, query, updates, withQuery } from "../store";
 import { type Key, t } from "../text";
-import { A, Command, Facts, NodeLink, PodLink, Table, Topic } from "../ui";
+import { A, Beside, Command, Facts, NodeLink, PodLink, Table, Topic } from "../ui";
 import { Machine } from "./node";
 
 interface Change {
@@ -20,17 +21,32 @@ interface Question {
   ask: { pods: string[]; mode: string };
 }
 
-// question is that of the address, so that a link restores it.
-function question(): Question {
+const isObject = (v: unknown): v is Record<string, unknown> => typeof v === "object" && v !== null && !Array.isArray(v);
+
+// question is that of the address, so that a link restores it; wrong says why the address has none.
+function question(): Question & { wrong?: string } {
+  const none: Question = { changes: [], ask: { pods: query("pod") ? [query("pod")] : [], mode: "schedule" } };
+  if (!query("q")) {
+    return none;
+  }
   try {
     const q = JSON.parse(query("q"));
-    return { changes: q.changes ?? [], ask: { mode: "schedule", ...q.ask, pods: q.ask?.pods ?? [] } };
-  } catch {
-    return { changes: [], ask: { pods: query("pod") ? [query("pod")] : [], mode: "schedule" } };
+    const { changes = [], ask = {} } = isObject(q) ? q : { changes: 0 };
+    if (!Array.isArray(changes) || !changes.every(isObject)) {
+      return { ...none, wrong: t("wantsChanges") };
+    }
+    const { pods = [], mode = "schedule" } = isObject(ask) ? ask : { pods: 0 };
+    if (!Array.isArray(pods) || !pods.every((p) => typeof p === "string") || (mode !== "schedule" && mode !== "preempt")) {
+      return { ...none, wrong: t("wantsPods") };
+    }
+    return { changes: changes as Change[], ask: { pods, mode: String(mode) } };
+  } catch (error) {
+    return { ...none, wrong: (error as Error).message };
   }
 }
 
-const setQuestion = (q: Question) => go(withQuery({ q: JSON.stringify(q), pod: "" }), true);
+// Another question is not asked until the user says so.
+const setQuestion = (q: Question) => go(withQuery({ q: JSON.stringify(q), pod: "", asked: "" }), true);
 
 interface Outcome {
   of: string; // the question, as JSON
@@ -39,7 +55,8 @@ interface Outcome {
 }
 
 const outcome = signal<Outcome | undefined>(undefined);
-const busy = signal(false);
+// busy is the question that is being asked, as JSON.
+const busy = signal("");
 
 // placedOn is the node whose picture is shown: an added node is like the one that it was copied from.
 function placedOn(): string | undefined {
@@ -53,31 +70,59 @@ export const whatIfTopics = () => {
   return [pendingTopic(), "nodes", ...pods, ...(node ? ["node/" + node] : [])];
 };
 
-// Where pods would go in another cluster: the question, and before and after.
+// run asks a question.
+async function run(q: Question) {
+  const of = JSON.stringify(q);
+  busy.value = of;
+  let found: Outcome;
+  try {
+    found = { of, answer: await ask<WhatIfAnswer>(q) };
+  } catch (error) {
+    found = { of, error: (error as Error).message };
+  }
+  if (busy.peek() === of) { // no other question was asked in the meantime
+    busy.value = "";
+    outcome.value = found;
+  }
+}
+
+// Where pods would go in another cluster: the question, and before and after. An address with asked=yes asks at once.
 export function WhatIf() {
-  const q = question();
+  const { wrong, ...q } = question();
   const text = JSON.stringify(q);
-  const run = async () => {
-    busy.value = true;
-    try {
-      outcome.value = { of: text, answer: await ask<WhatIfAnswer>(q) };
-    } catch (error) {
-      outcome.value = { of: text, error: (error as Error).message };
-    }
-    busy.value = false;
-  };
   const found = outcome.value?.of === text ? outcome.value : undefined;
+  const asked = query("asked") === "yes" && !wrong && q.ask.pods.length > 0;
+  useEffect(() => {
+    if (asked && outcome.peek()?.of !== text) {
+      run(q);
+    }
+  }, [asked, text]);
+  const again = () => {
+    go(withQuery({ asked: "yes" }), true);
+    run(q);
+  };
   return (
     <>
       <h1>{t("whatIf")}</h1>
       <p class="quiet">{t("whatIfIs")}</p>
-      <form class="figure" onSubmit={(e) => { e.preventDefault(); run(); }}>
-        <Asked q={q} />
-        <Changes q={q} />
-        <p><button type="submit" class="primary" disabled={busy.value || !q.ask.pods.length}>{busy.value ? t("asking") : t("ask")}</button></p>
-      </form>
-      {found?.error && <p class="problem" role="alert">{found.error}</p>}
-      {found?.answer && <Answer q={q} answer={found.answer} />}
+      {wrong && <p class="problem" role="alert">{t("noQuestion", wrong)}</p>}
+      <Beside
+        answer={(found || busy.value === text) && (
+          <>
+            {busy.value === text && <p class="quiet" role="status">{t("asking")}</p>}
+            {found?.error && <p class="problem" role="alert">{found.error}</p>}
+            {found?.answer && <Answer q={q} answer={found.answer} />}
+          </>
+        )}
+      >
+        <form class="figure" onSubmit={(e) => { e.preventDefault(); again(); }}>
+          <Asked q={q} />
+          <Changes q={q} />
+          <p>
+            <button type="submit" class="primary" disabled={!!busy.value || !q.ask.pods.length}>{busy.value ? t("asking") : t("ask")}</button>
+          </p>
+        </form>
+      </Beside>
       <Command words={command(q)} />
     </>
   );
@@ -228,7 +273,7 @@ function Field({ change: c, nodes, set }: { change: Change; nodes: string[]; set
     );
   }
   if (c.addPod === undefined) {
-    return <code>{JSON.stringify(c)}</code>; // a fix of the scheduler, to remove or to keep
+    return <span title={JSON.stringify(c)}>{sentence(c as Patches)}</span>; // a fix of the scheduler, to remove or to keep
   }
   return (
     <label class="manifest">
@@ -236,6 +281,36 @@ function Field({ change: c, nodes, set }: { change: Change; nodes: string[]; set
       <textarea rows={12} cols={60} spellcheck={false} value={c.addPod} onChange={(e) => set({ addPod: e.currentTarget.value })} />
     </label>
   );
+}
+
+interface Patches {
+  patchPod?: { name: string; patch: unknown };
+  patchNode?: { name: string; patch: unknown };
+}
+
+// leaves lists the values of a patch with their paths: "spec.priority = 5". null removes a value.
+function leaves(patch: unknown, path = ""): string[] {
+  if (isObject(patch) && Object.keys(patch).length) {
+    return Object.entries(patch).flatMap(([key, value]) => leaves(value, path ? `${path}.${key}` : key));
+  }
+  if (Array.isArray(patch) && patch.some(isObject)) {
+    return patch.flatMap((value, i) => {
+      const { name = i, ...rest } = isObject(value) ? value : { value };
+      return leaves(Object.keys(rest).length ? rest : value, `${path}[${name}]`);
+    });
+  }
+  return [patch === null ? t("withoutValue", path) : `${path} = ${typeof patch === "string" ? patch : JSON.stringify(patch)}`];
+}
+
+// sentence says what a change of a pod or of a node is.
+function sentence(c: Patches): string {
+  if (c.patchPod) {
+    return t("patchPod", c.patchPod.name, leaves(c.patchPod.patch).join(", "));
+  }
+  if (c.patchNode) {
+    return t("patchNode", c.patchNode.name, leaves(c.patchNode.patch).join(", "));
+  }
+  return leaves(c).join(", ");
 }
 
 // cpus reads a list of CPUs: "0-3,8".
@@ -321,7 +396,7 @@ function Side({ pod, state, good, children }: { pod: string; state: string; good
 
 // questionPath is the address of a question about a pod.
 export const questionPath = (changes: object[], pod: string, mode = "schedule") =>
-  "/whatif?" + new URLSearchParams({ q: JSON.stringify({ changes, ask: { pods: [pod], mode } }) });
+  "/whatif?" + new URLSearchParams({ q: JSON.stringify({ changes, ask: { pods: [pod], mode } }), asked: "yes" });
 
 // Try leads from a pod that waits to questions about it.
 export function Try({ pod, nodes }: { pod: string; nodes: string[] }) {
@@ -331,7 +406,7 @@ export function Try({ pod, nodes }: { pod: string; nodes: string[] }) {
       <span>{t("try")}:</span>
       {nodes.slice(0, 1).map((like) => <A class="button" to={link([{ addNode: { like, count: 1 } }])}>{t("tryNode", like)}</A>)}
       <A class="button" to={link([], "preempt")}>{t("tryPreempt")}</A>
-      <A class="button" to={link([])}>{t("tryOther")}</A>
+      <A class="button" to={"/whatif?" + new URLSearchParams({ pod })}>{t("tryOther")}</A>
     </p>
   );
 }
