@@ -18,7 +18,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/lru"
 
@@ -412,9 +411,17 @@ func (r *Reporter) ForgetDeleted(pods cache.SharedIndexInformer) {
 	_, _ = pods.AddEventHandler(kube.Handler(bound, r.forget)) // fails only on an informer that has ended
 }
 
+// Queue is the scheduling queue by its parts.
+type Queue interface {
+	PodsInActiveQ() []*corev1.Pod
+	PodsInBackoffQ() []*corev1.Pod
+	UnschedulablePods() []*corev1.Pod
+	InFlightPods() []*corev1.Pod
+}
+
 // Queued returns the state of a pod in the scheduling queue q, whose back-offs c sets; nil for what is made of a
 // Reservation, whose attempts are not counted: its object says what it waits for.
-func (r *Reporter) Queued(pod *corev1.Pod, q queue.SchedulingQueue, c *config.KubeSchedulerConfiguration) *view.Queue {
+func (r *Reporter) Queued(pod *corev1.Pod, q Queue, c *config.KubeSchedulerConfiguration) *view.Queue {
 	if convert.IsReservePod(pod) {
 		return nil
 	}

@@ -22,7 +22,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
-	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
@@ -554,10 +553,7 @@ func TestFailedBindingCyclesReportBesideTheSchedulingCycle(t *testing.T) {
 }
 
 // refusedPods is a queue of pods that no event has brought back since they were refused.
-type refusedPods struct {
-	queue.SchedulingQueue
-	pods []*corev1.Pod
-}
+type refusedPods struct{ pods []*corev1.Pod }
 
 func (q refusedPods) PodsInActiveQ() []*corev1.Pod     { return nil }
 func (q refusedPods) PodsInBackoffQ() []*corev1.Pod    { return nil }
