@@ -134,6 +134,8 @@ const (
 	TakeoverKey = "node.tenon.sh/takeover"
 	// ReportKey holds a Report.
 	ReportKey = "node.tenon.sh/report"
+	// IsolatedCPUsKey holds an IsolatedCPUs. It is absent where the boot has isolated no CPU.
+	IsolatedCPUsKey = "node.tenon.sh/isolated-cpus"
 	// KubeletKey holds a Kubelet, NUMAStateKey a NUMAState.
 	KubeletKey   = "node.tenon.sh/kubelet"
 	NUMAStateKey = "node.tenon.sh/numa-state"

@@ -24,6 +24,18 @@ type Takeover struct {
 // ParseTakeover reads a Takeover.
 func ParseTakeover(text string) (Takeover, []Warning, error) { return read[Takeover](text, nil) }
 
+// IsolatedCPUs is which CPUs the boot of a node keeps other work from (IsolatedCPUsKey), in Linux list format.
+type IsolatedCPUs struct {
+	// Isolated are those of the boot option isolcpus, NoHzFull those of nohz_full.
+	Isolated string `json:"isolated,omitempty"`
+	NoHzFull string `json:"noHzFull,omitempty"`
+}
+
+// ParseIsolatedCPUs reads an IsolatedCPUs.
+func ParseIsolatedCPUs(text string) (IsolatedCPUs, []Warning, error) {
+	return read[IsolatedCPUs](text, nil)
+}
+
 // Report is the generation of what an agent says of its node (ReportKey).
 type Report struct {
 	// Gen grows by one with each change, over restarts too.

@@ -73,7 +73,7 @@ func Supports() []Support {
 		{"what a node has", Done, TopologyAnnotation, []string{
 			KubeletCPUManagerPolicy, KubeletCPUManagerPolicyAlias1, KubeletCPUManagerPolicyAlias2, CPUTopology,
 			PodCPUAllocsKey, CPUSharedPoolsKey, BECPUSharedPoolsKey, Writer, TakeoverKey, ReportKey, KubeletKey,
-			NUMAStateKey,
+			NUMAStateKey, IsolatedCPUsKey,
 		}},
 		{"elastic quota", Done, PodLabel, []string{QuotaName, QuotaPreemptible}},
 		{"elastic quota", Done, QuotaLabel, []string{

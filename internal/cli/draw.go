@@ -30,6 +30,7 @@ var marks = []mark{
 	{view.CPUKubeletReserved, ":", ":", dim, "shared pool, reserved by the kubelet"},
 	{view.CPUReserved, "%", "%", dim, "reserved on the node, in no pool"},
 	{view.CPUSystem, "$", "$", dim, "system pods only"},
+	{view.CPUIsolated, "x", "x", dim, "isolated by the boot, in no pool"},
 	{view.CPUOffline, "-", "-", dim, "offline"},
 	{view.CPUTwice, "!", "!", red, "held by two pods: a fault"},
 }

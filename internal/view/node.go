@@ -24,6 +24,7 @@ const (
 	CPUKubeletReserved = "kubeletReserved" // in the shared pools, never given away
 	CPUReserved        = "reserved"        // reserved by the node's annotation
 	CPUSystem          = "system"
+	CPUIsolated        = "isolated" // by the boot, in no pool
 	CPUOffline         = "offline"
 	CPUTwice           = "heldTwice" // a fault
 )
@@ -346,6 +347,7 @@ func newCPUStates(v *ledger.View) *cpuStates {
 		{CPUKubelet, v.KubeletStatic()},
 		{CPUReserved, f.NodeReserved},
 		{CPUSystem, f.System},
+		{CPUIsolated, f.Isolated},
 		{CPUKubeletReserved, f.Model.Config.CPU.Reserved},
 	}}
 }

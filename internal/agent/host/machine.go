@@ -66,7 +66,7 @@ type survey struct {
 // run reads one machine. No step follows one that failed.
 func (s *survey) run(arch string) {
 	for _, step := range []func(){
-		s.findCPUs, s.readTopology, s.readNodes, s.groupCores, s.groupSockets, s.readKinds,
+		s.findCPUs, s.readBoot, s.readTopology, s.readNodes, s.groupCores, s.groupSockets, s.readKinds,
 	} {
 		if step(); s.err != nil {
 			return
@@ -117,6 +117,28 @@ func (s *survey) findCPUs() {
 	}
 	if !slices.ContainsFunc(s.cpu, func(c cpuFacts) bool { return !c.Offline }) {
 		s.fail(cpuDir, errors.New("no CPU that is present is online"))
+	}
+}
+
+// readBoot reads which CPUs the boot options isolcpus and nohz_full name. Kernels without nohz_full have no file, and
+// some write "(null)" where no CPU is named. CPUs that are not present are left out.
+func (s *survey) readBoot() {
+	for _, option := range []struct {
+		file string
+		set  func(*topo.CPUSpec)
+	}{
+		{"isolated", func(c *topo.CPUSpec) { c.Isolated = true }},
+		{"nohz_full", func(c *topo.CPUSpec) { c.NoTick = true }},
+	} {
+		name := path.Join(cpuDir, option.file)
+		if s.text(name) == "(null)" {
+			continue
+		}
+		for _, id := range s.list(name) {
+			if i, present := s.at[id]; present {
+				option.set(&s.cpu[i].CPUSpec)
+			}
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/testkit"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
@@ -193,6 +194,16 @@ func TestWhatFilesLeaveOpenIsFilledByRule(t *testing.T) {
 					m.KindOf(1) == topo.Efficiency
 			},
 		},
+		"the boot isolates CPUs, also one that is not there": {
+			change: func(f map[string]string) { f[cpu+"isolated"], f[cpu+"nohz_full"] = "1,3-9\n", "2" },
+			check: func(m *topo.Machine) bool {
+				return m.Isolated() == cpuset.Of(1, 3) && m.NoTick() == cpuset.Of(2)
+			},
+		},
+		"the boot isolates no CPU": {
+			change: func(f map[string]string) { f[cpu+"isolated"], f[cpu+"nohz_full"] = "\n", "(null)\n" },
+			check:  func(m *topo.Machine) bool { return m.Isolated() == cpuset.Set{} && m.NoTick() == cpuset.Set{} },
+		},
 		"a base frequency alone does not make a machine hybrid": {
 			change: func(f map[string]string) {
 				for id, khz := range map[string]string{"0": "2700000", "2": "2700000", "1": "2100000", "3": "2100000"} {
@@ -229,8 +240,12 @@ func TestCorruptFilesAreNamed(t *testing.T) {
 		want       string
 	}{
 		"an online list that is not a list": {cpu + "online", "0-", `cpu list item "0-"`},
-		"a reversed range":                  {cpu + "present", "3-1", "the end is below the start"},
-		"no CPU online":                     {cpu + "online", "9", "no CPU that is present is online"},
+		"isolated CPUs that are not a list": {cpu + "isolated", "domain,3", `cpu list item "domain"`},
+		"CPUs without a tick that are not a list": {
+			cpu + "nohz_full", "3-1", "the end is below the start",
+		},
+		"a reversed range": {cpu + "present", "3-1", "the end is below the start"},
+		"no CPU online":    {cpu + "online", "9", "no CPU that is present is online"},
 		"a package id that is not a number": {
 			cpu + "cpu1/topology/physical_package_id", "one",
 			`want one integer, got "one"`,

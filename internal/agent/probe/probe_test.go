@@ -418,3 +418,33 @@ func BenchmarkTopology(b *testing.B) {
 		probe.Topology(in)
 	}
 }
+
+// TestIsolatedCPUsArePublishedAndInNoPool: of the worked example, which has CPUs 0-31 and pods on 1-3 and 17-19.
+func TestIsolatedCPUsArePublishedAndInNoPool(t *testing.T) {
+	t.Parallel()
+	in := example(t)
+	spec := in.Machine.Spec()
+	for _, c := range []int{4, 5, 20, 21} {
+		spec.CPUs[c].Isolated, spec.CPUs[c].NoTick = true, c != 5
+	}
+	in.Machine = grid.Build(t, spec)
+	nrt := probe.Topology(in)
+	if got, want := nrt.Annotations[annotation.IsolatedCPUsKey],
+		`{"isolated":"4-5,20-21","noHzFull":"4,20-21"}`; got != want {
+		t.Errorf("published are %s, want %s", got, want)
+	}
+	for _, key := range []string{annotation.CPUSharedPoolsKey, annotation.BECPUSharedPoolsKey} {
+		var pools annotation.CPUSharedPools
+		testkit.Check(t, json.Unmarshal([]byte(nrt.Annotations[key]), &pools))
+		var all cpuset.Set
+		for _, p := range pools {
+			all = all.Union(cpuset.MustParse(p.CPUSet))
+		}
+		if isolated := cpuset.Of(4, 5, 20, 21); all.Overlaps(&isolated) || !all.Has(6) {
+			t.Errorf("%s: the pools have CPUs %v", key, all)
+		}
+	}
+	if text, ok := probe.Topology(example(t)).Annotations[annotation.IsolatedCPUsKey]; ok {
+		t.Errorf("a machine without isolated CPUs publishes %s", text)
+	}
+}

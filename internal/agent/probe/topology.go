@@ -123,6 +123,12 @@ func draft(in Input) *v1alpha2.NodeResourceTopology {
 	//nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
 	nrt.TopologyPolicies = []string{policyWord(annotation.Kubelet{})}
 	nrt.Zones = zones(in.Machine)
+	boot := annotation.IsolatedCPUs{
+		Isolated: in.Machine.FormatList(in.Machine.Isolated()), NoHzFull: in.Machine.FormatList(in.Machine.NoTick()),
+	}
+	if boot != (annotation.IsolatedCPUs{}) {
+		nrt.Annotations[annotation.IsolatedCPUsKey] = annotation.Encode(boot)
+	}
 	if in.Node != nil {
 		nrt.OwnerReferences = ownedBy(in.Node)
 		for _, key := range []string{annotation.NodeReservation, annotation.NodeSystemQoSResource} {

@@ -151,7 +151,8 @@ func free(v *ledger.View, numaID int) (allocatable, availableMilli int64) {
 		return 0, 0
 	}
 	facts, cpus := v.Facts(), m.NUMACPUs(n)
-	usable := cpus.Minus(facts.NodeReserved).Minus(facts.System).Minus(facts.Model.Config.CPU.Reserved)
+	usable := cpus.Minus(facts.NodeReserved).Minus(facts.System).Minus(facts.Isolated).
+		Minus(facts.Model.Config.CPU.Reserved)
 	open := v.Allocatable().Intersect(usable)
 	return int64(usable.Len()), max(0, 1000*int64(open.Len())-v.Summary().Nodes[n].Promised)
 }

@@ -67,7 +67,7 @@ func isOurs(key string) bool {
 	switch key {
 	case annotation.ReportKey, annotation.NUMAStateKey, annotation.TakeoverKey, annotation.CPUTopology,
 		annotation.CPUSharedPoolsKey, annotation.BECPUSharedPoolsKey, annotation.PodCPUAllocsKey,
-		annotation.KubeletCPUManagerPolicy:
+		annotation.KubeletCPUManagerPolicy, annotation.IsolatedCPUsKey:
 		return true
 	}
 	return false

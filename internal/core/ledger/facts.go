@@ -75,6 +75,9 @@ type Facts struct {
 	Given []tenancy.Grant
 	// NodeReserved is RESERVED_N, System the system CPUs when they are exclusive.
 	NodeReserved, System cpuset.Set
+	// Isolated are the CPUs that the boot has isolated. They are in no pool: the kernel does not balance threads over
+	// them, so that those of a pool would remain on one CPU while others idle.
+	Isolated cpuset.Set
 	// Amounts are what each NUMA node has for pods (allocatable), of memory and hugepages. Those that they do not
 	// name take no part in any decision.
 	Amounts []align.Amount
@@ -89,7 +92,8 @@ type Facts struct {
 // matter.
 func (f *Facts) Equal(o *Facts) bool {
 	return f.Machine.Equal(o.Machine) && f.Fault == o.Fault && f.ARM64 == o.ARM64 &&
-		f.NodeReserved == o.NodeReserved && f.System == o.System && f.Bind == o.Bind && f.Strategy == o.Strategy &&
+		f.NodeReserved == o.NodeReserved && f.System == o.System && f.Isolated == o.Isolated &&
+		f.Bind == o.Bind && f.Strategy == o.Strategy &&
 		f.StrategyByLabel == o.StrategyByLabel && f.Topology == o.Topology && f.MinSharedCPUs == o.MinSharedCPUs &&
 		f.Mode == o.Mode && f.Model.Equal(&o.Model) && f.Imported == o.Imported &&
 		slices.EqualFunc(tenancy.SortGrants(f.Given), tenancy.SortGrants(o.Given), tenancy.Grant.Equal) &&
@@ -206,7 +210,7 @@ func newFrame(f Facts) *frame {
 	if cpu.Static {
 		fr.kubeletReserved = cpu.Reserved.Intersect(online)
 	}
-	fr.base = online.Minus(f.NodeReserved).Minus(f.System)
+	fr.base = online.Minus(f.NodeReserved).Minus(f.System).Minus(f.Isolated)
 	if cpu.StrictReservation {
 		fr.base = fr.base.Minus(fr.kubeletReserved)
 	}

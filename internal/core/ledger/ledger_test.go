@@ -148,6 +148,14 @@ func TestPools(t *testing.T) {
 			}),
 			shared: "0-4,6-31", be: "0-4,6-31", allocatable: "1-4,6-31", kstatic: "5", floor: 1, kubeletFree: 28,
 		},
+		"isolated CPUs leave every pool": {
+			facts: func(f *ledger.Facts) {
+				f.Isolated, f.MinSharedCPUs = cpuset.MustParse("4-7,20-23"), 5
+			},
+			entries: []ledger.Entry{lse("e", "1,17"), lsr("r", "4,20")},
+			shared:  "0,2-3,8-16,18-19,24-31", be: "0,2-3,8-16,18-19,24-31", allocatable: "0,2-3,8-16,18-19,24-31",
+			floor: 5, kubeletFree: -1,
+		},
 		"node reservation and system CPUs leave every pool": {
 			facts: func(f *ledger.Facts) {
 				f.NodeReserved, f.System, f.MinSharedCPUs = cpuset.MustParse("0-1"), cpuset.MustParse("16"), 5
@@ -618,6 +626,7 @@ func drawFacts(t *rapid.T, m *topo.Machine) ledger.Facts {
 		ARM64:         rapid.Bool().Draw(t, "arm64"),
 		NodeReserved:  drawSet(t, m, "node reserved", 2),
 		System:        drawSet(t, m, "system", 1),
+		Isolated:      drawSet(t, m, "isolated", 2),
 		MinSharedCPUs: rapid.IntRange(-1, 3).Draw(t, "min shared"),
 		Model: kubelet.Facts{Config: kubelet.Config{CPU: kubelet.CPU{
 			Static: rapid.Bool().Draw(t, "static"), FullPCPUsOnly: rapid.Bool().Draw(t, "full-pcpus-only"),
@@ -762,6 +771,10 @@ func check(t *rapid.T, l *ledger.Ledger, md *model) {
 	if k := v.Facts().Model.Config.CPU; k.Static && k.StrictReservation {
 		held = held.Union(k.Reserved.Intersect(online))
 	}
+	if isolated := v.Facts().Isolated.Intersect(online); be.Overlaps(&isolated) || shared.Overlaps(&isolated) {
+		t.Fatalf("isolated CPUs %v are in the BE pool %v or the LS pool %v", isolated, be, shared)
+	}
+	held = held.Union(v.Facts().Isolated.Intersect(online))
 	if shared.Union(held) != online || shared.Overlaps(&held) { // L2
 		t.Fatalf("LS pool %v and held %v do not divide online %v", shared, held, online)
 	}

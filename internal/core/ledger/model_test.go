@@ -60,7 +60,8 @@ func (md *model) pools() pools {
 	for c := range online.All() {
 		lse, lsr := holds[qos.Exclusive][c], holds[qos.ExclusiveWithBE][c]
 		k := f.Model.Config.CPU.Static && f.Model.Config.CPU.Reserved.Has(c)
-		never := f.NodeReserved.Has(c) || f.System.Has(c) || k && f.Model.Config.CPU.StrictReservation
+		never := f.NodeReserved.Has(c) || f.System.Has(c) || f.Isolated.Has(c) ||
+			k && f.Model.Config.CPU.StrictReservation
 		add := func(s *cpuset.Set, in bool) {
 			if in {
 				s.Add(c)

@@ -48,8 +48,8 @@ func (v *View) Facts() *Facts { return &v.facts }
 // Machine returns the machine, nil while no valid topology is known.
 func (v *View) Machine() *topo.Machine { return v.facts.Machine }
 
-// SharedPool returns the LS pool: online CPUs without RESERVED_N, SYSTEM, KSTATIC, LSE and LSR. It contains the
-// kubelet's reservation, unless strict-cpu-reservation asks otherwise (seed 000).
+// SharedPool returns the LS pool: online CPUs without ISOLATED, RESERVED_N, SYSTEM, KSTATIC, LSE and LSR. It contains
+// the kubelet's reservation, unless strict-cpu-reservation asks otherwise (seed 000).
 func (v *View) SharedPool() cpuset.Set {
 	return v.base.Minus(v.kubeletStatic).Minus(v.lse).Minus(v.lsr)
 }

@@ -53,7 +53,7 @@ func newOracle(v *ledger.View) *oracle {
 	if o.f.Model.Config.CPU.Static {
 		reserved = bitsOf(o.f.Model.Config.CPU.Reserved) & o.online
 	}
-	o.shared = o.online &^ bitsOf(o.f.NodeReserved) &^ bitsOf(o.f.System)
+	o.shared = o.online &^ bitsOf(o.f.NodeReserved) &^ bitsOf(o.f.System) &^ bitsOf(o.f.Isolated)
 	if o.f.Model.Config.CPU.StrictReservation {
 		o.shared &^= reserved
 	}

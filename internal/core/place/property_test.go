@@ -448,7 +448,7 @@ func TestExclusiveCPUsAreHeldOnce(t *testing.T) {
 				account.Put(offer.Entry)
 			}
 			v := account.View()
-			held := f.NodeReserved.Union(f.System).Union(v.KubeletStatic())
+			held := f.NodeReserved.Union(f.System).Union(f.Isolated).Union(v.KubeletStatic())
 			if f.Model.Config.CPU.Static {
 				held = held.Union(f.Model.Config.CPU.Reserved)
 			}

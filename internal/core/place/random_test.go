@@ -99,6 +99,9 @@ func drawViewOf(t *rapid.T, s topo.Spec) *ledger.View {
 	if rapid.Bool().Draw(t, "reserves") {
 		f.NodeReserved, f.System = drawSet(t, m, "node reserved", 2), drawSet(t, m, "system", 1)
 	}
+	if rapid.SampledFrom([]bool{false, false, true}).Draw(t, "isolates") {
+		f.Isolated = drawSet(t, m, "isolated", 4)
+	}
 	count(t, &f)
 	f.Amounts = drawMemory(t, m, 20)
 	for range rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "pins") {

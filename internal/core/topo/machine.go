@@ -47,6 +47,9 @@ type CPUSpec struct {
 	ID, Core, L3, Socket, NUMA int
 	Kind                       Kind
 	Offline                    bool
+	// Isolated: the kernel moves no task to or from the CPU (boot option isolcpus). NoTick: it stops the tick while the
+	// CPU runs one task (nohz_full).
+	Isolated, NoTick bool
 }
 
 // NUMASpec describes one NUMA node in the kernel's ids. Distances is the SLIT row in the order of Spec.NUMA; empty when
@@ -110,8 +113,10 @@ type Machine struct {
 	threads int       // most threads on one core
 
 	all, online cpuset.Set
-	cpuNodes    []NUMA // NUMA nodes that have CPUs, ascending
-	withCPUs    NodeSet
+	// isolated and noTick are what the boot has set, of offline CPUs too.
+	isolated, noTick cpuset.Set
+	cpuNodes         []NUMA // NUMA nodes that have CPUs, ascending
+	withCPUs         NodeSet
 	// mostCPUs and mostCores hold, at k-1, the most online CPUs and cores that k NUMA nodes have.
 	mostCPUs, mostCores []int
 	byID                map[int]CPU
@@ -269,6 +274,12 @@ func (m *Machine) addCPU(i int, row cpuRow, s CPUSpec) {
 	if !s.Offline {
 		m.online.Add(i)
 		core.online++
+	}
+	if s.Isolated {
+		m.isolated.Add(i)
+	}
+	if s.NoTick {
+		m.noTick.Add(i)
 	}
 	m.numa[row.numa].cpus.Add(i)
 }

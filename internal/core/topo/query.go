@@ -34,6 +34,12 @@ func (m *Machine) All() cpuset.Set { return m.all }
 // Online returns the CPUs that are online.
 func (m *Machine) Online() cpuset.Set { return m.online }
 
+// Isolated returns the CPUs that the boot has isolated, online or not. Threads on them remain where they started.
+func (m *Machine) Isolated() cpuset.Set { return m.isolated }
+
+// NoTick returns the CPUs on which the boot has stopped the tick, online or not.
+func (m *Machine) NoTick() cpuset.Set { return m.noTick }
+
 // CoreOf returns the core of a CPU.
 func (m *Machine) CoreOf(c CPU) Core { return m.cpus[c].core }
 
@@ -148,7 +154,7 @@ func (m *Machine) Spec() Spec {
 	for i, c := range m.cpus {
 		spec.CPUs = append(spec.CPUs, CPUSpec{
 			ID: c.id, Core: c.coreID, L3: m.l3s[c.l3], Socket: m.sockets[c.socket], NUMA: m.numa[c.numa].id,
-			Kind: c.kind, Offline: !m.online.Has(i),
+			Kind: c.kind, Offline: !m.online.Has(i), Isolated: m.isolated.Has(i), NoTick: m.noTick.Has(i),
 		})
 	}
 	for _, n := range m.numa {
@@ -181,7 +187,7 @@ func (m *Machine) Equal(o *Machine) bool {
 		return m == o
 	}
 	// Everything else of a Machine is derived from these.
-	return m.arch == o.arch && m.online == o.online &&
+	return m.arch == o.arch && m.online == o.online && m.isolated == o.isolated && m.noTick == o.noTick &&
 		slices.Equal(m.cpus, o.cpus) && slices.Equal(m.sockets, o.sockets) && slices.Equal(m.l3s, o.l3s) &&
 		slices.EqualFunc(m.numa, o.numa, func(a, b numaRow) bool {
 			return a.id == b.id && a.memory == b.memory && slices.Equal(a.dist, b.dist) &&

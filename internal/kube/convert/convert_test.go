@@ -492,6 +492,19 @@ func TestFacts(t *testing.T) {
 		"cores that repeat per socket are distinguished": {
 			node: newNode(nil), nrt: topology(nil), machine: true,
 		},
+		"isolated CPUs": {
+			nrt: topology(map[string]string{
+				annotation.IsolatedCPUsKey: `{"isolated":"1","noHzFull":"1-2"}`,
+			}), machine: true,
+			want: func(f *ledger.Facts) { f.Isolated = set("1") },
+		},
+		"isolated CPUs that are not there, or no list": {
+			nrt:     topology(map[string]string{annotation.IsolatedCPUsKey: `{"isolated":"1,99"}`}),
+			machine: true, want: func(f *ledger.Facts) { f.Isolated = set("1") },
+			problems: []string{
+				"NodeResourceTopology/n: node.tenon.sh/isolated-cpus: CPUs 99 are not on the node or offline",
+			},
+		},
 		"a topology that contradicts itself": {
 			nrt:  newNRT(map[string]string{annotation.CPUTopology: `{"detail":[{"id":0},{"id":0,"core":1}]}`}),
 			want: func(f *ledger.Facts) { f.Fault = why.Reason{Code: why.InvalidTopology} },

@@ -70,6 +70,7 @@ func (k *Known) Read(s Sources, args Args) (ledger.Facts, []Problem) {
 	r.pins()
 	r.reserved()
 	r.system()
+	r.isolated()
 	r.model()
 	r.policies(args)
 	r.devices(s.Devices)
@@ -267,6 +268,14 @@ func (r *factReader) system() {
 	system, report, ok := fromNode(r, annotation.NodeSystemQoSResource, annotation.ParseSystemQoSResource)
 	if ok && system.Exclusive() {
 		r.facts.System = r.cpus(system.CPUSet, report)
+	}
+}
+
+func (r *factReader) isolated() {
+	if boot, ok := fromNRT(r, annotation.IsolatedCPUsKey, annotation.ParseIsolatedCPUs); ok {
+		r.facts.Isolated = r.cpus(boot.Isolated, func(err error) {
+			r.onNRT(annotation.IsolatedCPUsKey, boot.Isolated, err)
+		})
 	}
 }
 
