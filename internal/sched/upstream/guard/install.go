@@ -97,8 +97,8 @@ func (g *Guard) Framework(f framework.Framework) error {
 	return nil
 }
 
-// Each replaces each plugin in a list of a framework, such as preFilterPlugins. The framework must be asked about no pod
-// yet.
+// Each replaces each plugin in a list of a framework, such as preFilterPlugins. The framework must be asked about no
+// pod yet.
 func Each[T any](f framework.Framework, list string, replacement func(T) T) error {
 	plugins, err := inside.Field[[]T](f, list)
 	if err != nil {
