@@ -167,6 +167,12 @@ func TestAllNICs(t *testing.T) {
 	if len(c.Grants) != 9 || c.Nodes != 3 || !reason.OK() {
 		t.Fatalf("got %+v, %+v", c, reason)
 	}
+	worn := hgx()
+	isNIC := func(d device.Device) bool { return d.Type == device.RDMA }
+	worn.Devices[slices.IndexFunc(worn.Devices, isNIC)].Degraded = true
+	if c, _ := empty(t, worn).Choose(read(t, p), nil); len(c.Grants) != 9 {
+		t.Errorf("with one that is degraded: %d devices, want all NICs and a GPU", len(c.Grants))
+	}
 	only := func(n topo.NodeSet) bool { return n.Within(1) }
 	if c, reason = v.Choose(read(t, p), &device.Options{Accept: only}); reason.Code != why.InsufficientNUMADevices {
 		t.Errorf("on one NUMA node: %+v, %+v", c, reason)
