@@ -432,7 +432,7 @@ var within = map[string][]string{
 		"journal",
 	},
 	"follow":    {"placement", "nodenumaresource"},
-	"upstream":  {"coscheduling", "elasticquota", "journal", "reserving"},
+	"upstream":  {"coscheduling", "deviceshare", "elasticquota", "journal", "reserving"},
 	"placement": {"nodenumaresource", "deviceshare", "reserving", "loadaware", "journal"},
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/diag/whatif"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
 	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -235,7 +236,9 @@ func diagnosticsRefuse(t *testing.T, status int, method, path, body string) stri
 	nodes := cache.New(t.Context(), nil, false)
 	nodes.AddNode(klog.Background(), testobject.Node("n", nil, "cpu", "4"))
 	c := cluster{pods: pods}
-	engine := whatif.New(whatif.Cluster{Cache: nodes, Gangs: kube.NewGangs(), Objects: c, Accounts: c, Cycles: c})
+	engine := whatif.New(whatif.Cluster{
+		Nodes: snapshot.NewCopy(nodes), Gangs: kube.NewGangs(), Objects: c, Accounts: c, Cycles: c,
+	})
 	flags := &diag.Flags{}
 	h, err := diag.New(diag.Config{Scheduler: c, WhatIf: engine, Flags: flags, Decisions: &diag.Ring{}})
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/limits"
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
+	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -34,7 +35,7 @@ type accountant interface {
 func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
 	guard := coscheduling.NewEvictions(coscheduling.Cluster{Gangs: s.gangs})
 	return whatif.Cluster{
-		Cache: s.core.Nodes, Store: s.store, Held: s.quotas, Gangs: s.gangs,
+		Nodes: snapshot.NewCopy(s.core.Nodes), Store: s.store, Held: s.quotas, Gangs: s.gangs,
 		Objects: objects{s}, Accounts: liveAccounts{s}, Cycles: cycles{ctx, s.core, guard},
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 
@@ -23,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/upstream/guard"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
+	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
 )
 
 // Clock returns the time.
@@ -92,7 +92,7 @@ type Core struct {
 	// Completed are the profiles with all arguments of kube-scheduler's plugins.
 	Completed []schedulerconfig.KubeSchedulerProfile
 	// Nodes is the cache for snapshots beside those of the scheduling loop: the layers of Cache do not see them.
-	Nodes schedulercache.Cache
+	Nodes snapshot.Cache
 	// Plugins are Tenon's and those of Options, by name.
 	Plugins diag.Plugins
 	// Tracker follows the pods that are bound.

@@ -7,12 +7,12 @@ import (
 	"slices"
 
 	"k8s.io/kubernetes/pkg/scheduler"
-	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
+	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
 )
 
 // layers lists all that surrounds kube-scheduler, from the inside out. What passes a seam meets the last layer first.
@@ -57,7 +57,7 @@ type SchedulePod = diag.SchedulePod
 // The seams. Each method returns what takes the place of inner.
 type (
 	cacheSeam interface {
-		Cache(inner schedulercache.Cache) schedulercache.Cache
+		Cache(inner snapshot.Cache) snapshot.Cache
 	}
 	queueSeam interface {
 		Queue(inner podqueue.Queue) podqueue.Queue

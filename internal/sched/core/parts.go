@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler"
-	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
@@ -17,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
+	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
 )
 
 // guarded catches the panics of plugins, and lets the queue give out pods by name. It replaces what is inside of
@@ -61,7 +61,7 @@ func (c *Core) startsWith(pod *corev1.Pod) string {
 // which has each event after the accounts (internal/kube/accounts).
 type logged struct{ base }
 
-func (l logged) Cache(inner schedulercache.Cache) schedulercache.Cache {
+func (l logged) Cache(inner snapshot.Cache) snapshot.Cache {
 	l.c.options.Loads.OnChange(l.c.changes.Node, l.c.changes.Shown)
 	return l.c.changes.Watch(inner, l.c.options.Nodes)
 }

@@ -2,17 +2,17 @@ package core
 
 import (
 	"k8s.io/kubernetes/pkg/scheduler"
-	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/sched/journal"
 	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
+	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
 )
 
 // Record sees all that passes the seams, outside of all other layers. Embed Unrecorded for seams that are as they are.
 type Record interface {
-	Cache(inner schedulercache.Cache) schedulercache.Cache
+	Cache(inner snapshot.Cache) snapshot.Cache
 	Queue(inner podqueue.Queue) podqueue.Queue
 	Next(inner NextPod) NextPod
 	Schedule(inner SchedulePod) SchedulePod
@@ -24,7 +24,7 @@ type Record interface {
 type Unrecorded struct{}
 
 // Cache returns inner, as the other methods do.
-func (Unrecorded) Cache(inner schedulercache.Cache) schedulercache.Cache { return inner }
+func (Unrecorded) Cache(inner snapshot.Cache) snapshot.Cache { return inner }
 
 // Queue returns inner.
 func (Unrecorded) Queue(inner podqueue.Queue) podqueue.Queue { return inner }

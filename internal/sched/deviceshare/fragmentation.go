@@ -8,13 +8,13 @@ import (
 
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 
 	"github.com/tenon-project/tenon/internal/core/fragment"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/occupancy"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
 )
 
 // fragments is how much of the free GPUs of a node, or of all nodes with a model, pods cannot use. Amounts are in
@@ -37,16 +37,14 @@ type fragments struct {
 // survey reads the scheduler's cache beside its cycles, for metrics and endpoints, with a snapshot of its own. It is
 // safe for concurrent use. A nil survey finds no node.
 type survey struct {
-	// cache is the scheduler's. Its nodes are read through the snapshot below, never through that of a cycle.
-	cache cache.Cache
 	// store has the accounts of devices.
 	store *kube.Store
 	// learner has the demand by which free GPUs are valued.
 	learner *learner
 
 	mu sync.Mutex // guards everything below
-	// snapshot is brought up to date before each answer. Only the nodes that have changed cost something.
-	snapshot *cache.Snapshot
+	// snapshot is the nodes of the scheduler's cache. It is brought up to date before each answer.
+	snapshot *snapshot.Copy
 	// known has what the last look at all nodes found, by node, so that an unchanged node costs nothing.
 	known map[string]load
 }
@@ -62,9 +60,9 @@ type load struct {
 }
 
 // Survey gives p a survey of the nodes in a cache. It must be called before the first question.
-func (p *Plugin) Survey(c cache.Cache) {
+func (p *Plugin) Survey(c snapshot.Cache) {
 	p.survey = &survey{
-		cache: c, store: p.Store(), learner: p.learner, snapshot: cache.NewEmptySnapshot(), known: map[string]load{},
+		store: p.Store(), learner: p.learner, snapshot: snapshot.NewCopy(c), known: map[string]load{},
 	}
 }
 
@@ -75,7 +73,7 @@ func (s *survey) node(name string) fwk.NodeInfo {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.cache.UpdateSnapshot(klog.Background(), s.snapshot); err != nil {
+	if err := s.snapshot.Update(klog.Background()); err != nil {
 		return nil
 	}
 	n, err := s.snapshot.Get(name)
@@ -92,7 +90,7 @@ func (s *survey) nodes() (list []fragments) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.cache.UpdateSnapshot(klog.Background(), s.snapshot); err != nil {
+	if err := s.snapshot.Update(klog.Background()); err != nil {
 		return nil // the cache is broken: the next cycle of the scheduler reports it
 	}
 	infos, _ := s.snapshot.List() // never fails

@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/occupancy"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -29,16 +30,14 @@ import (
 func surveyed(t *testing.T, l *learner, models, cpus map[string]string) *survey {
 	t.Helper()
 	schedulermetrics.Register() // the cache's
-	s := &survey{
-		cache: cache.New(t.Context(), nil, false), store: kube.NewStore(), learner: l,
-		snapshot: cache.NewEmptySnapshot(), known: map[string]load{},
-	}
+	nodes := cache.New(t.Context(), nil, false)
+	s := &survey{store: kube.NewStore(), learner: l, snapshot: snapshot.NewCopy(nodes), known: map[string]load{}}
 	const device = `{"metadata":{"name":%q,"annotations":{%q:"Own"}},"spec":{"devices":[` +
 		`{"type":"gpu","id":"0","minor":0,"health":true,"labels":{"node.koordinator.sh/gpu-model":%[3]q}},` +
 		`{"type":"gpu","id":"1","minor":1,"health":true,"labels":{"node.koordinator.sh/gpu-model":%[3]q}}]}}`
 	for name, n := range cpus {
 		node := object.Node(name, nil, "cpu", n, "memory", "64Gi", "pods", "110")
-		s.cache.AddNode(klog.Background(), node)
+		nodes.AddNode(klog.Background(), node)
 		s.store.PutNode(node)
 		if models[name] == "" {
 			continue

@@ -2,11 +2,11 @@ package deviceshare
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 
 	"github.com/tenon-project/tenon/internal/core/fragment"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
 )
 
 // Meter measures the GPUs of clusters. It values what is free by the pods that it has counted, whichever of them a
@@ -40,10 +40,8 @@ func NewMeter(store *kube.Store, pods []*corev1.Pod) *Meter {
 }
 
 // Watch returns a function that measures the nodes in a cache.
-func (m *Meter) Watch(c cache.Cache, store *kube.Store) func() GPULoad {
-	s := &survey{
-		cache: c, store: store, learner: m.learner, snapshot: cache.NewEmptySnapshot(), known: map[string]load{},
-	}
+func (m *Meter) Watch(c snapshot.Cache, store *kube.Store) func() GPULoad {
+	s := &survey{store: store, learner: m.learner, snapshot: snapshot.NewCopy(c), known: map[string]load{}}
 	return func() (sum GPULoad) {
 		for _, n := range s.nodes() {
 			sum.GPUs += n.GPUs

@@ -21,12 +21,12 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
-	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
 )
 
 // queued is the number of records that wait to be written.
@@ -362,11 +362,11 @@ func (r *Recorder) Fail(inner scheduler.FailureHandlerFn) scheduler.FailureHandl
 }
 
 // Cache returns the cache that records which pods are not bound after all.
-func (r *Recorder) Cache(c schedulercache.Cache) schedulercache.Cache { return &releases{c, r} }
+func (r *Recorder) Cache(c snapshot.Cache) snapshot.Cache { return &releases{c, r} }
 
 // releases is the scheduler's cache, which records the pods that it forgets.
 type releases struct {
-	schedulercache.Cache
+	snapshot.Cache
 	recorder *Recorder
 }
 

@@ -22,6 +22,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -316,7 +317,7 @@ func TestLiveFollowsTheCacheWhileManyAsk(t *testing.T) {
 	logger := klog.Background()
 	c := cache.New(t.Context(), nil, false)
 	c.AddNode(logger, node("n0"))
-	live := NewLive(c, func(lister fwk.SharedLister) (map[string]framework.Framework, error) {
+	live := NewLive(snapshot.NewCopy(c), func(lister fwk.SharedLister) (map[string]framework.Framework, error) {
 		full := &plugin{name: names.NodeName}
 		full.filter = func(n string) *fwk.Status {
 			if n == "n0" {

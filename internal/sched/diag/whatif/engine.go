@@ -12,7 +12,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
@@ -76,10 +75,17 @@ type Limits interface {
 	Most(pod *corev1.Pod, limit int) (n int, refused error)
 }
 
+// Nodes are the scheduler's nodes as of the last update.
+type Nodes interface {
+	fwk.SharedLister
+	// Update takes over the nodes as the scheduler has them now.
+	Update(logger klog.Logger) error
+}
+
 // Cluster is what an Engine reads of the scheduler. Its methods change nothing.
 type Cluster struct {
-	// Cache is the scheduler's. The engine takes snapshots of it.
-	Cache cache.Cache
+	// Nodes are the scheduler's, a snapshot of the engine's own.
+	Nodes Nodes
 	Store *kube.Store
 	Held  *kube.Quotas
 	Gangs *kube.Gangs
@@ -161,7 +167,7 @@ func New(c Cluster) *Engine {
 	return &Engine{
 		Cluster: c, Deadline: deadline, turn: make(chan struct{}, waiting), alone: make(chan struct{}, 1),
 		fixing: make(chan struct{}, 1), known: map[string]knownFixes{},
-		nodes: &nodes{Snapshot: cache.NewEmptySnapshot()},
+		nodes: &nodes{Nodes: c.Nodes},
 	}
 }
 
@@ -235,7 +241,7 @@ func (e *Engine) begin(ctx context.Context) (*session, error) {
 		}
 		e.profiles = profiles
 	}
-	if err := e.Cache.UpdateSnapshot(klog.FromContext(ctx), e.nodes.Snapshot); err != nil {
+	if err := e.Nodes.Update(klog.FromContext(ctx)); err != nil {
 		return nil, fmt.Errorf("take a snapshot: %w", err)
 	}
 	e.round++

@@ -20,7 +20,7 @@ import (
 func (x *fixing) podsOn(f func(c *view.Candidate, pods []*corev1.Pod) (works bool, err error)) error {
 	for i := range x.said.Candidates[:min(len(x.said.Candidates), nodesTried)] {
 		c := &x.said.Candidates[i]
-		info, err := x.nodes.Snapshot.Get(c.Node)
+		info, err := x.nodes.Nodes.NodeInfos().Get(c.Node)
 		if err != nil {
 			continue
 		}

@@ -5,12 +5,11 @@ import (
 	"slices"
 
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 )
 
 // nodes is a snapshot with changed nodes. Not safe for concurrent use, apart from readers.
 type nodes struct {
-	*cache.Snapshot
+	Nodes
 	// changed has copies of the nodes that differ, by name, and the nodes that were added.
 	changed map[string]fwk.NodeInfo
 	// added are the names of nodes that the cluster does not have.
@@ -30,7 +29,7 @@ func (n *nodes) Get(name string) (fwk.NodeInfo, error) {
 	if changed := n.changed[name]; changed != nil {
 		return changed, nil
 	}
-	return n.Snapshot.Get(name)
+	return n.Nodes.NodeInfos().Get(name)
 }
 
 // List returns the nodes as they are now.
@@ -38,7 +37,7 @@ func (n *nodes) List() ([]fwk.NodeInfo, error) {
 	if n.list != nil {
 		return n.list, nil
 	}
-	all, err := n.Snapshot.List()
+	all, err := n.Nodes.NodeInfos().List()
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
+	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -268,7 +269,7 @@ type retained struct {
 
 // live is an evaluator beside the profiles.
 func (c *cluster) live() *refusals.Live {
-	return refusals.NewLive(c.cache, func(nodes fwk.SharedLister) (map[string]framework.Framework, error) {
+	return refusals.NewLive(snapshot.NewCopy(c.cache), func(nodes fwk.SharedLister) (map[string]framework.Framework, error) {
 		f, err := c.framework(profileOf(c.t, "all", true), nodes)
 		return map[string]framework.Framework{"all": f}, err
 	})
