@@ -28,14 +28,7 @@ var insides = map[string][]string{
 		"internal/sched/placement",
 		"internal/sched/topologyspread",
 	},
-	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme": {"internal/sched/topologyspread"},
-	"k8s.io/kubernetes/pkg/scheduler/backend/cache": {
-		"internal/sched/core",
-		"internal/sched/deviceshare",
-		"internal/sched/diag/refusals",
-		"internal/sched/diag/whatif",
-		"internal/sched/journal",
-	},
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme":        {"internal/sched/topologyspread"},
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature": {"internal/sched/topologyspread"},
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper": {
 		"internal/sched/coscheduling",
@@ -45,7 +38,9 @@ var insides = map[string][]string{
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread": {"internal/sched/topologyspread"},
 	"k8s.io/kubernetes/pkg/scheduler/metrics":                             {"internal/sched/coscheduling"},
 	"k8s.io/kubernetes/pkg/scheduler/profile":                             {"internal/sched/core"},
-	"k8s.io/kubernetes/pkg/scheduler/util":                                {"internal/sched/coscheduling", "internal/sched/diag/refusals"},
+	"k8s.io/kubernetes/pkg/scheduler/util": {
+		"internal/sched/coscheduling", "internal/sched/diag/refusals",
+	},
 }
 
 // TestTheInsidesOfKubeSchedulerAreNamedInOneFolder: apart from internal/sched/upstream, from what builds a scheduler

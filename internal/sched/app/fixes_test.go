@@ -106,7 +106,7 @@ func TestFixesWereTried(t *testing.T) {
 					a.change(name, func(n *corev1.Node) { n.Spec.Unschedulable = true })
 				}
 			},
-			want: []string{"uncordon node a"},
+			want: []string{"uncordon node a", "add 1 node like a"},
 		},
 		"a pod whose nodes are tainted": {
 			pod: exclusive("small", "2"), before: func(a *asked) {
@@ -235,7 +235,7 @@ func TestFixesWereTried(t *testing.T) {
 					a.change(name, func(n *corev1.Node) { n.Spec.Unschedulable = true })
 				}
 			},
-			want: []string{"uncordon node a"},
+			want: []string{"uncordon node a", "add 1 node like a"},
 		},
 		"a gang that must be on one node": {
 			pod: exclusive("g-0", "20", object.Gang("g", "2"), oneNode), before: func(a *asked) {

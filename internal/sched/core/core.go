@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"k8s.io/component-base/metrics"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -124,10 +123,7 @@ func New(ctx context.Context, o Options) (*Core, error) {
 		options: o, Plugins: diag.Plugins{}, Tracker: follow.NewTracker(o.Nodes, o.Metrics.Follow, o.Clock.Now),
 		changes: &hooks.Changes{}, ranked: map[string]*ranking.Profile{},
 	}
-	c.sharing = claims.NewSharing(claims.Gangs{
-		Of:       c.startsWith,
-		Planning: func(cs fwk.CycleState) bool { return placement.OnTrial(cs) != nil },
-	})
+	c.sharing = claims.NewSharing(gangs{c})
 	c.registry = Registry(&o, c.Tracker)
 	if err := c.registry.Merge(o.Plugins); err != nil {
 		return nil, err

@@ -6,12 +6,14 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
+	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
@@ -47,15 +49,21 @@ func (l claiming) prepare(context.Context) error {
 	return nil
 }
 
-// startsWith returns the gangs that start together with that of a pod, in one text; "" for a pod of none.
-func (c *Core) startsWith(pod *corev1.Pod) string {
-	id := c.options.Gangs.GangOf(pod)
+// gangs is which pods start together, for the claims that they share.
+type gangs struct{ c *Core }
+
+// StartsWith returns the gangs that start together with that of a pod, in one text; "" for a pod of none.
+func (g gangs) StartsWith(pod *corev1.Pod) string {
+	id := g.c.options.Gangs.GangOf(pod)
 	if id == "" {
 		return ""
 	}
-	report := kube.Ask(c.options.Gangs, func(s *gang.State) gang.Report { g, _ := s.Find(id); return g })
+	report := kube.Ask(g.c.options.Gangs, func(s *gang.State) gang.Report { r, _ := s.Find(id); return r })
 	return cmp.Or(strings.Join(report.Settings.Group, " "), id)
 }
+
+// IsTrial reports whether a cycle belongs to an attempt or a question.
+func (gangs) IsTrial(cs fwk.CycleState) bool { return placement.OnTrial(cs) != nil }
 
 // logged logs the nodes that changed in kube-scheduler's cache or in an account. It is the first layer of the cache,
 // which has each event after the accounts (internal/kube/accounts).

@@ -31,11 +31,11 @@ const (
 )
 
 // Gangs is what Sharing asks about pods and attempts.
-type Gangs struct {
-	// Of returns what is equal for pods that start together, "" for a pod that is of no gang.
-	Of func(*corev1.Pod) string
-	// Planning reports whether a cycle only tries a pod, so that it must write nothing to the API server.
-	Planning func(fwk.CycleState) bool
+type Gangs interface {
+	// StartsWith returns what is equal for pods that start together, "" for a pod that is of no gang.
+	StartsWith(*corev1.Pod) string
+	// IsTrial reports whether a cycle only tries a pod, so that it must write nothing to the API server.
+	IsTrial(fwk.CycleState) bool
 }
 
 // Sharing lets the members of gangs share ResourceClaims, see the package. It is one for all profiles of a cluster.
@@ -139,7 +139,7 @@ func (p *plugin) shares(pod *corev1.Pod) string {
 			}
 		}
 	}
-	return p.gangs.Of(pod)
+	return p.gangs.StartsWith(pod)
 }
 
 // with calls the plugin in the cycle of a group.
@@ -287,7 +287,7 @@ func (r *reserve) Reserve(ctx context.Context, cs fwk.CycleState, pod *corev1.Po
 }
 
 func (r *reserve) Unreserve(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) {
-	if r.p.gangs.Planning(cs) {
+	if r.p.gangs.IsTrial(cs) {
 		// The plugin removes the pod from its claims at the API server. A request with an ended context is
 		// not sent.
 		ended, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard()))

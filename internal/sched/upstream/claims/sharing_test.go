@@ -123,18 +123,21 @@ func member(name string, claims ...string) *corev1.Pod {
 	return pod
 }
 
+// gangs has one gang. Its value is whether cycles only try a pod.
+type gangs bool
+
+func (gangs) StartsWith(p *corev1.Pod) string {
+	if p.Name == "alone" {
+		return ""
+	}
+	return "default/g"
+}
+
+func (g gangs) IsTrial(fwk.CycleState) bool { return bool(g) }
+
 // sharingOf is a Sharing around d, in which pods of the name "alone" are of no gang.
 func sharingOf(c *cluster, d *dynamic, planning bool) *plugin {
-	s := NewSharing(Gangs{
-		Of: func(p *corev1.Pod) string {
-			if p.Name == "alone" {
-				return ""
-			}
-			return "default/g"
-		},
-		Planning: func(fwk.CycleState) bool { return planning },
-	})
-	return &plugin{Sharing: s, dra: c, preFilter: d}
+	return &plugin{Sharing: NewSharing(gangs(planning)), dra: c, preFilter: d}
 }
 
 // TestThePluginIsAskedInTheCycleOfAGang: for members alone, and the gang is forgotten with its last reserved member.
