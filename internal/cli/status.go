@@ -337,7 +337,8 @@ func (r *statusReader) nodes(ctx context.Context) {
 			continue
 		}
 		r.in.Nodes = append(r.in.Nodes, view.NodeReport{
-			Name: n.Name, Health: health.Of(convert.HealthFacts(&n, metrics[n.Name]), r.in.Now), Ready: slices.Contains(r.agents, n.Name),
+			Name: n.Name, Health: health.Of(convert.HealthFacts(&n, metrics[n.Name]), r.in.Now),
+			Ready:    slices.Contains(r.agents, n.Name),
 			Topology: written[topology.Resource][n.Name],
 			Device:   written[devicev1alpha1.Resource().Resource][n.Name],
 		})

@@ -174,12 +174,14 @@ func nodeTable(rows []view.Load, more bool, width int) string {
 	t.add(head...)
 	for _, r := range rows {
 		row := []any{
-			withHealth(r.Node, &r.Health), r.Allocatable, r.Requested, r.Pods, r.LSE, r.LSR, r.Kubelet, r.LS, r.BE, r.SharedPool, r.Free,
+			withHealth(r.Node, &r.Health), r.Allocatable, r.Requested, r.Pods, r.LSE, r.LSR, r.Kubelet,
+			r.LS, r.BE, r.SharedPool, r.Free,
 			r.LargestFit, r.LargestOnOneNUMANode,
 		}
 		if r.Fault != "" {
 			row = []any{
-				withHealth(r.Node, &r.Health), r.Allocatable, r.Requested, r.Pods, "-", "-", "-", r.LS, r.BE, "-", "-", "-",
+				withHealth(r.Node, &r.Health), r.Allocatable, r.Requested, r.Pods, "-", "-", "-", r.LS, r.BE,
+				"-", "-", "-",
 				r.Fault,
 			}
 		}
@@ -242,7 +244,8 @@ func numaTable(rows []view.NUMALoad, width int) string {
 	t := columns{width: width, right: 10, keys: 2}
 	t.add("NODE", "NUMA", "SOCKET", "CPUS", "LSE", "LSR", "PINNED", "POOL", "COMMITTED", "FREE", "FREE CORES")
 	for _, r := range rows {
-		t.add(withHealth(r.Node, &r.Health), r.NUMA, r.Socket, r.CPUs, r.LSE, r.LSR, r.Kubelet, r.SharedPool, r.Committed, r.Free, r.FreeCores)
+		t.add(withHealth(r.Node, &r.Health), r.NUMA, r.Socket, r.CPUs, r.LSE, r.LSR, r.Kubelet, r.SharedPool,
+			r.Committed, r.Free, r.FreeCores)
 	}
 	return t.String()
 }
@@ -265,7 +268,8 @@ func gpuTable(rows []view.GPULoad, width int) string {
 			stranded = append(stranded, fmt.Sprintf("%d %s", s.GPUs, s.Cause))
 		}
 		used := strconv.FormatFloat(float64(r.UsedPercent)/100, 'f', -1, 64)
-		t.add(withHealth(r.Node, &r.Health), r.Model, gpus, used, r.Free, parts, r.Fit["1"], r.Fit["2"], r.Fit["4"], r.Fit["8"], r.Isolation,
+		t.add(withHealth(r.Node, &r.Health), r.Model, gpus, used, r.Free, parts, r.Fit["1"], r.Fit["2"], r.Fit["4"],
+			r.Fit["8"], r.Isolation,
 			cmp.Or(strings.Join(stranded, ", "), "-"))
 	}
 	return t.String()

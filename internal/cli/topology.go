@@ -99,7 +99,8 @@ func addMachines(t *columns, views []view.Node, more bool) {
 			mode += fmt.Sprintf(" (phase %d)", t.Phase)
 		}
 		row := []any{
-			withHealth(v.Name, &v.Health), v.CPUs, v.Cores, v.NUMANodes, free, len(v.Pods), mode, v.KubeletPolicy, cmp.Or(problem, "-"),
+			withHealth(v.Name, &v.Health), v.CPUs, v.Cores, v.NUMANodes, free, len(v.Pods), mode, v.KubeletPolicy,
+			cmp.Or(problem, "-"),
 		}
 		if more {
 			row = append(row, v.Arch, v.Policies.NUMATopology, cmp.Or(v.Policies.CPUBind, "None"), v.SharedPool)

@@ -15,7 +15,7 @@ import (
 const (
 	patience = 2 * time.Second // before anything is shown
 	interval = 200 * time.Millisecond
-	clear    = "\r\x1b[K" // the line of the cursor
+	erase    = "\r\x1b[K" // the line of the cursor
 )
 
 var frames = []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
@@ -50,7 +50,7 @@ func show(ctx context.Context, out io.Writer, what, unit string) (counted contex
 			select {
 			case <-ending.Done():
 				if time.Since(begun) >= patience {
-					_, _ = io.WriteString(out, clear)
+					_, _ = io.WriteString(out, erase)
 				}
 				return
 			case <-tick.C:
@@ -59,7 +59,7 @@ func show(ctx context.Context, out io.Writer, what, unit string) (counted contex
 			if since < patience {
 				continue
 			}
-			text := fmt.Sprintf("%s%c %s: ", clear, frames[frame%len(frames)], what)
+			text := fmt.Sprintf("%s%c %s: ", erase, frames[frame%len(frames)], what)
 			if n := count.Load(); n > 0 {
 				text += fmt.Sprintf("%d %s, ", n, unit)
 			}

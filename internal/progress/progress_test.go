@@ -17,11 +17,11 @@ func TestProgressIsShownAfterTwoSeconds(t *testing.T) {
 		for range 3 {
 			Step(ctx)
 		}
-		time.Sleep(3*time.Second + interval/2)
+		time.Sleep(3*time.Second + interval/2) //nolint:forbidigo // the clock is the bubble's
 		end()
 		text := out.String()
-		if !strings.HasPrefix(text, clear) || !strings.Contains(text, " simulate: 3 attempts, 2s") ||
-			!strings.Contains(text, ", 3s") || !strings.HasSuffix(text, clear) {
+		if !strings.HasPrefix(text, erase) || !strings.Contains(text, " simulate: 3 attempts, 2s") ||
+			!strings.Contains(text, ", 3s") || !strings.HasSuffix(text, erase) {
 			t.Errorf("after 3 s: %q", text)
 		}
 	})
@@ -32,7 +32,7 @@ func TestProgressOfAShortCommandIsNotShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
 		_, end := show(t.Context(), &out, "simulate", "attempts")
-		time.Sleep(patience - interval)
+		time.Sleep(patience - interval) //nolint:forbidigo // the clock is the bubble's
 		end()
 		if out.Len() > 0 {
 			t.Errorf("before 2 s: %q", out.String())

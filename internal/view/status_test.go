@@ -288,7 +288,10 @@ func TestStatusNamesNodesThatNewPodsCannotUse(t *testing.T) {
 			[]health.Health{{}, ailing("", "gpu:NoSchedule")}, "ok: new pods can use 2 of 2 nodes; gpu:NoSchedule: b",
 		},
 		"two causes, and a taint last": {
-			[]health.Health{ailing("", "gpu:NoSchedule"), ailing(health.NotReady, "NotReady", "agent silent"), cordoned},
+			[]health.Health{
+				ailing("", "gpu:NoSchedule"), ailing(health.NotReady, "NotReady", "agent silent"),
+				cordoned,
+			},
 			"warn: new pods can use 1 of 3 nodes; NotReady: b; agent silent: b; cordoned: c; gpu:NoSchedule: a",
 		},
 		"more than five nodes": {

@@ -206,7 +206,8 @@ func TestListsSayWhatTheyLeaveOut(t *testing.T) {
 	var causes, quotas, gangs []any
 	for i := range 12 {
 		causes = append(causes, map[string]any{
-			"rootCause": fmt.Sprint("Cause", i), "class": "Capacity", "count": 10 - i%10, "pods": []any{}, "example": "a/b",
+			"rootCause": fmt.Sprint("Cause", i), "class": "Capacity", "count": 10 - i%10, "pods": []any{},
+			"example": "a/b",
 		})
 	}
 	for i := range 31 {
@@ -347,7 +348,8 @@ func TestLendersAndBorrowersAddUp(t *testing.T) {
 		cpu := func(n string) map[string]string { return map[string]string{"cpu": n} }
 		return map[string]any{
 			"name": name, "parentName": "teams", "max": cpu("100m"), "min": cpu("10m"), "runtime": cpu("10m"),
-			"used": cpu("0"), "request": cpu("0"), "sharedWeight": cpu("1"), "lent": cpu(lent), "borrowed": cpu(borrowed),
+			"used": cpu("0"), "request": cpu("0"), "sharedWeight": cpu("1"), "lent": cpu(lent),
+			"borrowed": cpu(borrowed),
 			"trace": map[string]any{"cpu": map[string]any{
 				"total": 100, "limited": 10, "base": 10, "pool": 45, "rounds": []any{},
 			}},

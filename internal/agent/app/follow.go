@@ -181,6 +181,7 @@ func sameSettings(a, b *corev1.Node) bool {
 		slices.Equal(exhausted(a, nil), exhausted(b, nil)) && convert.BatchOf(a) == convert.BatchOf(b)
 }
 
+// CurrentNode returns the Node as it was last read; nil before.
 func (a *Agent) CurrentNode() *corev1.Node {
 	a.facts.mu.Lock()
 	defer a.facts.mu.Unlock()

@@ -68,13 +68,23 @@ type Reports interface {
 // Standalone is the Agent of a Service by itself: it always writes, has no devices and trusts all pods.
 type Standalone struct{}
 
-// Writes and the other methods implement Agent.
-func (Standalone) Writes() bool          { return true }
-func (Standalone) Leaves() bool          { return false }
-func (Standalone) WhyDegraded() string   { return "" }
+// Writes is true.
+func (Standalone) Writes() bool { return true }
+
+// Leaves is false.
+func (Standalone) Leaves() bool { return false }
+
+// WhyDegraded returns no reason.
+func (Standalone) WhyDegraded() string { return "" }
+
+// Devices returns none.
 func (Standalone) Devices() *inject.Node { return nil }
-func (Standalone) Trust(*Pod) Trust      { return Trusted }
-func (Standalone) Synced()               {}
+
+// Trust trusts every pod.
+func (Standalone) Trust(*Pod) Trust { return Trusted }
+
+// Synced does nothing.
+func (Standalone) Synced() {}
 
 // Trust is what is known of the scheduler of a pod.
 type Trust uint8

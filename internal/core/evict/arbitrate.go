@@ -14,7 +14,8 @@ import (
 // Arbitrate recount which of the waiting jobs start now, in their order and with Started set, and why the
 // others do not, by UID. It changes nothing: the caller records what has passed. The jobs may be those that Waiting
 // returns, or some of them.
-func (s *State) Arbitrate(p *Policy, waiting []move.Job, now time.Time) (passed []move.Job, refused map[string]Refusal) {
+func (s *State) Arbitrate(p *Policy, waiting []move.Job, now time.Time,
+) (passed []move.Job, refused map[string]Refusal) {
 	refused = map[string]Refusal{}
 	var changed []move.Job // as they were before
 	for _, unit := range s.units(s.order(waiting)) {

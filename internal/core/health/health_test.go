@@ -26,14 +26,22 @@ func TestHealthOfANode(t *testing.T) {
 		closed health.Cause
 		text   string
 	}{
-		"nothing is known":                {&health.Facts{}, "", ""},
-		"a ready node":                    {&health.Facts{Conditions: having("Ready", "True")}, "", ""},
-		"a kubelet that is not ready":     {&health.Facts{Conditions: having("Ready", "False")}, health.NotReady, "NotReady"},
-		"a kubelet that is silent":        {&health.Facts{Conditions: having("Ready", "Unknown")}, health.NotReady, "NotReady"},
-		"a condition of another program":  {&health.Facts{Conditions: having("FrequentRestart", "True")}, "", ""},
-		"memory pressure":                 {&health.Facts{Conditions: having("MemoryPressure", "True")}, health.Pressure, "MemoryPressure"},
-		"pressure that is not known":      {&health.Facts{Conditions: having("DiskPressure", "Unknown")}, "", ""},
-		"a network that is not available": {&health.Facts{Conditions: having("NetworkUnavailable", "True")}, health.Pressure, "NetworkUnavailable"},
+		"nothing is known": {&health.Facts{}, "", ""},
+		"a ready node":     {&health.Facts{Conditions: having("Ready", "True")}, "", ""},
+		"a kubelet that is not ready": {
+			&health.Facts{Conditions: having("Ready", "False")}, health.NotReady, "NotReady",
+		},
+		"a kubelet that is silent": {
+			&health.Facts{Conditions: having("Ready", "Unknown")}, health.NotReady, "NotReady",
+		},
+		"a condition of another program": {&health.Facts{Conditions: having("FrequentRestart", "True")}, "", ""},
+		"memory pressure": {
+			&health.Facts{Conditions: having("MemoryPressure", "True")}, health.Pressure, "MemoryPressure",
+		},
+		"pressure that is not known": {&health.Facts{Conditions: having("DiskPressure", "Unknown")}, "", ""},
+		"a network that is not available": {
+			&health.Facts{Conditions: having("NetworkUnavailable", "True")}, health.Pressure, "NetworkUnavailable",
+		},
 		"a cordoned node with its taint": {
 			&health.Facts{Cordoned: true, Taints: taint("node.kubernetes.io/unschedulable", "", "NoSchedule")},
 			health.Cordon, "cordoned",

@@ -29,7 +29,8 @@ func TestSiblingsInBackoffComeWithTheHead(t *testing.T) {
 	ctx, logger := t.Context(), klog.Background()
 	p, gangs := newPlugin(t)
 	clock := testclock.NewFakeClock(time.Unix(1e9, 0))
-	q := takeable(t, queue.NewTestQueue(ctx, p.Less, queue.WithClock(clock), queue.WithPodInitialBackoffDuration(time.Minute),
+	q := takeable(t, queue.NewTestQueue(ctx, p.Less, queue.WithClock(clock),
+		queue.WithPodInitialBackoffDuration(time.Minute),
 		queue.WithPodMaxBackoffDuration(time.Hour)))
 	r := coscheduling.NewRounds(coscheduling.Cluster{
 		Gangs: gangs, Core: &scheduler.Scheduler{SchedulingQueue: q}, Events: &hooks.Events{},

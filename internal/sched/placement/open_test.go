@@ -25,9 +25,11 @@ func TestWhichErrorsLeaveABindingOpen(t *testing.T) {
 		"the server failed":    {apierrors.NewInternalError(errors.New("etcdserver: request timed out")), true},
 		"more than that":       {apierrors.NewServiceUnavailable("later"), true},
 		"the request was late": {apierrors.NewTimeoutError("late", 1), true},
-		"408":                  {&apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusRequestTimeout}}, true},
-		"refused":              {fmt.Errorf("dial: %w", syscall.ECONNREFUSED), false},
-		"reset":                {fmt.Errorf("read: %w", syscall.ECONNRESET), true},
+		"408": {
+			&apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusRequestTimeout}}, true,
+		},
+		"refused": {fmt.Errorf("dial: %w", syscall.ECONNREFUSED), false},
+		"reset":   {fmt.Errorf("read: %w", syscall.ECONNRESET), true},
 	} {
 		if got := isOpen(c.err); got != c.want {
 			t.Errorf("%s: open is %t, want %t", name, got, c.want)

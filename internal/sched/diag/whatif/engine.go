@@ -122,7 +122,7 @@ type Cycles interface {
 	Admit(cs fwk.CycleState)
 	// Exclude leaves Reservations out of a cycle, by UID.
 	Exclude(cs fwk.CycleState, reservations map[string]bool)
-	// Reserve reserves CPUs, devices and ResourceClaims on the trial of a cycle. It returns what writes the annotations of
+	// Reserve reserves CPUs, devices and ResourceClaims on the trial of a cycle. It returns what writes annotations on
 	// the pod, and the Reservation whose room it uses, "" for none.
 	Reserve(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *corev1.Pod, node string,
 	) (record func() map[string]string, within string, status *fwk.Status)

@@ -93,7 +93,8 @@ func functionsOf(t *testing.T, path string) map[string]string {
 func TestFunctionsOfAFileAreFoundByName(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.go")
-	if err := os.WriteFile(path, []byte("package a\n\n// F is.\nfunc F() {}\n\nfunc (t *T) M() int { return 1 }\n\nfunc (g *G[T]) M() {}\n"),
+	if err := os.WriteFile(path, []byte("package a\n\n// F is.\nfunc F() {}\n\nfunc (t *T) M() int { return 1 }\n\n"+
+		"func (g *G[T]) M() {}\n"),
 		0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,6 @@
 //	Take(pod) ──► Activate, unless it is in the active queue ──► mark it, sort it anew ──► Pop ──► end the mark
 //	                                                              the mark is less than every other pod
 //
-// The order of the queue is that of a QueueSort plugin, whichever it is: New puts the mark before it. Delete waits until
-// Take has ended: else the marked pod could leave the queue, and Pop would return another one or wait for it.
+// The order of the queue is that of a QueueSort plugin, whichever it is: New puts the mark before it. Delete waits
+// until Take has ended: else the marked pod could leave the queue, and Pop would return another one or wait for it.
 package podqueue

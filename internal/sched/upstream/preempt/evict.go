@@ -31,7 +31,8 @@ type Evictor interface {
 // EvictBy adds a layer around what evicts victims so far.
 func (c *Chooser) EvictBy(layer func(inner Evictor) Evictor) {
 	outer := layer(executor(c.plugin.Executor.PreemptPod))
-	c.plugin.Executor.PreemptPod = func(ctx context.Context, on upstream.Candidate, preemptor upstream.ExecutorPreemptor,
+	c.plugin.Executor.PreemptPod = func(ctx context.Context, on upstream.Candidate,
+		preemptor upstream.ExecutorPreemptor,
 		victim *corev1.Pod, plugin string,
 	) error {
 		// kube-scheduler does not ask whether the victim was rejected in memory.

@@ -269,7 +269,8 @@ type retained struct {
 
 // live is an evaluator beside the profiles.
 func (c *cluster) live() *refusals.Live {
-	return refusals.NewLive(snapshot.NewCopy(c.cache), func(nodes fwk.SharedLister) (map[string]framework.Framework, error) {
+	return refusals.NewLive(snapshot.NewCopy(c.cache), func(nodes fwk.SharedLister,
+	) (map[string]framework.Framework, error) {
 		f, err := c.framework(profileOf(c.t, "all", true), nodes)
 		return map[string]framework.Framework{"all": f}, err
 	})
