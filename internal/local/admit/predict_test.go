@@ -37,7 +37,7 @@ func TestPredictionsHoldWhileContainersAndKubeletsRestart(t *testing.T) {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
 			f := newFollowed(t, policy)
-			defer func() { f.kubelet.Close() }()
+			defer f.end()
 			admitted, released := 0, 0
 			for f.number < 125 {
 				for range f.IntN(3) {
@@ -128,7 +128,7 @@ func TestInitContainersConfirmPredictionsAtEachStage(t *testing.T) {
 				f.startNext(p)
 			}
 		}
-		f.kubelet.Close()
+		f.end()
 	}
 }
 
@@ -145,7 +145,7 @@ func TestChurnDoesNotCountAsModelError(t *testing.T) {
 			t.Run(policy, func(t *testing.T) {
 				t.Parallel()
 				f := newFollowed(t, policy)
-				defer func() { f.kubelet.Close() }()
+				defer f.end()
 				for f.number < 80 {
 					f.churn(t, kinds[i])
 				}
@@ -157,6 +157,12 @@ func TestChurnDoesNotCountAsModelError(t *testing.T) {
 			t.Errorf("%s: mispredictions %v: want some in the mask, and 20 pods with foreign memory", policy, kinds[i])
 		}
 	}
+}
+
+// end stops the kubelet and waits for its goroutine, which writes to the folder of the test until then.
+func (f *followed) end() {
+	f.kubelet.Close()
+	<-f.kubelet.Ended()
 }
 
 // churn predicts some pods, lets the kubelet admit them amid other changes, and counts mispredictions by kind.
@@ -430,8 +436,7 @@ func (f *followed) forget(uid types.UID) {
 func (f *followed) restart(t *testing.T) {
 	t.Helper()
 	f.restarts++
-	f.kubelet.Close()
-	<-f.kubelet.Ended()
+	f.end()
 	f.kubelet = f.boot(t, 10*time.Millisecond, nil)
 	for _, p := range f.live {
 		if refusal, err := f.kubelet.Admit(p.Pod); err != nil {
