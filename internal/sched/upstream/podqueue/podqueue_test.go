@@ -220,7 +220,7 @@ func TestTakeDoesWhatPopSpecificPodDoes(t *testing.T) {
 			}
 		}
 	})
-	if absent -= taken; taken < 300 || absent < 100 {
+	if absent -= taken; !testing.Short() && (taken < 300 || absent < 100) {
 		t.Errorf("%d pods were taken, %d not: too few", taken, absent)
 	}
 }
