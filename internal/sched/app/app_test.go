@@ -416,7 +416,7 @@ func TestRunEndsWithoutErrorWhenItsContextDoes(t *testing.T) {
 	s := newScheduler(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	if err := Run(ctx, s); err != nil && !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want no error", err)
 	}
 }

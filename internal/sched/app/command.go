@@ -64,7 +64,7 @@ file. Without --config it runs kube-scheduler's default profile with Tenon's plu
 				mutable.AddMetrics()
 			}
 			o.ComponentGlobalsRegistry.AddMetrics()
-			return s.Run(cmd.Context())
+			return Run(cmd.Context(), s)
 		},
 	}
 	sections := o.Flags

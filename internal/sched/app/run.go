@@ -41,8 +41,9 @@ func (c complete) WaitForCacheSync(stop <-chan struct{}) map[schema.GroupVersion
 	return synced
 }
 
-// Run schedules until ctx ends, which is not an error. With leader election the process exits when the lock is lost.
-func (s *Scheduler) Run(ctx context.Context) error {
+// Run schedules until ctx ends, which is not an error. With leader election the process exits when the lock is lost. It
+// is no method: the linker would keep it, with the diagnostics' server, in programs that only simulate.
+func Run(ctx context.Context, s *Scheduler) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if err := s.serve(ctx, cancel); err != nil {
