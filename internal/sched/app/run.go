@@ -41,8 +41,8 @@ func (c complete) WaitForCacheSync(stop <-chan struct{}) map[schema.GroupVersion
 	return synced
 }
 
-// Run schedules until ctx ends, which is not an error. With leader election the process exits when the lock is lost. It
-// is no method: the linker would keep it, with the diagnostics' server, in programs that only simulate.
+// Run schedules until ctx ends, which is not an error. With leader election the process exits when the lock is lost. As
+// a method it would be in programs that only simulate, with the diagnostics' server, since the linker would keep it.
 func Run(ctx context.Context, s *Scheduler) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -183,7 +183,7 @@ func TestCgroupsChangedByHand(t *testing.T) {
 	n := newRealNode(t, stage.ContainerdOptions{})
 	stop := n.churn()
 	n.more(2)
-	// An update of the runtime may undo a change before the agent sees it: then it is no drift.
+	// An update of the runtime may undo a change before the agent sees it, and then it does not count as drift.
 	const times, most = 20, 200
 	changes := 0
 	for seen := 0.0; changes < times || seen == 0 && changes < most; {
