@@ -352,7 +352,7 @@ func (c *checks) health() {
 	if closed > 0 && closed == len(c.Nodes) {
 		status = CheckFail
 	}
-	c.add("nodes", "", text, status, "what the nodes that are named have free is stranded",
+	c.add("nodes", "", text, status, "new pods cannot use what is free on these nodes",
 		"kubectl describe node NAME says what is wrong; kubectl uncordon NAME ends a cordon")
 }
 

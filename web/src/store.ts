@@ -162,9 +162,9 @@ setInterval(() => visible.peek() && (now.value = Date.now()), 1000);
 
 // mostAge is after how many milliseconds without an answer of the server what it said last counts as old.
 const mostAge = 60_000;
-// stale: what the page shows is not what the server says now.
+// stale: what the page shows is not what the server says now. A page without data is not stale.
 export const stale = computed(() =>
-  link.value.state === "lost" || link.value.state === "denied" || (!!read.value && now.value - read.value.getTime() > mostAge),
+  !!read.value && (link.value.state === "lost" || link.value.state === "denied" || now.value - read.value.getTime() > mostAge),
 );
 
 // wide: there is room for an answer beside the list.
