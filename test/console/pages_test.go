@@ -362,7 +362,7 @@ func TestLendersAndBorrowersAddUp(t *testing.T) {
 	b.open("/quota?resource=cpu")
 	b.shows("Who lends and who borrows")
 	const texts = `[...document.querySelectorAll("svg.lending text")].map((e) => e.textContent).join("; ")`
-	const want = "a 5m; in no min 40m; b 20m; c 25m; pool 45m"
+	const want = "a 5m; not guaranteed 40m; b 20m; c 25m; pool 45m"
 	if got := run(b, "read", chromedp.Evaluate[string](texts)); got != want {
 		t.Errorf("the picture says %q, want %q", got, want)
 	}

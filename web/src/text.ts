@@ -196,7 +196,7 @@ const texts = {
   weight: ["WEIGHT", "权重"],
   lending: ["Who lends and who borrows below {0}", "{0} 之下的借出与借入"],
   sharedPool: ["pool", "池"],
-  noMin: ["in no min", "不属于任何 min"],
+  noMin: ["not guaranteed", "不属于任何 min"],
   membersOf: ["Members", "成员"],
   members: ["Members", "成员"],
   isBound: ["bound", "已绑定"],
