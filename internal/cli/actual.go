@@ -64,7 +64,7 @@ func (e *explanation) askAgent(ctx context.Context, pod *corev1.Pod) (*view.Cgro
 		return nil, err
 	}
 	if status != http.StatusOK {
-		return nil, fmt.Errorf("the agent answers: %s", said(status, text))
+		return nil, fmt.Errorf("error from the agent: %s", said(status, text))
 	}
 	out := &view.Cgroups{}
 	if err := json.Unmarshal(text, out); err != nil {

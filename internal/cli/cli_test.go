@@ -734,7 +734,7 @@ func TestVerbsAgainstAServer(t *testing.T) {
 		"a scheduler that does not answer": {
 			[]string{"explain", "web", "--kubeconfig", with},
 			ExitOK,
-			[]string{"CPU shared pool", "what the kernel has is not known: the agent answers: no such pod here"},
+			[]string{"CPU shared pool", "what the kernel has is not known: error from the agent: no such pod here"},
 			[]string{"waits for leadership: the instance is not leader; this is what the objects say"},
 		},
 		"everything that waits": {

@@ -182,7 +182,10 @@ func (e *refusedError) Error() string {
 		}
 		return e.text
 	}
-	return e.title + " answers: " + e.text
+	if e.code == http.StatusBadGateway {
+		return e.text // the error of a component that this one asked
+	}
+	return "error from " + e.title + ": " + e.text
 }
 
 // ExitCode returns that of bad input where the component refuses the question, such as one about an unknown pod.

@@ -71,12 +71,12 @@ func TestTheLeaderIsAskedThroughItsPod(t *testing.T) {
 		"the user lacks a right": {
 			authority: trusted, lease: "tenon-scheduler-0_x", status: http.StatusForbidden, asked: 1,
 			refusal: "pods cannot be read: get on pods is missing",
-			want: "warning: the scheduler answers: pods cannot be read: get on pods is missing; this is " +
+			want: "warning: error from the scheduler: pods cannot be read: get on pods is missing; this is " +
 				"what the objects",
 		},
 		"it points elsewhere": {
 			authority: trusted, lease: "tenon-scheduler-0_x", status: http.StatusTemporaryRedirect, asked: 1,
-			want: "warning: the scheduler answers: ",
+			want: "warning: error from the scheduler: ",
 		},
 		"its certificate is another authority's": {
 			authority: foreign, lease: "tenon-scheduler-0_x", want: "certificate signed by unknown authority",
@@ -158,5 +158,23 @@ func TestTheLeaderIsAskedThroughItsPod(t *testing.T) {
 				t.Errorf("the scheduler was asked %d times, want %d", got, c.asked)
 			}
 		})
+	}
+}
+
+// An error names the component that it comes from, and no other one that passed it on.
+func TestAnErrorNamesItsComponentOnce(t *testing.T) {
+	t.Parallel()
+	for text, e := range map[string]refusedError{
+		"error from the descheduler: not allowed": {"the descheduler", http.StatusForbidden, "not allowed"},
+		"error from the scheduler: no snapshot": {
+			"the descheduler", http.StatusBadGateway, "error from the scheduler: no snapshot",
+		},
+		"pod default/web does not exist": {
+			"the scheduler", http.StatusBadRequest, "ask.pods[0]: pod default/web does not exist",
+		},
+	} {
+		if got := e.Error(); got != text {
+			t.Errorf("%+v: got %q, want %q", e, got, text)
+		}
 	}
 }

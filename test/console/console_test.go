@@ -286,7 +286,7 @@ type view struct {
 
 var views = []view{
 	{"overview", "/", []string{
-		"pods wait", "CPUs by class", "of 8 GPUs without a pod", "Tenon of tenon up: all", "nodes with a topology",
+		"pods wait", "CPUs by class", "of 8 GPUs unallocated", "Tenon of tenon up: all", "nodes with a topology",
 		"New pods can use 5 of 5 nodes",
 		"0 evictions within the last hour",
 	}},

@@ -96,7 +96,7 @@ const texts = {
   choose: ["Choose a pod", "选择一个 Pod"],
   allocated: ["CPUs by class", "按类别的 CPU"],
   ofCPUs: ["{0} of {1} CPUs requested on {2} nodes", "{2} 个节点，已请求 {0} / {1} 个 CPU"],
-  gpusFree: ["{0} of {1} GPUs without a pod", "{1} 个 GPU 中 {0} 个空闲"],
+  gpusFree: ["{0} of {1} GPUs unallocated", "{1} 个 GPU 中 {0} 个空闲"],
   gpus: ["GPUs", "GPU"],
   noGPU: ["No node has a GPU.", "没有带 GPU 的节点。"],
   sharedGPUs: ["Shared", "共享"],

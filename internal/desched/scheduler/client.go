@@ -140,5 +140,5 @@ func (c *Client) ask(ctx context.Context, question []byte) (*view.WhatIfAnswer, 
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		return nil, fmt.Errorf("%w: %s", errBusy, refused.Message)
 	}
-	return nil, fmt.Errorf("the scheduler answers: %s", refused.Message)
+	return nil, fmt.Errorf("error from the scheduler: %s", refused.Message)
 }
