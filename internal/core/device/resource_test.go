@@ -3,6 +3,7 @@ package device_test
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/device"
@@ -30,6 +31,20 @@ func TestAmountsAreReadAsTheyAreWritten(t *testing.T) {
 			t.Fatalf("%v of %s: got %v with ratio %d, want %v with %d", written, kind, got, gotRatio, v, ratio)
 		}
 	})
+}
+
+// TestOnlyAmountsWithANameAreWritten: zeros and dimensions that are no resource of a type are left out.
+func TestOnlyAmountsWithANameAreWritten(t *testing.T) {
+	t.Parallel()
+	gpu := device.Vector{device.Cores: 30, device.Slots: 2, device.Share: 7}
+	want := map[string]int64{device.GPUCore: 30, device.GPURatio: 40}
+	if diff := cmp.Diff(want, gpu.Amounts(device.GPU, 40)); diff != "" {
+		t.Errorf("a GPU (-want +got):\n%s", diff)
+	}
+	nic := device.Vector{device.Cores: 30}
+	if got := nic.Amounts(device.RDMA, 0); len(got) != 0 {
+		t.Errorf("a NIC without a share: %v", got)
+	}
 }
 
 func TestAmountsOfOtherSpellings(t *testing.T) {

@@ -55,6 +55,11 @@ func TestRebuiltIsLive(t *testing.T) {
 				if !reason.OK() || len(c.Grants) == 0 {
 					continue
 				}
+				for _, g := range c.Grants {
+					if g.Amount[device.Slots] != 0 {
+						t.Fatalf("step %d: slots follow from containers, and a grant writes %d", step, g.Amount[device.Slots])
+					}
+				}
 				h := &device.Holding{UID: uid, Grants: c.Grants}
 				if refused := v.Admits(h); !refused.OK() {
 					t.Fatalf("step %d: chosen and not admitted: %+v", step, refused)

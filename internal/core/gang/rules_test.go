@@ -58,7 +58,7 @@ func TestGangsThatSayTheSameGoTogether(t *testing.T) {
 	t.Parallel()
 	s := gang.New(gang.Settings{})
 	s.PutLayers(domain.NewLayers([]domain.Layer{{Name: "block", Parent: "spine"}, {Name: "spine"}}))
-	group := []string{"n/a", "n/b", "n/c", "n/d"}
+	group := []string{"n/a", "n/b", "n/c", "n/d", "n/e", "n/f"}
 	block, spine := domain.Rule{Layer: "block", Must: true}, domain.Rule{Layer: "spine"}
 	put := func(uid, gangName, node string, joint bool, rules ...domain.Rule) {
 		s.Put(
@@ -86,6 +86,13 @@ func TestGangsThatSayTheSameGoTogether(t *testing.T) {
 	for _, uid := range []string{"d1", "d2"} {
 		put(uid, "n/d", "", false)
 	}
+	oneNode := domain.Rule{Layer: domain.NodeLayer, Must: true}
+	for _, uid := range []string{"e1", "e2"} {
+		put(uid, "n/e", "", true, oneNode)
+	}
+	for _, uid := range []string{"f1", "f2"} {
+		put(uid, "n/f", "", true, spine)
+	}
 	plan, refused := s.Begin("a1")
 	if plan == nil {
 		t.Fatal(refused)
@@ -93,6 +100,10 @@ func TestGangsThatSayTheSameGoTogether(t *testing.T) {
 	want := []*domain.Request{
 		{Members: []string{"a1", "b1", "b2"}, Held: []string{"a2"}, Min: 3, Rules: []domain.Rule{block, spine}},
 		{Members: []string{"c1", "c2"}, Min: 2, Rules: []domain.Rule{{Layer: domain.NodeLayer}}, Joint: true},
+		{Members: []string{"e1", "e2"}, Min: 2, Rules: []domain.Rule{oneNode}, Joint: true},
+		{
+			Members: []string{"f1", "f2"}, Min: 2, Rules: []domain.Rule{{Layer: domain.NodeLayer}, spine}, Joint: true,
+		},
 	}
 	if d := cmp.Diff(want, plan.DomainRequests); d != "" {
 		t.Error(d)

@@ -45,3 +45,42 @@ func TestAReservationHasDevicesUnderTheNamesThatPodsHave(t *testing.T) {
 		t.Errorf("the Reservation has changed:\n%s", diff)
 	}
 }
+
+// TestAPendingReservePodHasTheConditionOfItsReservation: what refused it last, as for a pod.
+func TestAPendingReservePodHasTheConditionOfItsReservation(t *testing.T) {
+	t.Parallel()
+	r := &v1alpha1.Reservation{ObjectMeta: metav1.ObjectMeta{UID: "u"}}
+	r.Spec.Template = &corev1.PodTemplateSpec{}
+	r.Status.Conditions = []v1alpha1.ReservationCondition{
+		{Type: v1alpha1.ReservationReady, Status: metav1.ConditionTrue, Reason: "Available"},
+		{Type: v1alpha1.ReservationScheduled, Status: metav1.ConditionFalse, Reason: "Unschedulable", Message: "m"},
+	}
+	want := []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "m"},
+	}
+	got := convert.PendingReservePod(r, "tenon-scheduler", false).Status.Conditions
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestAPendingReservePodThatNamesANodeMayGoThereAlone: the scheduler decides it, as it does a pod with node affinity.
+func TestAPendingReservePodThatNamesANodeMayGoThereAlone(t *testing.T) {
+	t.Parallel()
+	r := &v1alpha1.Reservation{ObjectMeta: metav1.ObjectMeta{UID: "u"}}
+	r.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: "n"}}
+	pod := convert.PendingReservePod(r, "tenon-scheduler", false)
+	want := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+				{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{"n"}},
+			}}},
+		},
+	}}
+	if diff := cmp.Diff(want, pod.Spec.Affinity); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if pod.Spec.NodeName != "" || pod.Status.Phase != corev1.PodPending {
+		t.Errorf("it is %s on node %q, want Pending without a node", pod.Status.Phase, pod.Spec.NodeName)
+	}
+}
