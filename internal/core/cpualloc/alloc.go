@@ -46,6 +46,7 @@ type solver struct {
 	even      even
 	heldNodes topo.NodeSet // nodes with a holder of NUMANodeLevel
 	held      bool         // some core has a holder that the request avoids
+	ticks     bool         // some free CPU has no tick
 
 	// The state of fill.
 	left     cpuset.Set // free CPUs that are not taken

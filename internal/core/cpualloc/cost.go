@@ -2,7 +2,7 @@ package cpualloc
 
 import "github.com/tenon-project/tenon/internal/core/topo"
 
-// cost is what a set of NUMA nodes costs: rows 2 to 7 of the quality order, smaller is better. Sets that are compared
+// cost is what a set of NUMA nodes costs: rows 2 to 8 of the quality order, smaller is better. Sets that are compared
 // have the same number of nodes (row 1).
 type cost [rows]int64
 
@@ -13,6 +13,7 @@ const (
 	rowBindNext // FullPCPUs: stage; SpreadByPCPUs: −distinct cores
 	rowStrategy
 	rowCores // FullPCPUs: wholly free cores broken up; SpreadByPCPUs: −free threads of the cores used
+	rowTick  // −CPUs without a tick, as many as the request can take
 	rows
 )
 
@@ -64,6 +65,7 @@ func (c *choice) betterThan(o *choice) bool {
 
 // evaluateCores fills in the rows after the distance. s is the sum of the nodes.
 func (v *solver) evaluateCores(c *choice, s *sum) {
+	c.cost[rowTick] = -min(s.noTick, int64(v.req.Count))
 	if v.even.k > 0 {
 		c.cost[rowStrategy] = v.evaluateEven(c)
 		return
@@ -139,6 +141,7 @@ func (v *solver) keepsApart(nodes topo.NodeSet) bool {
 type sum struct {
 	all, spare tally
 	free       int64 // CPUs
+	noTick     int64 // free CPUs without a tick
 }
 
 // sumOf returns what a set of nodes has together.
@@ -158,6 +161,7 @@ func (s *sum) add(v *solver, i topo.NUMA, sign int16) {
 		s.spare.add(v, &n.spare, sign)
 	}
 	s.free += int64(sign) * int64(n.free)
+	s.noTick += int64(sign) * int64(n.noTick)
 }
 
 // outcome is what fill will make of cores.

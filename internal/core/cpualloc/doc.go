@@ -10,7 +10,7 @@
 //	5  FullPCPUs: lowest exclusive stage       SpreadByPCPUs: most distinct cores
 //	6  strategy: fewest or most free CPUs on the chosen nodes, or the least deviation
 //	7  least damage to whole cores, then fewest L3 groups (before, with PreferL3)
-//	8  lowest CPU ids
+//	8  most CPUs without a tick (nohz_full), then the lowest CPU ids
 //
 // The work is done in three steps:
 //
@@ -21,7 +21,8 @@
 // Rows 1 and 2 hold on every machine of up to 64 NUMA nodes with CPUs. Rows 3 to 6 hold where at most 128 sets of nodes
 // come into question, which is always so on 8 nodes; beyond, the answer is as good as exchanging one node for another
 // makes it. Rows 7 and 8 hold within one NUMA node for whole cores and for spreading on cores of up to two threads;
-// between sets of nodes that are equal so far the lowest nodes win. On cores of different sizes the larger ones are
+// between sets of nodes that are equal so far the one with more CPUs without a tick wins, then the lowest nodes. CPUs
+// without a tick are most where cores have all of their threads without a tick or none, and share one L3. On cores of different sizes the larger ones are
 // given first. oracle_test.go proves it against a search of all subsets of the free CPUs.
 //
 // Whether a request fits is a question of three counts per NUMA node: Feasible answers it for Filter, exactly as

@@ -3,6 +3,7 @@ package cpualloc
 import (
 	"slices"
 
+	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
@@ -50,14 +51,26 @@ func (v *solver) inOrder(nodes topo.NodeSet, order []topo.NUMA) []topo.NUMA {
 	return order
 }
 
-// take takes the n lowest CPUs of a core that are left, and records the round and the L3 group.
+// inTurn returns the CPUs of a NUMA node that are left, in two sets: those of the first are given before the others.
+func (v *solver) inTurn(i topo.NUMA) [2]cpuset.Set {
+	cpus := v.m.NUMACPUs(i).Intersect(v.left)
+	if !v.ticks {
+		return [2]cpuset.Set{cpus}
+	}
+	return [2]cpuset.Set{cpus.Intersect(v.state.NoTick), cpus.Minus(v.state.NoTick)}
+}
+
+// take takes n CPUs of a core that are left, those without a tick first and then the lowest ones, and records the round
+// and the L3 group.
 func (v *solver) take(id topo.Core, n int) {
 	c := &v.core[id]
-	for _, cpu := range v.m.CoreCPUs(id) {
-		if n > 0 && v.left.Has(int(cpu)) {
-			v.left.Remove(int(cpu))
-			c.open--
-			n--
+	for _, noTick := range [...]bool{true, false} {
+		for _, cpu := range v.m.CoreCPUs(id) {
+			if n > 0 && v.left.Has(int(cpu)) && v.state.NoTick.Has(int(cpu)) == noTick {
+				v.left.Remove(int(cpu))
+				c.open--
+				n--
+			}
 		}
 	}
 	c.round = v.round
@@ -122,13 +135,14 @@ func (v *solver) takeGrouped(i topo.NUMA, w want, cores, grouped, have, each int
 	v.takeLowest(i, w, cores, each)
 }
 
-// takeLowest takes each CPUs of the first wanted cores, by their lowest CPU that can be taken.
+// takeLowest takes each CPUs of the first wanted cores, by the first of their CPUs that can be taken.
 func (v *solver) takeLowest(i topo.NUMA, w want, cores, each int) {
-	cpus := v.m.NUMACPUs(i).Intersect(v.left)
-	for cpu := cpus.First(); cpu >= 0 && cores > 0; cpu = cpus.Next(cpu + 1) {
-		if id := v.m.CoreOf(topo.CPU(cpu)); v.matches(id, &w) {
-			v.take(id, each)
-			cores--
+	for _, cpus := range v.inTurn(i) {
+		for cpu := cpus.First(); cpu >= 0 && cores > 0; cpu = cpus.Next(cpu + 1) {
+			if id := v.m.CoreOf(topo.CPU(cpu)); v.matches(id, &w) {
+				v.take(id, each)
+				cores--
+			}
 		}
 	}
 }
@@ -139,15 +153,16 @@ func (v *solver) takeLowest(i topo.NUMA, w want, cores, each int) {
 func (v *solver) openOne(order []topo.NUMA, n int) bool {
 	best, bestScore := topo.Core(0), noScore
 	for _, i := range order {
-		cpus := v.m.NUMACPUs(i).Intersect(v.left)
-		for cpu := cpus.First(); cpu >= 0; cpu = cpus.Next(cpu + 1) {
-			id := v.m.CoreOf(topo.CPU(cpu))
-			c := &v.core[id]
-			if int(c.open) < n || v.skipHeld && c.held {
-				continue
-			}
-			if score := v.openScore(id); score < bestScore {
-				best, bestScore = id, score
+		for _, cpus := range v.inTurn(i) {
+			for cpu := cpus.First(); cpu >= 0; cpu = cpus.Next(cpu + 1) {
+				id := v.m.CoreOf(topo.CPU(cpu))
+				c := &v.core[id]
+				if int(c.open) < n || v.skipHeld && c.held {
+					continue
+				}
+				if score := v.openScore(id); score < bestScore {
+					best, bestScore = id, score
+				}
 			}
 		}
 	}
@@ -222,15 +237,17 @@ func (v *solver) takeFresh(i topo.NUMA, cores int) {
 	}
 }
 
-// takeAnother takes at most one more CPU of each core of a node, lowest ids first, and returns the rest of n.
+// takeAnother takes at most one more CPU of each core of a node, those without a tick first, then the lowest ids. It
+// returns the rest of n.
 func (v *solver) takeAnother(i topo.NUMA, n int) int {
-	cpus := v.m.NUMACPUs(i).Intersect(v.left)
-	for cpu := cpus.First(); cpu >= 0 && n > 0; cpu = cpus.Next(cpu + 1) {
-		id := v.m.CoreOf(topo.CPU(cpu))
-		c := &v.core[id]
-		if c.open > 0 && c.round < v.round && !(v.skipHeld && c.held) {
-			v.take(id, 1)
-			n--
+	for _, cpus := range v.inTurn(i) {
+		for cpu := cpus.First(); cpu >= 0 && n > 0; cpu = cpus.Next(cpu + 1) {
+			id := v.m.CoreOf(topo.CPU(cpu))
+			c := &v.core[id]
+			if c.open > 0 && c.round < v.round && !(v.skipHeld && c.held) {
+				v.take(id, 1)
+				n--
+			}
 		}
 	}
 	return n

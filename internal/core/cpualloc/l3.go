@@ -43,28 +43,29 @@ func (v *solver) wanted(i topo.NUMA, w *want) int {
 }
 
 // fewestL3 returns the L3 groups from which to take some of the wanted cores of a node: those in use already, and as
-// few others as possible. Of these the ones with the lowest CPUs come first.
+// few others as possible. Of these the ones with CPUs without a tick come first, then those with the lowest CPUs.
 func (v *solver) fewestL3(i topo.NUMA, w want, cores int) cpuset.Set {
 	var groupOf [topo.MaxCPUs]uint16 // cores wanted in an L3 group
-	var order [topo.MaxCPUs]topo.L3  // groups by the lowest CPU they can give
+	var order [topo.MaxCPUs]topo.L3  // groups by the first CPU they can give
 	groups, inUse := order[:0], 0
 	var seen cpuset.Set // of topo.Core
-	cpus := v.m.NUMACPUs(i).Intersect(v.left)
-	for cpu := cpus.First(); cpu >= 0; cpu = cpus.Next(cpu + 1) {
-		id := v.m.CoreOf(topo.CPU(cpu))
-		if seen.Has(int(id)) || !v.matches(id, &w) {
-			continue
+	for _, cpus := range v.inTurn(i) {
+		for cpu := cpus.First(); cpu >= 0; cpu = cpus.Next(cpu + 1) {
+			id := v.m.CoreOf(topo.CPU(cpu))
+			if seen.Has(int(id)) || !v.matches(id, &w) {
+				continue
+			}
+			seen.Add(int(id))
+			l := v.m.CoreL3(id)
+			if v.usedL3.Has(int(l)) {
+				inUse++
+				continue
+			}
+			if groupOf[l] == 0 {
+				groups = append(groups, l)
+			}
+			groupOf[l]++
 		}
-		seen.Add(int(id))
-		l := v.m.CoreL3(id)
-		if v.usedL3.Has(int(l)) {
-			inUse++
-			continue
-		}
-		if groupOf[l] == 0 {
-			groups = append(groups, l)
-		}
-		groupOf[l]++
 	}
 	chosen := v.usedL3
 	need := cores - inUse

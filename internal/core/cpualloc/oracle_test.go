@@ -25,7 +25,7 @@ import (
 //	5  FullPCPUs: lowest exclusive stage; SpreadByPCPUs: most distinct cores
 //	6  strategy over the chosen NUMA nodes
 //	7  damage: wholly free cores broken up, or free threads of the cores used; then L3 groups (before, with PreferL3)
-//	8  lowest CPU ids
+//	8  most CPUs without a tick; then the lowest CPU ids
 //
 // Rows 0 to 6 must be equal. Rows 7 and 8 must be where definesSeven says, for an answer on one NUMA node, against the
 // answers on that same node.
@@ -38,6 +38,7 @@ const (
 	rowStrategy
 	rowSeven
 	rowSevenNext
+	rowTick
 	rowCount
 )
 
@@ -99,13 +100,14 @@ type query struct {
 	*oracle
 	req                   cpualloc.Request
 	free, pcpu, numa, own uint16 // own: CPUs of req.Nodes
+	noTick                uint16
 	uniform               bool
 }
 
 func (o *oracle) query(s cpualloc.State, req cpualloc.Request) *query {
 	q := &query{
 		oracle: o, req: req, free: bitsOf(s.Free), pcpu: bitsOf(s.PCPUHeld), numa: bitsOf(s.NUMAHeld),
-		uniform: true,
+		noTick: bitsOf(s.NoTick), uniform: true,
 	}
 	for i, n := range o.nodes {
 		if req.Nodes == 0 || req.Nodes>>i&1 == 1 {
@@ -262,7 +264,7 @@ func (q *query) priceCores(r uint16, p *price) {
 		}
 	}
 	damage := broken
-	p[rowBind], p[rowBindNext] = partial, q.stage(r)
+	p[rowBind], p[rowBindNext], p[rowTick] = partial, q.stage(r), -count(r&q.noTick)
 	if q.req.Bind == cpualloc.SpreadByPCPUs {
 		p[rowBind], p[rowBindNext] = q.stage(r), -distinct
 		damage = -threads
@@ -509,7 +511,7 @@ func compare(o *oracle, s cpualloc.State, req cpualloc.Request) (granted bool, d
 func (q *query) definesSeven() bool {
 	t := q.m.ThreadsPerCore()
 	switch {
-	case !q.uniform, t > 2:
+	case !q.uniform, t > 2, q.noTick != 0 && q.m.NumL3() > 1:
 		return false
 	case q.req.Bind == cpualloc.FullPCPUs:
 		return q.req.Count%t == 0
@@ -577,6 +579,15 @@ func randomState(rng *rand.Rand, m *topo.Machine) (cpualloc.State, cpualloc.Requ
 			s.PCPUHeld.Add(c)
 		case withHeld:
 			s.NUMAHeld.Add(c)
+		}
+	}
+	if rng.IntN(3) == 0 {
+		for core := range m.NumCores() {
+			for _, c := range m.CoreCPUs(topo.Core(core)) {
+				if core%3 == 1 {
+					s.NoTick.Add(int(c))
+				}
+			}
 		}
 	}
 	req := cpualloc.Request{

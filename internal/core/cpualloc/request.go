@@ -54,6 +54,8 @@ type State struct {
 	Free cpuset.Set
 	// PCPUHeld, NUMAHeld: CPUs of live pods that declared PCPULevel, NUMANodeLevel.
 	PCPUHeld, NUMAHeld cpuset.Set
+	// NoTick: CPUs whose tick the kernel stops (boot option nohz_full). They are given before others that are equal.
+	NoTick cpuset.Set
 	// Caps limits how many CPUs may be taken from each NUMA node , besides what is free there; nil = no
 	// limit. It is set where LS pods were promised a part of a node's shared pool. Limited, which
 	// Allocate begins with, converts it into fewer free CPUs. The slice must not be changed.

@@ -70,9 +70,11 @@ func (t *tally) add(v *solver, o *tally, sign int16) {
 
 // nodeTally is what one NUMA node had to give before anything was taken.
 type nodeTally struct {
-	free  int // free CPUs, also those that the request may not take
-	all   tally
-	spare tally // all, without held cores; filled only when solver.held
+	free int // free CPUs, also those that the request may not take
+	// noTick are those of free without a tick.
+	noTick int
+	all    tally
+	spare  tally // all, without held cores; filled only when solver.held
 }
 
 // survey fills the tallies of the nodes of v.mask, and returns what each node with CPUs has to give; nothing where
@@ -82,6 +84,8 @@ func (v *solver) survey() (counts [maxNodes]NodeCount) {
 	if v.threads > MaxThreads {
 		return counts
 	}
+	noTick := v.left.Intersect(v.state.NoTick)
+	v.ticks = !noTick.IsEmpty()
 	avoid := v.avoid()
 	for cpu := avoid.First(); cpu >= 0; cpu = avoid.Next(cpu + 1) {
 		v.core[v.m.CoreOf(topo.CPU(cpu))].held = true
@@ -96,6 +100,9 @@ func (v *solver) survey() (counts [maxNodes]NodeCount) {
 			}
 		}
 		v.node[i].free = counts[i].Free
+		if cpus := v.m.NUMACPUs(i); v.ticks {
+			v.node[i].noTick = cpus.CountIn(&noTick)
+		}
 		if v.req.SingleNUMANode && counts[i].Offers(&v.req) < v.req.Count {
 			v.mask &^= 1 << i
 		}
