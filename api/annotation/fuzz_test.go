@@ -170,6 +170,8 @@ func FuzzMembers(f *testing.F) { plain(f, ParseMembers, "1", "+3", "007", "21474
 
 func FuzzGangInterrupted(f *testing.F) { plain(f, ParseGangInterrupted, "Evict", "keep") }
 
+func FuzzIsolation(f *testing.F) { plain(f, ParseIsolation, "Prefer", "require", "avoid", "") }
+
 func FuzzGangMode(f *testing.F) { plain(f, ParseGangMode, "Strict", "nonstrict") }
 
 func FuzzMatchPolicy(f *testing.F) { plain(f, ParseMatchPolicy, "once-satisfied", "Only-Waiting") }

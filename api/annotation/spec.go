@@ -43,6 +43,18 @@ func ParseResourceSpec(text string) (ResourceSpec, []Warning, error) {
 	})
 }
 
+// Values of IsolationKey.
+const (
+	IsolationPrefer  = "prefer"
+	IsolationRequire = "require"
+	IsolationAvoid   = "avoid"
+)
+
+// ParseIsolation reads a value of IsolationKey.
+func ParseIsolation(text string) (string, []Warning, error) {
+	return word(text, IsolationPrefer, IsolationRequire, IsolationAvoid)
+}
+
 // NUMATopologyPolicy is how a pod's resources must be aligned to NUMA nodes.
 type NUMATopologyPolicy = string
 

@@ -61,6 +61,7 @@ func Supports() []Support {
 	return []Support{
 		{"QoS classes and priority bands", Done, PodLabel, []string{QoSClass, PriorityClass, Priority}},
 		{"CPU binding", Done, PodAnnotation, []string{ResourceSpecKey, ResourceStatusKey}},
+		{"isolated CPUs", Done, PodAnnotation, []string{IsolationKey}},
 		{"CPU binding", Done, NodeLabel, []string{NodeCPUBindPolicy, NodeCPUBindPolicyAlias, NodeNUMAAllocateStrategy}},
 		{"NUMA alignment", Done, PodAnnotation, []string{NUMATopologySpecKey, VolcanoTopologyPolicy}},
 		{"NUMA alignment", Done, NodeLabel, []string{NodeNUMATopologyPolicy, NodeNUMATopologyPolicyAlias}},

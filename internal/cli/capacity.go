@@ -434,6 +434,8 @@ func lacking(r *view.Refusal) string {
 	switch r.Code {
 	case why.InsufficientExclusiveCPU:
 		return "CPU for exclusive use"
+	case why.InsufficientIsolatedCPU:
+		return "isolated CPU"
 	case why.InsufficientCPU:
 		return "cpu"
 	case why.InsufficientPods:

@@ -184,6 +184,24 @@ func TestNoPictureIsWiderThanTheTerminal(t *testing.T) {
 	}
 }
 
+func TestTheMapMarksIsolatedCPUs(t *testing.T) {
+	t.Parallel()
+	a := newAccount([]corev1.Node{node("n", "8", nil)}, []corev1.Pod{pod("p", "LSE", "1", "n", `{"cpuset":"4"}`)},
+		[]v1alpha2.NodeResourceTopology{topology(t, "n", shape{1, 1, 8, 1}, map[string]string{
+			annotation.IsolatedCPUsKey: `{"isolated":"4-6"}`,
+		})})
+	for _, width := range []int{0, 60} {
+		picture := drawMachine(a.node("n"), paint{}, width)
+		for _, want := range []string{
+			"· · · · │ A x x ·", "LS pool 0-3,7", "\n    isolated 4-6\n", "x  isolated by the boot, for pods that ask for it",
+		} {
+			if !strings.Contains(picture, want) {
+				t.Errorf("the map of %d columns has no %q:\n%s", width, want, picture)
+			}
+		}
+	}
+}
+
 func TestMoreThan26PodsGetTwoColumns(t *testing.T) {
 	var pods []corev1.Pod
 	for i := range 60 {

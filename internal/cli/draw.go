@@ -30,7 +30,7 @@ var marks = []mark{
 	{view.CPUKubeletReserved, ":", ":", dim, "shared pool, reserved by the kubelet"},
 	{view.CPUReserved, "%", "%", dim, "reserved on the node, in no pool"},
 	{view.CPUSystem, "$", "$", dim, "system pods only"},
-	{view.CPUIsolated, "x", "x", dim, "isolated by the boot, in no pool"},
+	{view.CPUIsolated, "x", "x", dim, "isolated by the boot, for pods that ask for it"},
 	{view.CPUOffline, "-", "-", dim, "offline"},
 	{view.CPUTwice, "!", "!", red, "held by two pods: a fault"},
 }
@@ -208,10 +208,13 @@ func (d *drawing) numa(n view.NUMA) {
 	ls, be := "LS pool "+cmp.Or(n.SharedPool, "none"), "BE pool "+cmp.Or(n.BESharedPool, "none")
 	if both := fmt.Sprintf("    %-32s %s", ls, be); d.columns <= 0 || len(both) <= d.columns {
 		d.printf("%s\n", both)
-		return
+	} else {
+		d.wrapped(4, ",", ls)
+		d.wrapped(4, ",", be)
 	}
-	d.wrapped(4, ",", ls)
-	d.wrapped(4, ",", be)
+	if n.Isolated != "" {
+		d.wrapped(4, ",", "isolated "+n.Isolated)
+	}
 }
 
 func memoryText(n view.NUMA) string {

@@ -24,7 +24,7 @@ const (
 	CPUKubeletReserved = "kubeletReserved" // in the shared pools, never given away
 	CPUReserved        = "reserved"        // reserved by the node's annotation
 	CPUSystem          = "system"
-	CPUIsolated        = "isolated" // by the boot, in no pool
+	CPUIsolated        = "isolated" // by the boot; in no pool, and without a pod
 	CPUOffline         = "offline"
 	CPUTwice           = "heldTwice" // a fault
 )
@@ -91,8 +91,10 @@ type NUMA struct {
 	Distances    []int  `json:"distances"`
 	SharedPool   string `json:"sharedPool"`
 	BESharedPool string `json:"beSharedPool"`
-	Free         int    `json:"free"`
-	Cores        []Core `json:"cores"`
+	// Isolated are the CPUs that the boot isolated, those of pods too; "" for none.
+	Isolated string `json:"isolated,omitempty"`
+	Free     int    `json:"free"`
+	Cores    []Core `json:"cores"`
 }
 
 // Core is one physical core.
@@ -384,6 +386,7 @@ func (s *cpuStates) numa(n topo.NUMA, socket topo.Socket) NUMA {
 		Node: s.m.NUMAID(n), Distances: []int{}, Cores: []Core{}, Free: free.Len(),
 		SharedPool:   s.m.FormatList(s.v.SharedPool().Intersect(cpus)),
 		BESharedPool: s.m.FormatList(s.v.BEPool().Intersect(cpus)),
+		Isolated:     s.m.FormatList(s.v.Facts().Isolated.Intersect(cpus)),
 	}
 	for other := range s.m.NumNUMA() {
 		out.Distances = append(out.Distances, s.m.Distance(n, topo.NUMA(other)))

@@ -659,6 +659,7 @@ export interface NUMA {
   distances: number[];
   sharedPool: string;
   beSharedPool: string;
+  isolated?: string;
   free: number;
   cores: Core[];
 }

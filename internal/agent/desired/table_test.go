@@ -97,6 +97,14 @@ func TestEveryRole(t *testing.T) {
 				{"cpuset.cpus", "2,18", false, desired.Allocated, false},
 			},
 		},
+		"LSE has isolated CPUs that it was given": {
+			pod:   leafOf(entry("p", qos.LSE, qos.Exclusive, "4-5")),
+			facts: func(f *ledger.Facts) { f.Isolated = cpuset.MustParse("4-7,20-23") }, want: []brief{
+				{"cpu.max", "max", true, desired.QuotaLifted, false},
+				{"cpu.max", "max", false, desired.QuotaLifted, false},
+				{"cpuset.cpus", "4-5", false, desired.Allocated, false},
+			},
+		},
 		"a pod without a label that its node bound has its CPUs and no quota": {pod: leafOf(entry("p", qos.None,
 			qos.ExclusiveWithBE, "4,20")), want: []brief{
 			{"cpu.max", "max", true, desired.QuotaLifted, false},
@@ -255,6 +263,11 @@ func TestEveryRole(t *testing.T) {
 				return p
 			}(), change: func(in *desired.Input) { in.KubeletKeepsMemory = true },
 			want: []brief{{"cpuset.cpus", "0,4-16,20-31", false, desired.SharedPool, false}},
+		},
+		"LS does not have isolated CPUs": {
+			pod:   leafOf(entry("p", qos.LS, qos.SharedPool, "")),
+			facts: func(f *ledger.Facts) { f.Isolated = cpuset.MustParse("4-7,20-23") },
+			want:  []brief{{"cpuset.cpus", "0,8-16,24-31", false, desired.SharedPool, false}},
 		},
 		"no pod gets an empty pool": {
 			pod:   leafOf(entry("p", qos.LS, qos.SharedPool, "")),

@@ -85,10 +85,11 @@ func requiredArchs(terms ...[]string) podOption {
 }
 
 const (
-	specField     = "metadata.annotations[scheduling.koordinator.sh/resource-spec]: "
-	topologyField = "metadata.annotations[scheduling.koordinator.sh/numa-topology-spec]: "
-	statusField   = "metadata.annotations[scheduling.koordinator.sh/resource-status]: "
-	classField    = "metadata.labels[koordinator.sh/qosClass]: "
+	specField      = "metadata.annotations[scheduling.koordinator.sh/resource-spec]: "
+	topologyField  = "metadata.annotations[scheduling.koordinator.sh/numa-topology-spec]: "
+	statusField    = "metadata.annotations[scheduling.koordinator.sh/resource-status]: "
+	classField     = "metadata.labels[koordinator.sh/qosClass]: "
+	isolationField = "metadata.annotations[tenon.sh/isolated-cpus]: "
 )
 
 func check(t *testing.T, got admission.Answer, refusals, warnings []string) {
@@ -321,6 +322,44 @@ func TestCreate(t *testing.T) {
 			spec(`{"preferredCPUBindPolicy":"FullPCPUs"}`)), warnings: []string{
 			specField + "ignored: only LSE/LSR pods are bound",
 		}},
+		"isolated CPUs": {pod: newPod(class("LSE"), cpu("1"), annot(annotation.IsolationKey, "require"))},
+		"isolated CPUs: a value that there is not": {
+			pod: newPod(class("LSE"), cpu("1"), annot(annotation.IsolationKey, "required")), refusals: []string{
+				isolationField + `byte 0: Unsupported value "required": supported prefer, require, avoid`,
+			},
+		},
+		"isolated CPUs: no value": {
+			pod: newPod(class("LSE"), cpu("1"), annot(annotation.IsolationKey, "")), refusals: []string{
+				isolationField + `byte 0: Unsupported value "": supported prefer, require, avoid`,
+			},
+		},
+		"isolated CPUs: another case": {
+			pod: newPod(class("LSR"), cpu("1"), annot(annotation.IsolationKey, "Prefer")), warnings: []string{
+				isolationField + `"Prefer" is read as "prefer": values are case-sensitive on output`,
+			},
+		},
+		"isolated CPUs of several threads": {
+			pod: newPod(class("LSR"), cpu("2"), annot(annotation.IsolationKey, "prefer")), warnings: []string{
+				isolationField + "the kernel moves no thread between isolated CPUs: the containers must pin their " +
+					"threads to the pod's 2 CPUs themselves",
+			},
+		},
+		"isolated CPUs of a pod that shares its CPUs": {
+			pod: newPod(class("LS"), annot(annotation.IsolationKey, "require")), warnings: []string{
+				isolationField + "ignored: only LSE/LSR pods have CPUs of their own",
+			},
+		},
+		"isolated CPUs of a pod without a class": {
+			pod: newPod(annot(annotation.IsolationKey, "prefer")), warnings: []string{
+				isolationField + "ignored: only LSE/LSR pods have CPUs of their own",
+			},
+		},
+		"isolated CPUs, avoided": {pod: newPod(class("BE"), requests(), annot(annotation.IsolationKey, "avoid"))},
+		"isolated CPUs by the key of nodes": {
+			pod: newPod(class("LSE"), cpu("1"), annot(annotation.IsolatedCPUsKey, "prefer")), warnings: []string{
+				"metadata.annotations[node.tenon.sh/isolated-cpus]: has no effect here: it is a NodeResourceTopology annotation",
+			},
+		},
 		"an unknown topology policy": {pod: newPod(annot(annotation.NUMATopologySpecKey,
 			`{"numaTopologyPolicy":"Socket"}`)), refusals: []string{
 			topologyField +
@@ -445,6 +484,10 @@ func TestUpdate(t *testing.T) {
 			pod: newPod(class("LSR"), onNode, spec(`{}`)), refusals: []string{
 				specField + "field is immutable once the pod is bound to a node",
 			},
+		},
+		"isolated CPUs after the pod is bound": {
+			old: newPod(class("LSE"), onNode), pod: newPod(class("LSE"), onNode, annot(annotation.IsolationKey, "require")),
+			refusals: []string{isolationField + "field is immutable once the pod is bound to a node"},
 		},
 		"a topology policy that is wrong": {
 			old: newPod(), pod: newPod(annot(annotation.NUMATopologySpecKey, "1")),

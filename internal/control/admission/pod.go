@@ -28,6 +28,7 @@ func Create(pod *corev1.Pod, kinds device.Kinds) Answer {
 		a.colocation(pod, class)
 	}
 	a.resourceSpec(pod)
+	a.isolation(pod)
 	a.topologySpec(pod)
 	a.volcano(pod)
 	a.devices(pod, kinds)
@@ -222,6 +223,23 @@ func pinsARM64(pod *corev1.Pod) bool {
 
 func (a *Answer) topologySpec(pod *corev1.Pod) {
 	parsed(a, pod.Annotations, annotation.NUMATopologySpecKey, annotation.ParseNUMATopologySpec)
+}
+
+// isolation warns where the wish for isolated CPUs has no effect, and of what the kernel does not do on them.
+func (a *Answer) isolation(pod *corev1.Pod) {
+	wish, ok := parsed(a, pod.Annotations, annotation.IsolationKey, annotation.ParseIsolation)
+	if !ok || wish == annotation.IsolationAvoid {
+		return
+	}
+	field := annotationField(annotation.IsolationKey)
+	class, _, _ := convert.PodQoS(pod)
+	switch cpus := convert.MilliCPU(pod) / 1000; {
+	case class != qos.LSE && class != qos.LSR:
+		a.warn(field, "ignored: only LSE/LSR pods have CPUs of their own")
+	case cpus > 1:
+		a.warn(field, "the kernel moves no thread between isolated CPUs: the containers must pin their threads to the "+
+			"pod's %d CPUs themselves", cpus)
+	}
 }
 
 func (a *Answer) simulate(pod *corev1.Pod) {

@@ -65,6 +65,7 @@ func (a *Answer) changedSpecs(pod, old *corev1.Pod) {
 		check func(*corev1.Pod)
 	}{
 		{annotation.ResourceSpecKey, true, a.resourceSpec},
+		{annotation.IsolationKey, true, a.isolation},
 		{annotation.NUMATopologySpecKey, false, a.topologySpec},
 		{annotation.VolcanoTopologyPolicy, true, a.volcano},
 		{annotation.SimulateKey, false, a.simulate},

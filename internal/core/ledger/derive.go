@@ -144,6 +144,10 @@ func (v *View) summarize() {
 		s.Add(s.Usable[n])
 		s.PoolCPUs += s.Nodes[n].PoolCPUs
 	}
+	if !v.isolated.IsEmpty() {
+		isolated := v.FreeIsolated()
+		s.Isolated = cpualloc.CountNodes(make([]cpualloc.NodeCount, 0, len(s.Nodes)), m, &isolated)
+	}
 	s.PoolMilli = 1000 * int64(s.PoolCPUs)
 	v.deductPromises()
 	s.Rows = align.Leave(v.rows, m, v.holds)

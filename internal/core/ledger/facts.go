@@ -76,8 +76,9 @@ type Facts struct {
 	// NodeReserved is RESERVED_N, System the system CPUs when they are exclusive.
 	NodeReserved, System cpuset.Set
 	// Isolated are the CPUs that the boot has isolated. They are in no pool: the kernel does not balance threads over
-	// them, so that those of a pool would remain on one CPU while others idle.
-	Isolated cpuset.Set
+	// them, so that those of a pool would remain on one CPU while others idle. NoTick are those of nohz_full, which
+	// exclusive pods get before others.
+	Isolated, NoTick cpuset.Set
 	// Amounts are what each NUMA node has for pods (allocatable), of memory and hugepages. Those that they do not
 	// name take no part in any decision.
 	Amounts []align.Amount
@@ -92,7 +93,7 @@ type Facts struct {
 // matter.
 func (f *Facts) Equal(o *Facts) bool {
 	return f.Machine.Equal(o.Machine) && f.Fault == o.Fault && f.ARM64 == o.ARM64 &&
-		f.NodeReserved == o.NodeReserved && f.System == o.System && f.Isolated == o.Isolated &&
+		f.NodeReserved == o.NodeReserved && f.System == o.System && f.Isolated == o.Isolated && f.NoTick == o.NoTick &&
 		f.Bind == o.Bind && f.Strategy == o.Strategy &&
 		f.StrategyByLabel == o.StrategyByLabel && f.Topology == o.Topology && f.MinSharedCPUs == o.MinSharedCPUs &&
 		f.Mode == o.Mode && f.Model.Equal(&o.Model) && f.Imported == o.Imported &&
@@ -115,6 +116,8 @@ type frame struct {
 type outline struct {
 	// base is ONLINE without what no pod ever gets: the LS pool of an empty node before KSTATIC.
 	base cpuset.Set
+	// isolated is what the boot has isolated of ONLINE, without what no pod ever gets and the kubelet's reservation.
+	isolated cpuset.Set
 	// kubeletReserved is RESERVED_K, empty unless the kubelet is static.
 	kubeletReserved cpuset.Set
 	// rows are those of resources while no pod holds any.
@@ -210,7 +213,9 @@ func newFrame(f Facts) *frame {
 	if cpu.Static {
 		fr.kubeletReserved = cpu.Reserved.Intersect(online)
 	}
-	fr.base = online.Minus(f.NodeReserved).Minus(f.System).Minus(f.Isolated)
+	fr.base = online.Minus(f.NodeReserved).Minus(f.System)
+	fr.isolated = fr.base.Intersect(f.Isolated).Minus(fr.kubeletReserved)
+	fr.base = fr.base.Minus(f.Isolated)
 	if cpu.StrictReservation {
 		fr.base = fr.base.Minus(fr.kubeletReserved)
 	}

@@ -89,7 +89,7 @@ func (l *Ledger) Commit(o Offer) error {
 	}
 	a := newAccount(v.facts.Machine, o.Entry)
 	open := v.Without(a.Within)
-	free := open.Allocatable()
+	free := open.Allocatable().Union(open.FreeIsolated())
 	refusal := ""
 	switch _, known := v.find(a.UID); {
 	case known:

@@ -723,7 +723,7 @@ func TestLiveEqualsRebuild(t *testing.T) {
 					}
 					return
 				}
-				free := before.Allocatable()
+				free := before.Allocatable().Union(before.FreeIsolated())
 				if !o.CPUs.SubsetOf(&free) { // L1
 					t.Fatalf("committed CPUs %v, free were %v", o.CPUs, free)
 				}
@@ -761,7 +761,7 @@ func check(t *rapid.T, l *ledger.Ledger, md *model) {
 	}
 	m := v.Machine()
 	want := md.pools()
-	got := pools{v.SharedPool(), v.BEPool(), v.Allocatable(), v.KubeletStatic(), v.LSE(), v.LSR()}
+	got := pools{v.SharedPool(), v.BEPool(), v.Allocatable(), v.KubeletStatic(), v.LSE(), v.LSR(), v.FreeIsolated()}
 	if got != want {
 		t.Fatalf("pools: got %+v, want %+v", got, want)
 	}

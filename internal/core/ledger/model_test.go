@@ -34,7 +34,7 @@ func (md *model) cpus(list string) map[int]bool {
 }
 
 type pools struct {
-	shared, be, allocatable, kstatic, lse, lsr cpuset.Set
+	shared, be, allocatable, kstatic, lse, lsr, isolated cpuset.Set
 }
 
 func (md *model) pools() pools {
@@ -60,8 +60,8 @@ func (md *model) pools() pools {
 	for c := range online.All() {
 		lse, lsr := holds[qos.Exclusive][c], holds[qos.ExclusiveWithBE][c]
 		k := f.Model.Config.CPU.Static && f.Model.Config.CPU.Reserved.Has(c)
-		never := f.NodeReserved.Has(c) || f.System.Has(c) || f.Isolated.Has(c) ||
-			k && f.Model.Config.CPU.StrictReservation
+		outside := f.NodeReserved.Has(c) || f.System.Has(c)
+		never := outside || f.Isolated.Has(c) || k && f.Model.Config.CPU.StrictReservation
 		add := func(s *cpuset.Set, in bool) {
 			if in {
 				s.Add(c)
@@ -72,6 +72,7 @@ func (md *model) pools() pools {
 		add(&out.kstatic, pinned[c])
 		add(&out.be, !never && !pinned[c] && !lse)
 		add(&out.shared, !never && !pinned[c] && !lse && !lsr)
+		add(&out.isolated, f.Isolated.Has(c) && !outside && !pinned[c] && !lse && !lsr && !k)
 		add(&out.allocatable, !never && !pinned[c] && !lse && !lsr && !k)
 	}
 	return out

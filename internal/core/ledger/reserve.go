@@ -92,7 +92,7 @@ func (v *View) Inside(uid string) *View {
 	r := v.accounts[at]
 	rest := &account{Entry: Entry{UID: outside, Role: qos.Exclusive}}
 	if !r.cpus.IsEmpty() {
-		rest.cpus = v.Allocatable()
+		rest.cpus = v.Allocatable().Union(v.FreeIsolated())
 	}
 	for i := range v.summary.Rows {
 		row := &v.summary.Rows[i]

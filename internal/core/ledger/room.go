@@ -61,13 +61,14 @@ func (s *Summary) sumRooms(nodes topo.NodeSet) int64 {
 }
 
 // KeepsPromises reports whether pods still get what they were promised when exclusive CPUs leave the shared pool.
+// Isolated CPUs are in no pool, so they leave none.
 func (v *View) KeepsPromises(cpus *cpuset.Set) bool {
-	s := &v.summary
+	s, shared := &v.summary, cpus.Minus(v.isolated)
 	leave := func(nodes topo.NodeSet) int64 {
 		sum := 0
 		for n := range nodes.All() {
 			here := v.facts.Machine.NUMACPUs(n)
-			sum += here.CountIn(cpus)
+			sum += here.CountIn(&shared)
 		}
 		return 1000 * int64(sum)
 	}

@@ -60,6 +60,12 @@ func (v *View) BEPool() cpuset.Set { return v.base.Minus(v.kubeletStatic).Minus(
 // Allocatable returns what new LSE and LSR pods may get: the LS pool without the kubelet's reservation.
 func (v *View) Allocatable() cpuset.Set { return v.SharedPool().Minus(v.kubeletReserved) }
 
+// FreeIsolated returns what new LSE and LSR pods may get that ask for isolated CPUs: those that no pod has. Isolated
+// CPUs that the kubelet's static policy reserves are not among them.
+func (v *View) FreeIsolated() cpuset.Set {
+	return v.isolated.Minus(v.kubeletStatic).Minus(v.lse).Minus(v.lsr)
+}
+
 // KubeletStatic returns KSTATIC: what the kubelet pinned for pods that Tenon does not decide about.
 func (v *View) KubeletStatic() cpuset.Set { return v.kubeletStatic }
 
@@ -117,9 +123,16 @@ func (v *View) Floor() int { return v.floor }
 // Summary returns the per-node figures; they must not be changed.
 func (v *View) Summary() *Summary { return &v.summary }
 
-// State returns what the allocator works on.
+// IsolatedState is State for pods that get isolated CPUs, which no other pod was promised a part of.
+func (v *View) IsolatedState() cpualloc.State {
+	s := v.State()
+	s.Free, s.Caps = v.FreeIsolated(), nil
+	return s
+}
+
+// State returns what the allocator works on for pods that get no isolated CPUs.
 func (v *View) State() cpualloc.State {
-	s := cpualloc.State{Machine: v.facts.Machine, Free: v.Allocatable()}
+	s := cpualloc.State{Machine: v.facts.Machine, Free: v.Allocatable(), NoTick: v.facts.NoTick}
 	for _, a := range v.accounts {
 		switch {
 		case a.Exclusive == cpualloc.NUMANodeLevel:
@@ -289,6 +302,8 @@ type Summary struct {
 	// or on several together (Limits). UsableTotal is their sum.
 	Usable      []cpualloc.NodeCount
 	UsableTotal cpualloc.NodeCount
+	// Isolated is what each NUMA node has of FreeIsolated; nil on a node that has no isolated CPUs for pods.
+	Isolated []cpualloc.NodeCount
 	// Rows are the resources that are known of the machine's NUMA nodes, ordinary memory first.
 	Rows []align.Row
 	// Limits bound what may still be taken of the pools of several NUMA nodes, by Group and Nodes; see Room.
@@ -326,7 +341,7 @@ type NodeSummary struct {
 
 // equal reports whether two summaries give the same answers.
 func (s *Summary) equal(o *Summary) bool {
-	return slices.Equal(s.Nodes, o.Nodes) && slices.Equal(s.Usable, o.Usable) && s.UsableTotal == o.UsableTotal &&
+	return slices.Equal(s.Nodes, o.Nodes) && slices.Equal(s.Usable, o.Usable) && slices.Equal(s.Isolated, o.Isolated) && s.UsableTotal == o.UsableTotal &&
 		s.Committed == o.Committed && s.NodeCount == o.NodeCount && s.PoolCPUs == o.PoolCPUs &&
 		s.PoolMilli == o.PoolMilli &&
 		slices.Equal(s.Limits, o.Limits) && s.Confined == o.Confined && s.Spanned == o.Spanned &&

@@ -36,7 +36,7 @@ type AlignmentRow struct {
 // shared pool, the node's kubelet chooses, or the topology is unknown.
 func Align(v *ledger.View, r *Request) (Alignment, bool) {
 	f := v.Facts()
-	r = r.On(f)
+	r = r.at(v)
 	if f.Machine == nil || f.Machine.TooWide() || r.followed(f) {
 		return Alignment{}, false
 	}
@@ -49,7 +49,7 @@ func Align(v *ledger.View, r *Request) (Alignment, bool) {
 			return Alignment{Reason: reason}, false // its policies contradict the node's
 		}
 		j.askExclusive(v, r, &o)
-		a.Spread, a.Rows = o.spread, append(a.Rows, j.describeRow("cpu", j.needs[0], j.cpus[:], o.fewest(f.Machine)))
+		a.Spread, a.Rows = o.spread, append(a.Rows, j.describeRow("cpu", j.needs[0], j.cpus[:], o.fewest(f)))
 	} else {
 		if !j.askPool(v, r) {
 			return Alignment{}, false
@@ -112,7 +112,7 @@ func (r *Request) acceptsKubelet(f *ledger.Facts) why.Reason {
 // Span returns the number of NUMA nodes on which r will be placed; a pod that is not placed on some is spread over
 // all NUMA nodes with CPUs. false where r does not fit, or the NUMA nodes of the node's CPUs are unknown.
 func Span(v *ledger.View, r *Request) (numaNodes int, ok bool) {
-	r = r.On(v.Facts())
+	r = r.at(v)
 	if v.Machine() == nil {
 		return 0, false
 	}

@@ -31,7 +31,7 @@ func chooseDevices(v *ledger.View, r *Request, o *order) device.Choice {
 // DeviceSets yields the sets of devices that r could get on a node that gives devices out, in the order in which they
 // are preferred; none elsewhere.
 func DeviceSets(v *ledger.View, r *Request) iter.Seq[device.Choice] {
-	r = r.On(v.Facts())
+	r = r.at(v)
 	if _, gives := givesDevices(v, r); !gives {
 		return func(func(device.Choice) bool) {}
 	}

@@ -15,6 +15,8 @@ type order struct {
 	req cpualloc.Request
 	// spread is the number of NUMA nodes that the topology policy allows the answer to touch.
 	spread int
+	// isolated: all CPUs are to be isolated ones.
+	isolated bool
 }
 
 // checkCPUs decides from the summary whether r's exclusive CPUs can be had, and how: O(NUMA nodes), no allocation. It
@@ -32,6 +34,9 @@ func (o *order) checkCPUs(v *ledger.View, r *Request) why.Reason {
 		return reason
 	}
 	o.Effect, o.req, o.spread = effect, effect.request(r.CPUs, f), max(len(f.Machine.MostCPUs()), 1)
+	if o.isolated = r.Isolated == RequireIsolated; o.isolated {
+		return o.checkIsolated(v, r)
+	}
 	if !o.clearlyFits(s, f.Machine) {
 		plain := o.req
 		plain.SingleNUMANode = false // align checks it, with a reason of its own
@@ -54,16 +59,44 @@ func (o *order) checkCPUs(v *ledger.View, r *Request) why.Reason {
 	return o.align(v, r)
 }
 
+// checkIsolated is checkCPUs for isolated CPUs: neither promises nor the floor of the shared pools bound them.
+func (o *order) checkIsolated(v *ledger.View, r *Request) why.Reason {
+	var none [topo.MaxNodes]cpualloc.NodeCount
+	counts := v.Summary().Isolated
+	if counts == nil {
+		counts = none[:]
+	}
+	plain := o.req
+	plain.SingleNUMANode = false // align checks it, with a reason of its own
+	reason := cpualloc.Feasible(counts, v.Machine(), plain)
+	switch reason.Code {
+	case why.None:
+		return o.align(v, r)
+	case why.InsufficientExclusiveCPU:
+		reason.Code = why.InsufficientIsolatedCPU
+	}
+	return reason
+}
+
 // askExclusive fills j with the rows of an order for exclusive CPUs.
 func (j *joint) askExclusive(v *ledger.View, r *Request, o *order) {
 	j.begin(v, r)
 	j.policy, j.spread = o.Topology, o.spread
 	j.leading, j.needs[0] = 1, int64(o.req.Count)
 	j.open = j.machine.NodesWithCPUs()
-	s := v.Summary()
+	counts := v.Summary().Usable
+	if o.isolated {
+		if counts = v.Summary().Isolated; counts == nil {
+			j.open = 0
+		}
+	}
 	for rest := j.open; rest != 0; rest &= rest - 1 {
 		n := rest.First()
-		j.cpus[n] = int64(s.Usable[n].Offers(&o.req))
+		j.cpus[n] = int64(counts[n].Offers(&o.req))
+	}
+	if o.isolated {
+		j.askOthers(v, r)
+		return
 	}
 	if j.limits = j.summary.Limits; len(j.limits) > 0 && o.req.Required && o.req.Bind == cpualloc.FullPCPUs {
 		j.wholeCores, j.free, j.usable = true, v.Allocatable(), j.summary.Usable
@@ -109,7 +142,7 @@ func (o *order) align(v *ledger.View, r *Request) why.Reason {
 	case hint.SingleNUMANode:
 		o.spread = 1
 	case hint.Restricted:
-		o.spread = o.fewest(v.Machine())
+		o.spread = o.fewest(v.Facts())
 	default:
 		return why.Reason{}
 	}
@@ -126,7 +159,7 @@ func (o *order) align(v *ledger.View, r *Request) why.Reason {
 	if reason.Code != why.TopologyPolicy || reason.Resource != why.CPU {
 		return reason
 	}
-	if s.Committed {
+	if s.Committed && !o.isolated {
 		for n := range j.machine.NodesWithCPUs().All() {
 			j.cpus[n] = int64(s.Nodes[n].Offers(&o.req))
 		}
@@ -148,7 +181,18 @@ func (o *order) unit() why.Unit {
 }
 
 // fewest is the number of NUMA nodes that the request needs on an empty machine.
-func (o *order) fewest(m *topo.Machine) int {
+func (o *order) fewest(f *ledger.Facts) int {
+	m := f.Machine
+	if o.isolated {
+		var most [topo.MaxNodes]int
+		isolated := f.Isolated.Intersect(m.Online())
+		for n := range m.NodesWithCPUs().All() {
+			count := cpualloc.CountNode(m, n, &isolated)
+			most[n] = count.Offers(&o.req)
+		}
+		topo.LargestFirst(most[:])
+		return leastOf(most[:], o.req.Count)
+	}
 	if o.req.Required && o.req.Bind == cpualloc.SpreadByPCPUs {
 		return leastOf(m.MostCores(), o.req.Count)
 	}
@@ -175,6 +219,9 @@ func (o *order) take(v *ledger.View, r *Request, devices topo.NodeSet) (
 	j.joinDevices(v, r, o, devices)
 	o.spread = j.spread
 	state := v.State().Limited(o.req.Bind)
+	if o.isolated {
+		state = v.IsolatedState()
+	}
 	req := o.req
 	result, reason := cpualloc.Allocate(state, req)
 	if req.Strategy == cpualloc.DistributeEvenly && !o.allows(v, &j, &result, reason) {

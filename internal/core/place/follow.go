@@ -44,7 +44,7 @@ func fitsFollowed(v *ledger.View, r *Request) why.Reason {
 
 // demanding reports whether r asks more of its placement than the kubelet's own policy grants.
 func (r *Request) demanding(v *ledger.View, e *Effect) bool {
-	return r.CPUs > 0 && e.Required ||
+	return r.CPUs > 0 && (e.Required || r.Isolated == RequireIsolated) ||
 		e.Topology >= hint.Restricted && e.Topology > v.Facts().Model.Config.Topology.Policy ||
 		r.apart(v, e.Topology)
 }
@@ -77,6 +77,12 @@ func predict(v *ledger.View, r *Request) (kubelet.Placement, why.Reason) {
 	}
 	if r.CPUs > 0 && effect.Required && !laidOut(v.Machine(), placement, effect.Bind) {
 		return nil, why.Reason{Code: why.BindPolicyConflict, Resource: why.CPU}
+	}
+	if cpus := placement.CPUs(); r.CPUs > 0 && r.Isolated == RequireIsolated && !cpus.SubsetOf(&v.Facts().Isolated) {
+		return nil, why.Reason{
+			Code: why.InsufficientIsolatedCPU, Resource: why.CPU, Unit: why.CPUs, Asked: int64(r.CPUs),
+			Free: int64(cpus.CountIn(&v.Facts().Isolated)),
+		}
 	}
 	if reason = aligned(v, placement, effect.Topology); !reason.OK() || !r.apart(v, effect.Topology) {
 		return placement, reason

@@ -28,8 +28,8 @@ type oracle struct {
 	f      *ledger.Facts
 	m      *topo.Machine
 	online uint
-	// shared is the LS pool, free what exclusive pods may get of it.
-	shared, free uint
+	// shared is the LS pool, free what exclusive pods may get of it, isolated what they may get beside it.
+	shared, free, isolated uint
 	*pact
 }
 
@@ -53,7 +53,8 @@ func newOracle(v *ledger.View) *oracle {
 	if o.f.Model.Config.CPU.Static {
 		reserved = bitsOf(o.f.Model.Config.CPU.Reserved) & o.online
 	}
-	o.shared = o.online &^ bitsOf(o.f.NodeReserved) &^ bitsOf(o.f.System) &^ bitsOf(o.f.Isolated)
+	o.shared = o.online &^ bitsOf(o.f.NodeReserved) &^ bitsOf(o.f.System)
+	taken := uint(0)
 	if o.f.Model.Config.CPU.StrictReservation {
 		o.shared &^= reserved
 	}
@@ -61,15 +62,18 @@ func newOracle(v *ledger.View) *oracle {
 	for e := range v.Entries() {
 		if e.Role.Binds() {
 			cpus, _, _ := o.m.ParseList(e.CPUList)
-			o.shared &^= bitsOf(cpus)
+			taken |= bitsOf(cpus)
 		}
 		ours[e.UID] = e.CPUList != "" || e.Class == qos.LS || e.Class == qos.BE
 	}
 	for _, g := range o.f.Given {
 		if !ours[g.UID] {
-			o.shared &^= bitsOf(g.CPUs)
+			taken |= bitsOf(g.CPUs)
 		}
 	}
+	o.shared &^= taken
+	o.isolated = o.shared & bitsOf(o.f.Isolated) &^ reserved
+	o.shared &^= bitsOf(o.f.Isolated)
 	o.free = o.shared &^ reserved
 	var pools []int64
 	for i := range o.m.CPUNodes() {
@@ -123,6 +127,17 @@ func (o *oracle) shapely(set uint, must place.BindWish) bool {
 		}
 	}
 	return true
+}
+
+// wholeCores is those of a set that are on cores of which all online CPUs are in the set.
+func (o *oracle) wholeCores(set uint) uint {
+	whole := uint(0)
+	for core := range o.m.NumCores() {
+		if cpus := o.core(core); cpus&set == cpus {
+			whole |= cpus
+		}
+	}
+	return whole
 }
 
 // touched is the NUMA nodes of a set.
@@ -328,6 +343,10 @@ func (o *oracle) uses(e *ledger.Entry) uint {
 
 // exclusive decides about exclusive CPUs; best is that of all answers.
 func (o *oracle) exclusive(r *place.Request) (code why.Code, best quality) {
+	free, isolated := o.free, r.Isolated == place.RequireIsolated
+	if isolated {
+		free = o.isolated
+	}
 	must, ok := o.bind(r)
 	if !ok {
 		return why.BindPolicyConflict, best
@@ -337,6 +356,11 @@ func (o *oracle) exclusive(r *place.Request) (code why.Code, best quality) {
 	}
 	limit := o.allowed(r, func(nodes uint) bool {
 		cpus := o.onlineOf(nodes)
+		if isolated {
+			if cpus &= bitsOf(o.f.Isolated); must == place.WantFullPCPUs {
+				cpus = o.wholeCores(cpus)
+			}
+		}
 		if must != place.WantSpreadByPCPUs {
 			return bits.OnesCount(cpus) >= r.CPUs
 		}
@@ -348,11 +372,11 @@ func (o *oracle) exclusive(r *place.Request) (code why.Code, best quality) {
 	})
 	var some, kept, onFew, keptFew bool
 	touched := map[uint]bool{} // the NUMA nodes of acceptable answers
-	subsets(o.free, r.CPUs, func(set uint) bool {
+	subsets(free, r.CPUs, func(set uint) bool {
 		if !o.shapely(set, must) {
 			return true
 		}
-		keeps, nodes := o.keepsPromises(set), o.touched(set)
+		keeps, nodes := isolated || o.keepsPromises(set), o.touched(set)
 		few := bits.OnesCount(nodes) <= limit
 		some, kept, onFew = true, kept || keeps, onFew || few
 		if keeps && few {
@@ -369,11 +393,13 @@ func (o *oracle) exclusive(r *place.Request) (code why.Code, best quality) {
 		}
 	}
 	switch {
+	case !some && isolated:
+		return why.InsufficientIsolatedCPU, best
 	case !some:
 		return why.InsufficientExclusiveCPU, best
 	case !kept:
 		return why.SharedPoolCommitted, best
-	case bits.OnesCount(o.shared)-r.CPUs < floor:
+	case !isolated && bits.OnesCount(o.shared)-r.CPUs < floor:
 		return why.SharedPoolFloor, best
 	case !onFew:
 		return why.TopologyPolicy, best
@@ -504,8 +530,21 @@ func (o *oracle) pool(r *place.Request) (code why.Code, best quality) {
 	return why.TopologyPolicy, best
 }
 
-// decide is the whole decision.
+// decide is the whole decision. A preference for isolated CPUs is met where they fit on no more NUMA nodes than others.
 func (o *oracle) decide(r *place.Request) (code why.Code, best quality) {
+	code, best = o.decideAs(r)
+	if r.Isolated == place.PreferIsolated {
+		isolated := *r
+		isolated.Isolated = place.RequireIsolated
+		if c, q := o.decideAs(&isolated); c == why.None && (code != why.None || q.nodes <= best.nodes) {
+			return c, q
+		}
+	}
+	return code, best
+}
+
+// decideAs is decide without a preference.
+func (o *oracle) decideAs(r *place.Request) (code why.Code, best quality) {
 	if r.OnPolicyNodes != nil && (o.f.Bind == ledger.FullPCPUsOnly || o.f.Bind == ledger.SpreadByPCPUs) {
 		r = r.OnPolicyNodes
 	}
@@ -565,7 +604,7 @@ func (o *oracle) ofKubelet(pod *kubelet.Pod) why.Code {
 // whole decision.
 func TestTryDecidesAsBruteForceDoes(t *testing.T) {
 	t.Parallel()
-	answers, spread, apart := map[why.Code]int{}, 0, 0
+	answers, spread, apart, isolated := map[why.Code]int{}, 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		threads := rapid.SampledFrom([]int{1, 2, 2, 4}).Draw(t, "threads")
 		sockets := rapid.IntRange(1, 2).Draw(t, "sockets")
@@ -585,6 +624,9 @@ func TestTryDecidesAsBruteForceDoes(t *testing.T) {
 		if got := o.qualityOf(uint(offer.Nodes)); reason.OK() && !even && got != best {
 			t.Fatalf("got %+v, %+v would do: %+v", got, best, offer)
 		}
+		if reason.OK() && r.Isolated == place.PreferIsolated && offer.CPUs.Overlaps(&v.Facts().Isolated) {
+			isolated++
+		}
 		exclusive := r.NUMAExclusive != place.ShareNUMANodes
 		if nodes := uint(offer.Nodes); reason.OK() && exclusive && best.nodes > 0 && !o.meetsOtherKind(nodes) {
 			apart++
@@ -597,6 +639,9 @@ func TestTryDecidesAsBruteForceDoes(t *testing.T) {
 	if apart == 0 {
 		t.Error("no pod was kept apart from pods of the other kind: the generator is too narrow")
 	}
+	if isolated == 0 {
+		t.Error("no pod that prefers isolated CPUs got some: the generator is too narrow")
+	}
 	if spread == 0 {
 		t.Error("no pod had memory on several NUMA nodes: the generator is too narrow")
 	}
@@ -604,7 +649,7 @@ func TestTryDecidesAsBruteForceDoes(t *testing.T) {
 		why.None, why.SMTAlignment, why.BindPolicyConflict, why.TopologyPolicy, why.InsufficientExclusiveCPU,
 		why.SharedPoolTooSmall,
 		why.SharedPoolCommitted, why.SharedPoolFloor, why.InsufficientKubeletCPU, why.CPURequestNotInteger,
-		why.InsufficientMemory, why.TopologyMismatch, why.NUMANodeShared,
+		why.InsufficientMemory, why.TopologyMismatch, why.NUMANodeShared, why.InsufficientIsolatedCPU,
 	} {
 		if answers[code] == 0 {
 			t.Errorf("no case was answered with %v: the generator is too narrow", code)

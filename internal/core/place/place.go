@@ -12,7 +12,7 @@ import (
 // Where the node could not give r its devices even without other pods, that comes before what a pod that ends or
 // another topology policy would cure.
 func Fits(v *ledger.View, r *Request) why.Reason {
-	r = r.On(v.Facts())
+	r = r.at(v)
 	reason := fits(v, r)
 	if r.Devices != nil && YieldsToDevices(reason) {
 		if lack := lackedDevices(v, r); !lack.OK() {
@@ -26,7 +26,7 @@ func Fits(v *ledger.View, r *Request) why.Reason {
 // those that it hides: of the pod without its devices, and of the devices by themselves.
 func Refusals(v *ledger.View, r *Request) []why.Reason {
 	first := Fits(v, r)
-	if r = r.On(v.Facts()); first.OK() || r.Devices == nil {
+	if r = r.at(v); first.OK() || r.Devices == nil {
 		return nonzero(first)
 	}
 	others, devices := *r, *r
@@ -109,7 +109,7 @@ func Try(v *ledger.View, r *Request) (ledger.Offer, why.Reason) {
 		return ledger.Offer{}, reason
 	}
 	uid, namespace, name := r.UID, r.Namespace, r.Name
-	r = r.On(v.Facts())
+	r = r.at(v)
 	offer := ledger.Offer{
 		Entry: ledger.Entry{
 			UID: uid, Namespace: namespace, Name: name, Class: r.Class, Role: r.Role,

@@ -567,7 +567,8 @@ func TestScoreStaysInRangeAndFollowsTheNumberOfNUMANodes(t *testing.T) {
 		effect, _ := place.EffectOn(v, r)
 		exclusive := r.NUMAExclusive != place.ShareNUMANodes && effect.Topology >= hint.BestEffort
 		mixed := exclusive && offer.Nodes&v.Summary().Mixed(offer.Nodes.Len()) != 0
-		broken := r.CPUs > 0 && (effect.Broken || mixed)
+		unmet := r.Isolated == place.PreferIsolated && !offer.CPUs.SubsetOf(&v.Facts().Isolated)
+		broken := r.CPUs > 0 && (effect.Broken || mixed || unmet)
 		if r.CPUs > 0 && broken != (got == 0) && !(exclusive && effect.Topology == hint.BestEffort) {
 			t.Fatalf("score %d, broken preference %v", got, broken)
 		}

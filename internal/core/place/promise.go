@@ -27,7 +27,14 @@ func Promise(v *ledger.View, r *Request) (e ledger.Entry, ok bool) {
 	e = ledger.Entry{UID: r.UID, Namespace: r.Namespace, Name: r.Name, Class: r.Class, Role: r.Role}
 	free := ""
 	if v.Machine() != nil {
-		free = v.Machine().FormatList(v.State().Free)
+		cpus := v.State().Free
+		switch r.Isolated {
+		case RequireIsolated:
+			cpus = v.FreeIsolated()
+		case PreferIsolated:
+			cpus = cpus.Union(v.FreeIsolated())
+		}
+		free = v.Machine().FormatList(cpus)
 	}
 	switch {
 	case v.Facts().Mode == ledger.Follow && v.Kubelet() != nil && r.Kubelet.CPUs() > 0:

@@ -42,8 +42,15 @@ func TestNoOtherPodGetsWhatAPromiseHolds(t *testing.T) {
 			return
 		}
 		waiting++
-		if now := after.Allocatable(); held.CPUList != "" && now != v.Allocatable() {
-			t.Fatalf("CPUs %v were free for a pod that waits, and are %v: %+v", v.Allocatable(), now, offer.Entry)
+		free, now := v.Allocatable(), after.Allocatable()
+		switch promised.Isolated {
+		case place.RequireIsolated:
+			free, now = v.FreeIsolated(), after.FreeIsolated()
+		case place.PreferIsolated:
+			free, now = free.Union(v.FreeIsolated()), now.Union(after.FreeIsolated())
+		}
+		if held.CPUList != "" && now != free {
+			t.Fatalf("CPUs %v were free for a pod that waits, and are %v: %+v", free, now, offer.Entry)
 		}
 	})
 	t.Logf("%d pods kept their room, %d waited for more", kept, waiting)

@@ -97,11 +97,17 @@ func checkOffer(t *rapid.T, v *ledger.View, r *place.Request, o ledger.Offer) {
 		return
 	}
 	m := v.Machine()
-	free := v.Allocatable()
+	free, isolated := v.Allocatable(), o.CPUs.Overlaps(&v.Facts().Isolated)
+	if isolated {
+		free = v.FreeIsolated()
+	}
+	if r.Isolated == place.RequireIsolated && !isolated || r.Isolated == place.AvoidIsolated && isolated {
+		t.Fatalf("%v: isolated CPUs are %v, wish %v", o.CPUs, v.Facts().Isolated, r.Isolated)
+	}
 	if o.CPUs.Len() != r.CPUs || !o.CPUs.SubsetOf(&free) {
 		t.Fatalf("%d CPUs asked, got %v of free %v", r.CPUs, o.CPUs, free)
 	}
-	if got := v.SharedPool().Minus(o.CPUs); got.Len() < v.Floor() {
+	if got := v.SharedPool().Minus(o.CPUs); !isolated && got.Len() < v.Floor() {
 		t.Fatalf("the LS pool keeps %v, its floor is %d", got, v.Floor())
 	}
 	nodes := 0
@@ -115,7 +121,7 @@ func checkOffer(t *rapid.T, v *ledger.View, r *place.Request, o ledger.Offer) {
 		if got := taken > 0 || remembers; got != (o.Nodes&(1<<i) != 0) {
 			t.Fatalf("NUMA node %d: %d CPUs taken, memory %v, mask %b", i, taken, o.Entry.Amounts, o.Nodes)
 		}
-		if s := v.Summary().Nodes[i]; taken > 0 && s.PoolMilli < 1000*int64(taken) {
+		if s := v.Summary().Nodes[i]; !isolated && taken > 0 && s.PoolMilli < 1000*int64(taken) {
 			t.Fatalf("NUMA node %d has %d milli-CPU left and gives %d CPUs", i, s.PoolMilli, taken)
 		}
 	}
@@ -448,7 +454,10 @@ func TestExclusiveCPUsAreHeldOnce(t *testing.T) {
 				account.Put(offer.Entry)
 			}
 			v := account.View()
-			held := f.NodeReserved.Union(f.System).Union(f.Isolated).Union(v.KubeletStatic())
+			held := f.NodeReserved.Union(f.System).Union(v.KubeletStatic())
+			if isolated := offer.CPUs.Intersect(f.Isolated); isolated != offer.CPUs && !isolated.IsEmpty() {
+				t.Fatalf("%+v got CPUs %s, of which %s are isolated", r, offer.CPUs, isolated)
+			}
 			if f.Model.Config.CPU.Static {
 				held = held.Union(f.Model.Config.CPU.Reserved)
 			}

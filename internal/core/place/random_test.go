@@ -100,7 +100,7 @@ func drawViewOf(t *rapid.T, s topo.Spec) *ledger.View {
 		f.NodeReserved, f.System = drawSet(t, m, "node reserved", 2), drawSet(t, m, "system", 1)
 	}
 	if rapid.SampledFrom([]bool{false, false, true}).Draw(t, "isolates") {
-		f.Isolated = drawSet(t, m, "isolated", 4)
+		f.Isolated, f.NoTick = drawSet(t, m, "isolated", 6), drawSet(t, m, "no tick", 4)
 	}
 	count(t, &f)
 	f.Amounts = drawMemory(t, m, 20)
@@ -176,6 +176,7 @@ func drawRequest(t *rapid.T) *place.Request {
 		r.Required = rapid.SampledFrom([]place.BindWish{0, 0, 1, 2}).Draw(t, "required")
 		r.Preferred = rapid.SampledFrom([]place.BindWish{0, 1, 2}).Draw(t, "preferred")
 		r.Exclusive = rapid.SampledFrom([]cpualloc.Exclusive{0, 1, 2}).Draw(t, "exclusive")
+		r.Isolated = rapid.SampledFrom([]place.Isolation{0, 0, 1, 1, 2}).Draw(t, "isolated")
 	case 2:
 		r.Class, r.Role = qos.LS, qos.SharedPool
 		r.RequestMilli = int64(rapid.IntRange(0, 9000).Draw(t, "request"))

@@ -36,6 +36,18 @@ const (
 	RequireNUMAExclusive
 )
 
+// Isolation is whether a pod gets CPUs that the boot has isolated. Its CPUs are all isolated or none is: the kernel
+// moves no thread between the two kinds.
+type Isolation uint8
+
+// Isolation values.
+const (
+	AvoidIsolated Isolation = iota
+	// PreferIsolated takes isolated CPUs where they fit, on no more NUMA nodes than others would.
+	PreferIsolated
+	RequireIsolated
+)
+
 // Request is what a pod asks of one machine. Build it with convert.Request; it does not depend on the node.
 type Request struct {
 	UID, Namespace, Name string
@@ -47,6 +59,7 @@ type Request struct {
 	Required, Preferred BindWish
 	Default             cpualloc.Bind
 	Exclusive           cpualloc.Exclusive
+	Isolated            Isolation
 	// ConstrainedBurst asks for a shared pool that holds LimitMilli.
 	ConstrainedBurst         bool
 	RequestMilli, LimitMilli int64
@@ -88,6 +101,21 @@ func (r *Request) On(f *ledger.Facts) *Request {
 		return r.OnPolicyNodes
 	}
 	return r
+}
+
+// at returns what r asks of v's node: On, with a preference for isolated CPUs replaced by what it comes to. It is
+// RequireIsolated where such CPUs fit. Where they do not, or where other CPUs need fewer NUMA nodes, it remains.
+func (r *Request) at(v *ledger.View) *Request {
+	r = r.On(v.Facts())
+	if r.Isolated != PreferIsolated || r.CPUs == 0 || v.Summary().Isolated == nil {
+		return r
+	}
+	isolated := *r
+	isolated.Isolated = RequireIsolated
+	if !fits(v, &isolated).OK() || fits(v, r).OK() && span(v, r) < span(v, &isolated) {
+		return r
+	}
+	return &isolated
 }
 
 // Concerns reports whether any node could treat r differently from a pod that asks for nothing of ours. When false,
@@ -141,6 +169,7 @@ func (r *Request) sign(b []byte) []byte {
 			}
 		}
 		field('x', int64(r.Exclusive))
+		field('y', int64(r.Isolated))
 	case r.wantsPool():
 		field('q', r.RequestMilli)
 		if r.ConstrainedBurst {

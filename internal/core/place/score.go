@@ -15,16 +15,17 @@ type Usage struct {
 }
 
 // Score ranks a node that Fits: 0–100, fewer NUMA nodes first, then the strategy. A node that honours the pod's
-// preference only by breaking it (SpreadByPCPUs on FullPCPUsOnly, NUMA nodes that pods of the other kind use) scores 0,
-// and so does one whose kubelet may still meet many pods in another order. One whose kubelet chooses and is not known
-// has a tenth. It allocates nothing, unless the kubelet chooses the CPUs and must be predicted.
+// preference only by breaking it (SpreadByPCPUs on FullPCPUsOnly, CPUs that are not isolated, NUMA nodes that pods of
+// the other kind use) scores 0, and so does one whose kubelet may still meet many pods in another order. One whose
+// kubelet chooses and is not known has a tenth. It allocates nothing, unless the kubelet chooses the CPUs and must be
+// predicted.
 //
 // One NUMA node scores 50–100, two 25–49, three 12–24 and so on: each number of NUMA nodes has a range of its own.
 // Inside it fewer sockets rank first, then smaller distances, then the strategy, as far as whole points distinguish
 // them: the one that the node's label numa-allocate-strategy names, else s.
 func Score(v *ledger.View, r *Request, u Usage, s cpualloc.Strategy) int64 {
-	r = r.On(v.Facts())
-	if risky(v, r) {
+	r = r.at(v)
+	if risky(v, r) || r.Isolated == PreferIsolated && r.CPUs > 0 {
 		return 0
 	}
 	var j joint
@@ -83,6 +84,13 @@ func (j *joint) targetNodes(v *ledger.View, r *Request) (nodes topo.NodeSet, ok 
 		nodes = j.choose()
 	}
 	return nodes, true
+}
+
+// span returns the number of NUMA nodes that hold r, which fits.
+func span(v *ledger.View, r *Request) int {
+	var j joint
+	nodes, _ := j.targetNodes(v, r)
+	return nodes.Len()
 }
 
 // proximity ranks a set of several NUMA nodes 0–100, rank being what the strategy makes of the machine: on one socket

@@ -74,6 +74,7 @@ const (
 	CPUManagerNotStatic
 	TopologyPolicyDiffers
 	InsufficientExclusiveCPU
+	InsufficientIsolatedCPU
 	SharedPoolTooSmall
 	SharedPoolCommitted
 	SharedPoolFloor

@@ -303,6 +303,11 @@ func TestRequestRefusesWhatCanNeverWork(t *testing.T) {
 			"metadata.annotations[scheduling.koordinator.sh/numa-topology-spec]: byte 23: numaTopologyPolicy: want a " +
 				"string, got array",
 		},
+		"a wish for isolated CPUs that there is not": {
+			newPod(class("LSE"), container("1"), annot(annotation.IsolationKey, "yes")),
+			why.Reason{Code: why.BadAnnotation},
+			`metadata.annotations[tenon.sh/isolated-cpus]: byte 0: Unsupported value "yes": supported prefer, require, avoid`,
+		},
 		"constrained burst without a limit": {
 			newPod(class("LS"), bounded("1", ""),
 				annot(annotation.ResourceSpecKey, `{"preferredCPUBindPolicy":"ConstrainedBurst"}`)),
@@ -496,13 +501,14 @@ func TestFacts(t *testing.T) {
 			nrt: topology(map[string]string{
 				annotation.IsolatedCPUsKey: `{"isolated":"1","noHzFull":"1-2"}`,
 			}), machine: true,
-			want: func(f *ledger.Facts) { f.Isolated = set("1") },
+			want: func(f *ledger.Facts) { f.Isolated, f.NoTick = set("1"), set("1-2") },
 		},
 		"isolated CPUs that are not there, or no list": {
-			nrt:     topology(map[string]string{annotation.IsolatedCPUsKey: `{"isolated":"1,99"}`}),
-			machine: true, want: func(f *ledger.Facts) { f.Isolated = set("1") },
+			nrt:     topology(map[string]string{annotation.IsolatedCPUsKey: `{"isolated":"1,99","noHzFull":"2,98"}`}),
+			machine: true, want: func(f *ledger.Facts) { f.Isolated, f.NoTick = set("1"), set("2") },
 			problems: []string{
 				"NodeResourceTopology/n: node.tenon.sh/isolated-cpus: CPUs 99 are not on the node or offline",
+				"NodeResourceTopology/n: node.tenon.sh/isolated-cpus: CPUs 98 are not on the node or offline",
 			},
 		},
 		"a topology that contradicts itself": {

@@ -273,9 +273,10 @@ func (r *factReader) system() {
 
 func (r *factReader) isolated() {
 	if boot, ok := fromNRT(r, annotation.IsolatedCPUsKey, annotation.ParseIsolatedCPUs); ok {
-		r.facts.Isolated = r.cpus(boot.Isolated, func(err error) {
-			r.onNRT(annotation.IsolatedCPUsKey, boot.Isolated, err)
-		})
+		list := func(text string) cpuset.Set {
+			return r.cpus(text, func(err error) { r.onNRT(annotation.IsolatedCPUsKey, text, err) })
+		}
+		r.facts.Isolated, r.facts.NoTick = list(boot.Isolated), list(boot.NoHzFull)
 	}
 }
 

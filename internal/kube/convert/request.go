@@ -81,6 +81,14 @@ func readSpec(pod *corev1.Pod, r *place.Request, args Args) (why.Reason, string)
 	}
 	r.Required, r.Preferred = bindWish(spec.RequiredCPUBindPolicy), bindWish(spec.PreferredCPUBindPolicy)
 	r.Exclusive = exclusive(spec.PreferredCPUExclusivePolicy, args.DefaultExclusive)
+	isolation, _, err := parse(pod.Annotations, annotation.IsolationKey, annotation.ParseIsolation)
+	if err != nil {
+		return badAnnotation(annotation.IsolationKey, err)
+	}
+	wishes := [...]string{
+		place.PreferIsolated: annotation.IsolationPrefer, place.RequireIsolated: annotation.IsolationRequire,
+	}
+	r.Isolated = place.Isolation(index(wishes[:], isolation))
 	if spec.PreferredCPUBindPolicy == annotation.BindConstrainedBurst {
 		if !MayBurst(pod) {
 			return badAnnotation(annotation.ResourceSpecKey, errors.New(BurstRule))
