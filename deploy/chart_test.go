@@ -63,7 +63,7 @@ const home = "tenon-system"
 
 // arguments renders the chart for a namespace.
 func arguments(namespace string, more ...string) []string {
-	return append([]string{"template", "tenon", "chart", "--namespace", namespace, "--kube-version", "1.36.0"}, more...)
+	return append([]string{"template", "tenon", "chart", "--namespace", namespace, "--kube-version", "1.37.0"}, more...)
 }
 
 // document is one of a rendering.
@@ -288,7 +288,7 @@ func TestANullValueIsRefusedOrIsEmpty(t *testing.T) {
 
 func TestHelmLintsTheChart(t *testing.T) {
 	t.Parallel()
-	if out, err := helm("lint", "chart", "--strict", "--kube-version", "1.36.0"); err != nil {
+	if out, err := helm("lint", "chart", "--strict", "--kube-version", "1.37.0"); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -331,7 +331,7 @@ func TestNotes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			out, err := helm(append([]string{
-				"template", "tenon", dir, "--kube-version", "1.36.0", "--namespace", test.namespace, "--show-only",
+				"template", "tenon", dir, "--kube-version", "1.37.0", "--namespace", test.namespace, "--show-only",
 				"templates/notes.yaml",
 			}, test.values...)...)
 			var c corev1.ConfigMap

@@ -13,9 +13,9 @@ import (
 // fakeGo downloads 120 modules and compiles 450 packages, in no time. Its build fails where FAIL is set.
 const fakeGo = `#!/bin/sh
 case "$1 $2" in
-"list -m") echo "go: downloading go1.26 (linux/amd64)" >&2; echo v1.36.3 ;;
+"list -m") echo "go: downloading go1.26 (linux/amd64)" >&2; echo v1.37.2 ;;
 "list -tags")
-  for i in $(seq 120); do echo "go: downloading k8s.io/m$i v0.36.3" >&2; done
+  for i in $(seq 120); do echo "go: downloading k8s.io/m$i v0.37.2" >&2; done
   for i in $(seq 450); do echo "k8s.io/p$i"; done ;;
 *)
   for i in $(seq 450); do echo "k8s.io/p$i"; done >&2

@@ -45,8 +45,8 @@ empty() { # succeeds when the command succeeds and prints nothing
 
 no_replace() { ! grep -nE '^(replace|exclude)' go.mod; }
 graph_loads() { go list -m all >/dev/null; }
-strays() { go list -m all | awk '$1 ~ /^k8s\.io\// && $2 ~ /^v0\.[1-9]/ && $2 != "v0.36.3"'; }
-controller_runtime() { [ "$(go list -m -f '{{.Version}}' sigs.k8s.io/controller-runtime)" = v0.24.1 ]; }
+strays() { go list -m all | awk '$1 ~ /^k8s\.io\// && $2 ~ /^v0\.[1-9]/ && $2 != "v0.37.2"'; }
+controller_runtime() { [ "$(go list -m -f '{{.Version}}' sigs.k8s.io/controller-runtime)" = v0.25.2 ]; }
 nested_tidy() {
   local mod
   for mod in $(git ls-files '*/go.mod'); do
@@ -85,8 +85,8 @@ check "golangci-lint"                bash hack/once.sh lint '*.go' '*go.mod' '*g
 check "go mod tidy"                  empty go mod tidy -diff
 check "no replace, no exclude"       no_replace
 check "module graph loads"           graph_loads
-check "all of k8s.io at v0.36.3"     empty strays
-check "controller-runtime v0.24.1"   controller_runtime
+check "all of k8s.io at v0.37.2"     empty strays
+check "controller-runtime v0.25.2"   controller_runtime
 check "go mod verify"                go mod verify
 check "nested modules are tidy"      bash hack/once.sh tidy '*go.mod' '*go.sum' '*.go' hack/verify.sh -- bash hack/verify.sh nested_tidy
 check "generated files are current"  generated

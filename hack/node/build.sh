@@ -26,7 +26,7 @@ runc       1 seccomp,netgo,osusergo  -extldflags=-static  bin github.com/opencon
 containerd 0 no_btrfs,no_zfs,no_devmapper,netgo,osusergo,static_build - bin $containerd/containerd $containerd/containerd-shim-runc-v2 $containerd/ctr
 containerd17 0 no_btrfs,no_zfs,no_devmapper,no_aufs,netgo,osusergo,static_build - containerd-1.7 $old/containerd $old/containerd-shim-runc-v2 $old/ctr
 cni        0 - - cni $plugins/main/bridge $plugins/main/loopback $plugins/main/ptp $plugins/ipam/host-local $plugins/meta/portmap
-kubelet    0 - -X=$version.gitVersion=v1.36.3,-X=$version.gitMajor=1,-X=$version.gitMinor=36 bin k8s.io/kubernetes/cmd/kubelet
+kubelet    0 - -X=$version.gitVersion=v1.37.2,-X=$version.gitMajor=1,-X=$version.gitMinor=37 bin k8s.io/kubernetes/cmd/kubelet
 "
 
 missing() { # PACKAGE…: prints those that are not installed

@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/topo"
 
 	"github.com/go-logr/logr"
-	cadvisor "github.com/google/cadvisor/info/v1"
+	cadvisor "github.com/google/cadvisor/lib/model"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager/bitmask"
 

@@ -4,7 +4,7 @@
 //
 // The test binary stands in for the etcd program that the harness looks for in PATH.
 //
-// Kubernetes 1.36.3 has no cases of gangs there: its harness serves scheduling.k8s.io/v1alpha2 for a case that switches
-// the feature gate GenericWorkload on, and none does. Coscheduling could not run in it either: a scheduler whose
-// NextPod is to be replaced before it runs is out of reach.
+// The harness has cases of gangs (podgroup, workload_preemption), which switch the feature gate GenericWorkload on. Tenon's
+// Coscheduling does not run beside that gate, and could not run in the harness either: a scheduler whose NextEntity is to
+// be replaced before it runs is out of reach.
 package schedperf
