@@ -103,21 +103,20 @@ func IsFenced(annotations map[string]string) bool {
 }
 
 // CPULimits returns the CPU limits by which a kubelet sets quotas, in milli-CPU: of the containers that have one, by
-// name, and of the pod, 0 for none.
+// name, and of the pod, 0 for none. A pod has a quota if each of its containers or the pod itself has a limit. Kubelets
+// up to 1.36 also accept an init container without limit after a sidecar that has one; the pod gets no quota here then.
 func CPULimits(pod *corev1.Pod) (containers map[string]int64, whole int64) {
 	containers = map[string]int64{}
+	limited := true
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		if limit := c.Resources.Limits.Cpu().MilliValue(); limit > 0 {
 			containers[c.Name] = limit
+		} else {
+			limited = false
 		}
 	}
-	limited := true
-	limits := resource.PodLimits(pod, resource.PodResourcesOptions{
-		ContainerFn: func(amounts corev1.ResourceList, _ resource.ContainerType) {
-			limited = limited && !amounts.Cpu().IsZero()
-		},
-	})
 	if amounts := pod.Spec.Resources; limited || amounts != nil && !amounts.Limits.Cpu().IsZero() {
+		limits := resource.PodLimits(pod, resource.PodResourcesOptions{})
 		whole = limits.Cpu().MilliValue()
 	}
 	return containers, whole

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/component-helpers/resource"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	config "github.com/tenon-project/tenon/api/config/v1alpha1"
@@ -188,24 +189,28 @@ func withLater(q apiresource.Quantity, name corev1.ResourceName, later []corev1.
 }
 
 // IsResizing reports whether a kubelet has written that the pod or a container of it has other amounts than its spec
-// asks for. Where it does not, what the pod counts follows from its spec alone.
+// asks for, or that it cannot have them. Where it does not, what the pod counts follows from its spec alone.
 func IsResizing(pod *corev1.Pod) bool {
-	return pod.Status.Resources != nil || isResizing(pod.Spec.Containers, pod.Status.ContainerStatuses) ||
+	return pod.Status.Resources != nil || resource.IsPodResizeInfeasible(pod) ||
+		isResizing(pod.Spec.Containers, pod.Status.ContainerStatuses) ||
 		isResizing(pod.Spec.InitContainers, pod.Status.InitContainerStatuses)
 }
 
 func isResizing(specs []corev1.Container, statuses []corev1.ContainerStatus) bool {
 	for i := range statuses {
 		status := &statuses[i]
-		if status.Resources == nil {
+		if status.Resources == nil && status.AllocatedResources == nil {
 			continue
 		}
 		at := slices.IndexFunc(specs, func(c corev1.Container) bool { return c.Name == status.Name })
-		if at < 0 {
+		if at < 0 || !isWithin(status.AllocatedResources, specs[at].Resources.Requests) {
 			return true
 		}
+		if status.Resources == nil {
+			continue
+		}
 		asked, has := specs[at].Resources.Requests, status.Resources.Requests
-		if !isWithin(has, asked) || !isWithin(asked, has) || !isWithin(status.AllocatedResources, asked) {
+		if !isWithin(has, asked) || !isWithin(asked, has) {
 			return true
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	cadvisor "github.com/google/cadvisor/info/v1"
+	cadvisor "github.com/google/cadvisor/lib/model"
 
 	"github.com/tenon-project/tenon/internal/core/topo"
 )

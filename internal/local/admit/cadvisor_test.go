@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/cadvisor/utils/sysfs"
-	"github.com/google/cadvisor/utils/sysinfo"
+	"github.com/google/cadvisor/lib/utils/sysfs"
+	"github.com/google/cadvisor/lib/utils/sysinfo"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/topology"
 
-	cadvisor "github.com/google/cadvisor/info/v1"
+	cadvisor "github.com/google/cadvisor/lib/model"
 
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/core/cpuset"

@@ -128,7 +128,7 @@ func open(ctx context.Context, o Options) (k *Kubelet, err error) {
 	}()
 	k = &Kubelet{o: o, pods: map[types.UID]record{}, ended: make(chan struct{})}
 	log, info, s := klog.FromContext(ctx), machineInfo(o.Machine), o.Settings
-	k.topology, err = topologymanager.NewManager(info.Topology, cmp.Or(s.Topology.Policy, topologymanager.PolicyNone),
+	k.topology, err = topologymanager.NewManager(log, info.Topology, cmp.Or(s.Topology.Policy, topologymanager.PolicyNone),
 		cmp.Or(s.Topology.Scope, topologymanager.ContainerTopologyScope), s.Topology.Options)
 	if err != nil {
 		return nil, fmt.Errorf("topology manager: %w", err)
@@ -200,7 +200,8 @@ func (k *Kubelet) Admit(pod *corev1.Pod) (refusal *Refusal, err error) {
 	pod = pod.DeepCopy() // the managers append to its lists
 	attributes := &lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: k.add(pod), Operation: lifecycle.AddOperation}
 	for _, h := range k.handlers {
-		if result := h.Admit(attributes); !result.Admit {
+		// No admission is canceled: a handler that cannot read the Node would refuse the pod for good.
+		if result := h.Admit(context.Background(), attributes); !result.Admit {
 			k.Forget(pod.UID)
 			return &Refusal{Reason: result.Reason, Message: "Pod was rejected: " + result.Message}, nil
 		}
@@ -266,11 +267,11 @@ func (k *Kubelet) Affinity(pod *corev1.Pod, container *corev1.Container) (cpus, 
 func (k *Kubelet) Added(pod *corev1.Pod, container *corev1.Container, id string) {
 	k.cpus.AddContainer(klog.Background(), pod, container, id)
 	k.memory.AddContainer(klog.Background(), pod, container, id)
-	k.topology.AddContainer(pod, container, id)
+	k.topology.AddContainer(klog.Background(), pod, container, id)
 }
 
 // Removed unregisters a container that has ended.
-func (k *Kubelet) Removed(id string) error { return k.topology.RemoveContainer(id) }
+func (k *Kubelet) Removed(id string) error { return k.topology.RemoveContainer(klog.Background(), id) }
 
 // Close ends the managers' own goroutine at its next reconciliation. Admit must not be called afterwards.
 func (k *Kubelet) Close() { k.closed.Store(true) }

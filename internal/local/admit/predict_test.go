@@ -245,7 +245,7 @@ func newFollowed(t *testing.T, policy string) *followed {
 	w.node.Status.Allocatable["hugepages-2Mi"] = resource.MustParse("16Gi")
 	f.kubelet = w.boot(t, 10*time.Millisecond, nil)
 	f.kubelet.Settled()
-	model, _ := kubelet.ModelOf("v1.36.3")
+	model, _ := kubelet.ModelOf("v1.37.2")
 	config := kubelet.Config{Model: model, CPU: kubelet.StaticCPU(w.settings.CPU.Options)}
 	config.CPU.Reserved, _, _ = w.machine.ParseList(w.settings.CPU.Reserved)
 	config.Memory.Static = true
@@ -324,7 +324,7 @@ func (f *followed) predicts(t *testing.T, p *startedPod) *kubelet.Refusal {
 	}
 	f.tenants = append(slices.Clip(f.tenants), tenancy.NewTenant(f.machine, string(p.UID), p.Namespace, p.Name,
 		&tenancy.Guest{Pod: request.Kubelet, Created: p.CreationTimestamp.Unix(), Prediction: &tenancy.Prediction{
-			Model: "1.36", Gen: f.gen, Held: kubelet.HeldOf(f.machine, placement),
+			Model: "1.37", Gen: f.gen, Held: kubelet.HeldOf(f.machine, placement),
 		}}))
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 const follow = "follow"
 
 // ManagersMinor is the release of Kubernetes 1 whose kubelet managers simulated nodes run.
-const ManagersMinor = 36
+const ManagersMinor = 37
 
 // complete adds the CPU policy that a list of settings implies: a topology policy aligns nothing, and there is nothing
 // to follow, where the kubelet pins no CPU. Who wants the one without the other says none.

@@ -57,8 +57,8 @@ func TestSpecsOfTheFlagMachine(t *testing.T) {
 			}
 		}},
 		"xeon-2s@version=1.34": {"xeon-2s", 1, func(k *annotation.Kubelet) { k.Version = "v1.34.0" }},
-		"xeon-2s@static,version=1.36.2=2": {"xeon-2s", 2, func(k *annotation.Kubelet) {
-			k.CPU.Policy, k.CPU.Reserved, k.Version = "static", "0,48", "v1.36.2"
+		"xeon-2s@static,version=1.37.1=2": {"xeon-2s", 2, func(k *annotation.Kubelet) {
+			k.CPU.Policy, k.CPU.Reserved, k.Version = "static", "0,48", "v1.37.1"
 		}},
 		"hybrid@static": {"hybrid", 1, func(k *annotation.Kubelet) { // without reserved= the first core is reserved
 			k.CPU.Policy, k.CPU.Reserved = "static", "0-1"
@@ -130,8 +130,8 @@ func TestBadSpecsSayWhatIsMeant(t *testing.T) {
 		"epyc-2s@tight": `unknown kubelet setting "tight": ` +
 			`want any of none, static, `,
 		"epyc-2s@tight,restricted":        "version=1.MINOR, follow",
-		"epyc-2s@static,version=1.35":     "runs the managers of Kubernetes 1.36",
-		"epyc-2s@restricted,version=1.37": "runs the managers of Kubernetes 1.36",
+		"epyc-2s@static,version=1.35":     "runs the managers of Kubernetes 1.37",
+		"epyc-2s@restricted,version=1.36": "runs the managers of Kubernetes 1.37",
 		"epyc-2s@memory-static,reserved-memory=7:1Gi": "NUMA node 7, which the machine " +
 			"does not have",
 		"epyc-2s@memory-static,reserved-memory=0:1Ti": "NUMA node 0, which has",

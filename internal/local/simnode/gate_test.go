@@ -329,7 +329,7 @@ func TestUpdatesFindTheirContainer(t *testing.T) {
 }
 
 func TestNodeSaysWhatItsMachineIs(t *testing.T) {
-	playLive(t, "xeon-2s@follow,memory-static,version=1.36.1", func(b *bench) {
+	playLive(t, "xeon-2s@follow,memory-static,version=1.37.1", func(b *bench) {
 		for range 2 { // the second time the Node is there already
 			testkit.Check(t, b.n.register(t.Context()))
 		}
@@ -343,8 +343,8 @@ func TestNodeSaysWhatItsMachineIs(t *testing.T) {
 		if c, a := s.Capacity.Memory().Value(), s.Allocatable.Memory().Value(); c != 384<<30 || a != 383<<30 {
 			t.Errorf("%d bytes of memory, %d to give, want 384 and 383 GiB", c, a)
 		}
-		if s.NodeInfo.KubeletVersion != "v1.36.1" || got.Labels[annotation.TopologyMode] != annotation.ModeFollow {
-			t.Errorf("kubelet %s, labels %v; want v1.36.1 and the wish to follow", s.NodeInfo.KubeletVersion,
+		if s.NodeInfo.KubeletVersion != "v1.37.1" || got.Labels[annotation.TopologyMode] != annotation.ModeFollow {
+			t.Errorf("kubelet %s, labels %v; want v1.37.1 and the wish to follow", s.NodeInfo.KubeletVersion,
 				got.Labels)
 		}
 		go b.n.lease().Run(t.Context())

@@ -64,7 +64,7 @@ type Options struct {
 
 const (
 	// kubeletVersion is the version that nodes report unless their settings name another one: that of the managers.
-	kubeletVersion = "v1.36.3"
+	kubeletVersion = "v1.37.2"
 	// resync is the time between two comparisons of an agent with its whole tree. It is short, so that a user sees how
 	// a manual change is repaired.
 	resync = 10 * time.Second

@@ -126,7 +126,7 @@ func TestFlags(t *testing.T) {
 		}, want: "splits a core"},
 		"another release's managers": {
 			args: []string{"--machine", "epyc-2s@static,version=1.35"},
-			want: "managers of Kubernetes 1.36",
+			want: "managers of Kubernetes 1.37",
 		},
 		"help names the settings":         {args: []string{"--help"}, out: "prefer-align-cpus-by-uncorecache"},
 		"a list of machines split by ','": {args: []string{"--machine", "epyc-2s,snc2"}, want: "not a preset"},

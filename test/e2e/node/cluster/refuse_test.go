@@ -55,7 +55,7 @@ func newLocalNode(t *testing.T, c combination) *localNode {
 			Name: c.name, UID: "node", Labels: map[string]string{corev1.LabelHostname: c.name},
 		},
 		Status: corev1.NodeStatus{
-			NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.36.3"},
+			NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.37.2"},
 			Allocatable: corev1.ResourceList{
 				corev1.ResourceCPU:    *resource.NewQuantity(cpus, resource.DecimalSI),
 				corev1.ResourceMemory: *resource.NewQuantity(memory, resource.BinarySI),

@@ -139,7 +139,7 @@ func (p *Plane) Node(name string) *corev1.Node {
 				LastHeartbeatTime: metav1.Now(),
 			}},
 			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}},
-			NodeInfo:  corev1.NodeSystemInfo{KubeletVersion: "v1.36.3"},
+			NodeInfo:  corev1.NodeSystemInfo{KubeletVersion: "v1.37.2"},
 		}
 		node, err = p.Client.CoreV1().Nodes().UpdateStatus(p.t.Context(), node, metav1.UpdateOptions{})
 		return err
