@@ -63,7 +63,8 @@ func holds(t *testing.T, variables []admissionregistrationv1.Variable, expressio
 	evaluator := compiler.CompileCondition(conditions, cel.OptionalVariableDeclarations{}, environment.NewExpressions)
 	versioned := &admission.VersionedAttributes{
 		Attributes: attributes, VersionedKind: attributes.GetKind(),
-		VersionedObject: attributes.GetObject(), VersionedOldObject: attributes.GetOldObject(),
+		VersionedObject:    admission.NewLazyObject(attributes.GetObject()),
+		VersionedOldObject: admission.NewLazyObject(attributes.GetOldObject()),
 	}
 	request := cel.CreateAdmissionRequest(attributes, metav1.GroupVersionResource(attributes.GetResource()),
 		metav1.GroupVersionKind(attributes.GetKind()))

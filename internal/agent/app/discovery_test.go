@@ -34,12 +34,12 @@ func (g *gate) open(gv schema.GroupVersion) {
 	delete(g.closed, gv.String())
 }
 
-func (g *gate) Discovery() discovery.DiscoveryInterface {
+func (g *gate) Discovery() discovery.DiscoveryInterfaces {
 	return gatedDiscovery{g.Interface.Discovery(), g}
 }
 
 type gatedDiscovery struct {
-	discovery.DiscoveryInterface
+	discovery.DiscoveryInterfaces
 	gate *gate
 }
 
@@ -50,7 +50,7 @@ func (d gatedDiscovery) ServerResourcesForGroupVersion(gv string) (*metav1.APIRe
 	if closed {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Group: gv}, "")
 	}
-	return d.DiscoveryInterface.ServerResourcesForGroupVersion(gv)
+	return d.DiscoveryInterfaces.ServerResourcesForGroupVersion(gv)
 }
 
 // IsWatchListSemanticsUnSupported makes informers list before they watch, as they do with the fake client itself.

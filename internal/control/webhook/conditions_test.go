@@ -91,7 +91,7 @@ func (h hook) matches(t *testing.T, object, old runtime.Object) bool {
 	attributes := admission.NewAttributesRecord(object, old, gvk, "default", "p", gvr, "", operation, nil, false, nil)
 	result := matcher.Match(t.Context(), &admission.VersionedAttributes{
 		Attributes: attributes, VersionedKind: gvk,
-		VersionedObject: object, VersionedOldObject: old,
+		VersionedObject: admission.NewLazyObject(object), VersionedOldObject: admission.NewLazyObject(old),
 	}, nil, nil)
 	if result.Error != nil {
 		t.Fatalf("conditions of %s: %v", h.name, result.Error)
