@@ -14,8 +14,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -43,6 +47,7 @@ func TestAnotherReleaseOfKubernetes(t *testing.T) {
 	t.Run("pods of each class", c.places)
 	t.Run("a share of a GPU", c.shares)
 	t.Run("a gang", c.gathers)
+	t.Run("a gang of Kubernetes' own PodGroup", c.gathersNative)
 	t.Run("a quota", c.limits)
 	t.Run("a migration", c.moves)
 	t.Run("webhooks", c.refuses)
@@ -151,6 +156,63 @@ func (c *release) gathers(t *testing.T) {
 	}
 }
 
+// nativeGangs is the version of Kubernetes' own PodGroups that the API server of a local cluster serves, by release.
+func nativeGangs() string {
+	return map[string]string{"1.36": "v1alpha2", "1.37": "v1beta1"}[os.Getenv("TENON_MINOR")]
+}
+
+func (c *release) gathersNative(t *testing.T) {
+	version := nativeGangs()
+	if version == "" {
+		t.Skip("no PodGroups in this release of Kubernetes")
+	}
+	kind := schema.GroupVersionKind{Group: v1alpha1.NativeGroupName, Version: version, Kind: "PodGroup"}
+	groups := "/apis/" + kind.GroupVersion().String() + "/namespaces/default/podgroups"
+	request := func(r *rest.Request, body string) {
+		t.Helper()
+		testkit.Check(t, r.Body([]byte(body)).Do(t.Context()).Error())
+	}
+	client := c.client.CoreV1().RESTClient()
+	request(client.Post().AbsPath(groups), fmt.Sprintf(`{"apiVersion":%q,"kind":"PodGroup","metadata":{"name":`+
+		`"native"},"spec":{"schedulingPolicy":{"gang":{"minCount":3}}}}`, kind.GroupVersion()))
+	member := func(name string) *corev1.Pod {
+		p := pod(name, object.Both("cpu", "1", "memory", "1Gi"))
+		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("native")}
+		return p
+	}
+	members := []string{"native-0", "native-1"}
+	c.create(t, member("native-0"), member("native-1"))
+	waitFor(t, time.Minute, "two members to wait for the third", func() error {
+		if text := c.tenon(t, "gang", "native"); !strings.Contains(text, "Waiting") {
+			return errors.New(text)
+		}
+		return nil
+	})
+	if version == "v1alpha2" { // its minCount cannot be changed
+		c.create(t, member("native-2"))
+		members = append(members, "native-2")
+	} else {
+		request(client.Patch(types.MergePatchType).AbsPath(groups+"/native"),
+			`{"spec":{"schedulingPolicy":{"gang":{"minCount":2}}}}`)
+	}
+	for _, name := range members {
+		c.running(t, name)
+	}
+	waitFor(t, time.Minute, "the condition that the gang has started", func() error {
+		body, err := client.Get().AbsPath(groups + "/native").DoRaw(t.Context())
+		var group struct {
+			Status struct{ Conditions []metav1.Condition }
+		}
+		if err == nil {
+			err = json.Unmarshal(body, &group)
+		}
+		if err == nil && !meta.IsStatusConditionTrue(group.Status.Conditions, v1alpha1.ScheduledCondition(kind)) {
+			err = fmt.Errorf("conditions %v", group.Status.Conditions)
+		}
+		return err
+	})
+}
+
 func (c *release) limits(t *testing.T) {
 	// A quota counts the pods of its namespace, and those that name it.
 	c.apply(t, metav1.NamespacePublic, "elasticquotas",
@@ -244,6 +306,9 @@ func (c *release) isWell(t *testing.T) {
 	text := c.tenon(t, "status", "--wait", "2m")
 	if !strings.Contains(text, os.Getenv("TENON_MINOR")) {
 		t.Errorf("the release is not in\n%s", text)
+	}
+	if version := nativeGangs(); !strings.Contains(text, "podgroups of scheduling.k8s.io/"+version) && version != "" {
+		t.Errorf("no API of native gangs, want %s, in\n%s", version, text)
 	}
 	t.Log(text)
 }

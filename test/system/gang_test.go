@@ -222,7 +222,7 @@ func (l *gangLoad) make(t *testing.T) {
 			fmt.Sprintf(`{"minMember":%d}`, least))
 	case 3, 5:
 		pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &name}
-		l.podGroup(t, "scheduling.k8s.io/v1alpha2", pod.Namespace, name,
+		l.podGroup(t, "scheduling.k8s.io/v1beta1", pod.Namespace, name,
 			fmt.Sprintf(`{"schedulingPolicy":{"gang":{"minCount":%d}}}`, least))
 	default:
 		pod.Labels[annotation.LightweightGang] = name

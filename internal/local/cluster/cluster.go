@@ -249,6 +249,7 @@ func (c *Cluster) startPlane(ctx context.Context, id *identities, o Options) err
 	c.plane, err = plane.Start(ctx, plane.Config{
 		Dir: c.dir, PKI: id.authority, Listener: c.ports.Listener(datadir.APIServer), Log: c.log,
 		Admin: id.adminConfig(), Flags: o.Flags, Program: o.APIServer,
+		Report: func(text string) { c.report(Step{Text: text}) },
 	})
 	if err != nil {
 		return err

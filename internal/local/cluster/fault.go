@@ -42,6 +42,7 @@ func Explain(err error, dir datadir.Dir) error {
 		corrupt    *datadir.Corrupt
 		broken     *pki.Broken
 		store      *plane.StoreError
+		data       *plane.DataError
 		fault      *Fault
 	)
 	var what string
@@ -70,6 +71,10 @@ func Explain(err error, dir datadir.Dir) error {
 	case errors.As(err, &broken):
 		what = fmt.Sprintf("the cluster's certificates are damaged: %v", broken)
 		remedy = fmt.Sprintf("remove %s: new ones are made, and copies of the old kubeconfig stop working", dir.PKI())
+	case errors.As(err, &data):
+		what = data.Error()
+		remedy = fmt.Sprintf("%s, or start afresh with: tenon down --purge%s (all objects of the cluster are lost)",
+			remedy, dir.Flag())
 	case errors.As(err, &store):
 		what = fmt.Sprintf("the cluster's store is damaged: %v", store)
 		remedy = fmt.Sprintf("start afresh with: tenon down --purge%s (all objects of the cluster are lost)",

@@ -74,6 +74,10 @@ func TestErrorsThatPeopleMeetSayWhatToDo(t *testing.T) {
 			&plane.StoreError{Dir: "/data/etcd", Err: errors.New("x")},
 			[]string{"store is damaged", "tenon down --purge --data /data"},
 		},
+		"a store of another release": {
+			&plane.DataError{Text: "/data/etcd is of etcd 3.8"},
+			[]string{"/data/etcd is of etcd 3.8", "another folder with --data", "tenon down --purge --data /data"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -35,6 +35,11 @@ func (p *Plane) startAPIServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	release, err := p.release(ctx)
+	if err != nil {
+		return err
+	}
+	flags = append(flags, nativeGangs(release.Minor())...)
 	if p.config.Program != "" {
 		if err := p.config.Listener.Close(); err != nil {
 			return fmt.Errorf("leave the port to %s: %w", p.config.Program, err)
@@ -43,7 +48,6 @@ func (p *Plane) startAPIServer(ctx context.Context) error {
 		p.supervise("API server", func(ctx context.Context) error { return p.runProgram(ctx, flags) })
 		return p.awaitReady(ctx)
 	}
-	flags = append(flags, nativeGangs()...)
 	s := options.NewServerRunOptions()
 	gates := s.GenericServerRunOptions.ComponentGlobalsRegistry
 	err = parse(s.Flags().FlagSets, append(flags, p.config.Flags...), gates)
@@ -140,10 +144,30 @@ func (p *Plane) apiServerFlags() ([]string, error) {
 	}, nil
 }
 
-// nativeGangs returns the flags of PodGroups of Kubernetes, which no other component of it may schedule. Other releases
-// do not know these flags.
-func nativeGangs() []string {
-	return []string{"--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true"}
+// nativeGangs returns the flags by which the API server of a minor release serves PodGroups of Kubernetes, in the version
+// that the release has. No other component may schedule them. Releases before 1.36 have no version that Tenon reads.
+func nativeGangs(minor uint) []string {
+	served := map[bool]string{false: "v1alpha2", true: "v1beta1"}[minor >= 37]
+	if minor < 36 {
+		return nil
+	}
+	return []string{"--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/" + served + "=true"}
+}
+
+// release returns the release of the API server that is run.
+func (p *Plane) release(ctx context.Context) (*version.Version, error) {
+	if p.config.Program == "" {
+		return kubernetesRelease()
+	}
+	text, err := exec.CommandContext(ctx, p.config.Program, "--version").Output()
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for its version: %w", p.config.Program, err)
+	}
+	release, err := version.ParseSemantic(strings.TrimSpace(strings.TrimPrefix(string(text), "Kubernetes ")))
+	if err != nil {
+		return nil, fmt.Errorf("version of %s: %w", p.config.Program, err)
+	}
+	return release, nil
 }
 
 // runProgram runs the kube-apiserver of another release until ctx ends.

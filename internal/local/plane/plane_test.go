@@ -72,8 +72,8 @@ func TestPlane(t *testing.T) {
 	t.Run("the server names a version that clients can parse", func(t *testing.T) {
 		v, err := client.Discovery().ServerVersion()
 		testkit.Check(t, err)
-		if v.Major != "1" || v.Minor != "36" || !strings.HasPrefix(v.GitVersion, "v1.36.") {
-			t.Errorf("version is %+v, want 1.36", v)
+		if v.Major != "1" || v.Minor != "37" || !strings.HasPrefix(v.GitVersion, "v1.37.") {
+			t.Errorf("version is %+v, want 1.37", v)
 		}
 	})
 	t.Run("a user without rights is refused", func(t *testing.T) {

@@ -5,16 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -50,14 +47,24 @@ type store struct {
 	broken   *atomic.Bool
 }
 
-// startStore starts etcd. fail is called with a failure after the start.
-func startStore(ctx context.Context, dir datadir.Dir, log io.Writer, fail func(error)) (*store, error) {
+// startStore starts etcd. report, if set, is called with what the start does to data of an earlier release, before it
+// does it, and fail with a failure after the start.
+func startStore(ctx context.Context, dir datadir.Dir, log io.Writer, report func(string), fail func(error),
+) (*store, error) {
 	config, err := storeConfig(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkDatabase(filepath.Join(dir.Etcd(), "member", "snap", "db")); err != nil {
+	kept, err := readDatabase(filepath.Join(dir.Etcd(), "member", "snap", "db"))
+	if err != nil {
 		return nil, &StoreError{Dir: dir.Etcd(), Err: err}
+	}
+	news, err := kept.check(dir.Etcd())
+	if err != nil {
+		return nil, err
+	}
+	if news != "" && report != nil {
+		report(news)
 	}
 	s := &store{endpoint: config.ListenClientUrls[0].String(), broken: new(atomic.Bool)}
 	// On a full or damaged disk etcd ends the process, from the goroutine that detects it. The logger's hooks end that
@@ -186,29 +193,4 @@ func entryError(message string, fields []zapcore.Field) error {
 		}
 	}
 	return errors.New(message)
-}
-
-// checkDatabase reads etcd's database once. On a damaged page etcd itself would panic in goroutines of its own, and end
-// this process without a useful text.
-func checkDatabase(path string) (err error) {
-	if info, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
-		return nil // etcd makes a new one
-	}
-	// A damaged page may point beyond the mapped file.
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("read database: %v", r)
-		}
-	}()
-	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, PreLoadFreelist: true, Timeout: time.Second})
-	if err != nil {
-		return fmt.Errorf("open database: %w", err)
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	return db.View(func(tx *bolt.Tx) error {
-		return tx.ForEach(func(_ []byte, b *bolt.Bucket) error {
-			return b.ForEach(func(_, _ []byte) error { return nil })
-		})
-	})
 }
