@@ -171,18 +171,27 @@ func (r *statusReader) read(ctx context.Context, namespace string) error {
 	return r.failed
 }
 
-// newer are resources that Tenon uses where the API server has one of their versions. Kubernetes has them since a
-// release, or behind a feature gate.
-func newer() [][]schema.GroupVersionResource {
+// newer is a resource that Tenon uses where the API server has one of its versions, the preferred one first. Kubernetes
+// has it since a release, or behind a feature gate.
+type newer struct {
+	at []schema.GroupVersionResource
+	// gate is the feature gate without which the API server does not serve a kind of native gangs; "" for other kinds.
+	gate string
+}
+
+func newerKinds() []newer {
 	gangs := v1alpha1.GangKinds()
-	return [][]schema.GroupVersionResource{
-		v1alpha1.PodGroupResources(v1alpha1.NativeGroupName), gangs[len(gangs)-1].At,
-		{{Group: "resource.k8s.io", Version: "v1", Resource: "resourceclaims"}},
-		{{Group: "lifecycle.k8s.io", Version: "v1alpha1", Resource: "evictionrequests"}},
+	return []newer{
+		{v1alpha1.PodGroupResources(v1alpha1.NativeGroupName), "GenericWorkload"},
+		{gangs[len(gangs)-1].At, v1alpha1.CompositeKind},
+		{at: []schema.GroupVersionResource{{Group: "resource.k8s.io", Version: "v1", Resource: "resourceclaims"}}},
+		{at: []schema.GroupVersionResource{
+			{Group: "lifecycle.k8s.io", Version: "v1alpha1", Resource: "evictionrequests"},
+		}},
 	}
 }
 
-// kubernetes reads the version of the API server, and what it lacks.
+// kubernetes reads the version of the API server, what it lacks, and by which APIs it serves native gangs.
 func (r *statusReader) kubernetes() {
 	const check = "kubernetes"
 	version, err := r.core.Discovery().ServerVersion()
@@ -190,15 +199,20 @@ func (r *statusReader) kubernetes() {
 		return
 	}
 	r.in.Kubernetes = version.GitVersion
-	for _, versions := range newer() {
-		served := slices.ContainsFunc(versions, func(resource schema.GroupVersionResource) bool {
+	for _, kind := range newerKinds() {
+		at := slices.IndexFunc(kind.at, func(resource schema.GroupVersionResource) bool {
 			group := resource.GroupVersion().String()
 			all, err := r.core.Discovery().ServerResourcesForGroupVersion(group)
 			return r.noted(check, "get on /apis", err) && slices.ContainsFunc(all.APIResources,
 				func(a metav1.APIResource) bool { return a.Name == resource.Resource })
 		})
-		if !served && r.in.Unread[check] == "" {
-			r.in.Lacking = append(r.in.Lacking, versions[0].GroupResource().String())
+		switch {
+		case r.in.Unread[check] != "":
+		case at < 0:
+			r.in.Lacking = append(r.in.Lacking, kind.at[0].GroupResource().String())
+		case kind.gate != "":
+			r.in.NativeGangs = append(r.in.NativeGangs, fmt.Sprintf("%s of %s (feature gate %s is on)",
+				kind.at[at].Resource, kind.at[at].GroupVersion(), kind.gate))
 		}
 	}
 }

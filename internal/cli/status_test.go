@@ -305,26 +305,57 @@ func TestCertificatesAreNotValidForTensOfThousandsOfHours(t *testing.T) {
 	}
 }
 
-func TestStatusNamesWhatTheAPIServerLacks(t *testing.T) {
+func TestStatusNamesWhatTheAPIServerServesAndLacks(t *testing.T) {
 	t.Parallel()
-	core := fake.NewClientset()
-	served := core.Discovery().(*discoveryfake.FakeDiscovery)
-	served.FakedServerVersion = &version.Info{GitVersion: "v1.34.2"}
-	served.Resources = []*metav1.APIResourceList{
-		{GroupVersion: "resource.k8s.io/v1", APIResources: []metav1.APIResource{{Name: "resourceclaims"}}},
-		{GroupVersion: "scheduling.k8s.io/v1alpha2", APIResources: []metav1.APIResource{{Name: "podgroups"}}},
-		{GroupVersion: "lifecycle.k8s.io/v1alpha1", APIResources: []metav1.APIResource{{Name: "evictions"}}},
-	}
-	r := newStatusReader(cluster{core: core})
-	r.kubernetes()
-	const want = "v1.34.2: Tenon works without compositepodgroups.scheduling.k8s.io, evictionrequests.lifecycle.k8s.io"
-	for _, f := range view.StatusOf(&r.in).Findings {
-		if f.Check == "kubernetes" && (f.Found != want || f.Status != view.CheckOK) {
-			t.Errorf("%s: %q, want %q", f.Status, f.Found, want)
+	const claims = "resource.k8s.io/v1 resourceclaims"
+	for name, test := range map[string]struct {
+		version string
+		serves  []string
+		want    string
+	}{
+		"1.34": {
+			"v1.34.2", []string{claims},
+			"v1.34.2: Tenon works without podgroups.scheduling.k8s.io, compositepodgroups.scheduling.k8s.io, " +
+				"evictionrequests.lifecycle.k8s.io",
+		},
+		"1.36 with gangs": {
+			"v1.36.3", []string{claims, "scheduling.k8s.io/v1alpha2 podgroups"},
+			"v1.36.3 with podgroups of scheduling.k8s.io/v1alpha2 (feature gate GenericWorkload is on): Tenon works " +
+				"without compositepodgroups.scheduling.k8s.io, evictionrequests.lifecycle.k8s.io",
+		},
+		"1.37 with all of them": {
+			"v1.37.2", []string{
+				claims, "scheduling.k8s.io/v1beta1 podgroups", "scheduling.k8s.io/v1alpha3 compositepodgroups",
+				"lifecycle.k8s.io/v1alpha1 evictionrequests",
+			},
+			"v1.37.2 with podgroups of scheduling.k8s.io/v1beta1 (feature gate GenericWorkload is on), " +
+				"compositepodgroups of scheduling.k8s.io/v1alpha3 (feature gate CompositePodGroup is on)",
+		},
+		"another resource of the group": {
+			"v1.37.2", []string{claims, "lifecycle.k8s.io/v1alpha1 evictions", "scheduling.k8s.io/v1beta1 workloads"},
+			"v1.37.2: Tenon works without podgroups.scheduling.k8s.io, compositepodgroups.scheduling.k8s.io, " +
+				"evictionrequests.lifecycle.k8s.io",
+		},
+	} {
+		core := fake.NewClientset()
+		served := core.Discovery().(*discoveryfake.FakeDiscovery)
+		served.FakedServerVersion = &version.Info{GitVersion: test.version}
+		for _, s := range test.serves {
+			group, resource, _ := strings.Cut(s, " ")
+			served.Resources = append(served.Resources, &metav1.APIResourceList{
+				GroupVersion: group, APIResources: []metav1.APIResource{{Name: resource}},
+			})
 		}
-	}
-	if r.in.Kubernetes == "" || r.failed != nil {
-		t.Errorf("version %q, %v", r.in.Kubernetes, r.failed)
+		r := newStatusReader(cluster{core: core})
+		r.kubernetes()
+		for _, f := range view.StatusOf(&r.in).Findings {
+			if f.Check == "kubernetes" && (f.Found != test.want || f.Status != view.CheckOK) {
+				t.Errorf("%s: %s: %q, want %q", name, f.Status, f.Found, test.want)
+			}
+		}
+		if r.in.Kubernetes == "" || r.failed != nil {
+			t.Errorf("%s: version %q, %v", name, r.in.Kubernetes, r.failed)
+		}
 	}
 }
 

@@ -32,8 +32,11 @@ type Installation struct {
 	Client string
 	// Kubernetes is the API server's version, "" when it is not known. Lacking are resources of other releases and
 	// settings of Kubernetes, which Tenon uses where the API server has them.
-	Kubernetes   string
-	Lacking      []string
+	Kubernetes string
+	Lacking    []string
+	// NativeGangs are the resources by which the API server serves gangs of Kubernetes itself, each with its version and
+	// its feature gate.
+	NativeGangs  []string
 	Components   []Component
 	Certificates []Certificate
 	Nodes        []NodeReport
@@ -156,6 +159,9 @@ func (c *checks) kubernetes() {
 		return
 	}
 	found := c.Kubernetes
+	if len(c.NativeGangs) > 0 {
+		found += " with " + strings.Join(c.NativeGangs, ", ")
+	}
 	if len(c.Lacking) > 0 {
 		found += ": Tenon works without " + strings.Join(c.Lacking, ", ")
 	}
