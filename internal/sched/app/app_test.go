@@ -402,13 +402,24 @@ func TestMistakesInTheConfigurationNameFileAndField(t *testing.T) {
 
 func TestASchedulerWithTwoOwnersOfGangsDoesNotStart(t *testing.T) {
 	featuregatetesting.SetFeatureGatesDuringTest(t, utilfeature.DefaultFeatureGate, featuregatetesting.FeatureOverrides{
-		features.GenericWorkload: true, features.GangScheduling: true,
+		features.GenericWorkload: true,
 	})
 	o := NewOptions()
 	o.SecureServing.BindPort, o.Master = 0, "http://127.0.0.1:1"
 	_, err := Setup(t.Context(), o)
 	if err == nil || !strings.Contains(err.Error(), "plugin Coscheduling and plugin GangScheduling are both enabled") {
 		t.Errorf("got %v, want both plugins named", err)
+	}
+}
+
+func TestASchedulerThatWouldQueuePodsWithANodeDoesNotStart(t *testing.T) {
+	const gate = features.InPlacePodVerticalScalingSchedulerPreemption
+	featuregatetesting.SetFeatureGatesDuringTest(t, utilfeature.DefaultFeatureGate,
+		featuregatetesting.FeatureOverrides{gate: true})
+	o := NewOptions()
+	o.SecureServing.BindPort, o.Master = 0, "http://127.0.0.1:1"
+	if _, err := Setup(t.Context(), o); err == nil || !strings.Contains(err.Error(), string(gate)+" is not supported") {
+		t.Errorf("got %v, want the gate named", err)
 	}
 }
 

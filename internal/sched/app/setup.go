@@ -19,6 +19,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/clock"
@@ -186,6 +187,10 @@ func assemble(ctx context.Context, o *Options, c *config.Config) (*Scheduler, er
 // check refuses profiles whose plugins and arguments contradict each other, now that defaults and multi-point plugins
 // are expanded.
 func (s *Scheduler) check(ctx context.Context) error {
+	if utilfeature.DefaultFeatureGate.Enabled(features.InPlacePodVerticalScalingSchedulerPreemption) {
+		return errors.New("feature gate InPlacePodVerticalScalingSchedulerPreemption is not supported: it queues pods that " +
+			"have a node, which gangs, quotas and Reservations take for new ones; leave it off")
+	}
 	cc, completed := s.config, s.core.Completed
 	for i := range completed {
 		name := completed[i].SchedulerName

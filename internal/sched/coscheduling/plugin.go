@@ -194,13 +194,15 @@ func Exclusive(plugins *schedulerconfig.Plugins, gates featuregate.FeatureGate) 
 		other = "plugin GangScheduling"
 	case gates.Enabled(features.GenericWorkload):
 		other = "feature gate GenericWorkload"
+	case gates.Enabled(features.CompositePodGroup): // it needs GenericWorkload
+		other = "feature gate CompositePodGroup"
 	}
 	if other == "" {
 		return nil
 	}
 	return fmt.Errorf("plugin Coscheduling and %s are both enabled: each would hold the pods of a PodGroup of "+
 		"scheduling.k8s.io back until the other lets them go; Coscheduling starts such gangs by itself: turn the "+
-		"feature gates GangScheduling and GenericWorkload of this scheduler off and remove plugin GangScheduling "+
+		"feature gates GenericWorkload and CompositePodGroup of this scheduler off and remove plugin GangScheduling "+
 		"from the profile, or disable Coscheduling", other)
 }
 

@@ -154,10 +154,12 @@ func TestArgumentsThatCannotBeUsedEndTheStart(t *testing.T) {
 
 func TestNoProfileHasTwoOwnersOfGangs(t *testing.T) {
 	t.Parallel()
-	gate := func(on bool) featuregate.FeatureGate {
+	const groups, trees = features.GenericWorkload, features.CompositePodGroup
+	gates := func(on featuregate.Feature) featuregate.FeatureGate {
 		g := featuregate.NewFeatureGate()
 		if err := g.Add(map[featuregate.Feature]featuregate.FeatureSpec{
-			features.GenericWorkload: {Default: on, PreRelease: featuregate.Alpha},
+			groups: {Default: on == groups, PreRelease: featuregate.Alpha},
+			trees:  {Default: on == trees, PreRelease: featuregate.Alpha},
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -172,18 +174,19 @@ func TestNoProfileHasTwoOwnersOfGangs(t *testing.T) {
 	const ours, theirs = coscheduling.Name, names.GangScheduling
 	for name, c := range map[string]struct {
 		plugins config.Plugins
-		gate    bool
+		on      featuregate.Feature
 		want    string
 	}{
-		"ours":             {config.Plugins{Permit: with("Other", ours)}, false, ""},
-		"theirs":           {config.Plugins{Permit: with(theirs), PreEnqueue: with(theirs)}, true, ""},
-		"both":             {config.Plugins{Permit: with(ours, theirs)}, false, "plugin GangScheduling "},
-		"both, one a gate": {config.Plugins{Permit: with(ours)}, true, "feature gate GenericWorkload "},
+		"ours":               {config.Plugins{Permit: with("Other", ours)}, "", ""},
+		"theirs":             {config.Plugins{Permit: with(theirs), PreEnqueue: with(theirs)}, groups, ""},
+		"both":               {config.Plugins{Permit: with(ours, theirs)}, "", "plugin GangScheduling "},
+		"both, one a gate":   {config.Plugins{Permit: with(ours)}, groups, "feature gate GenericWorkload "},
+		"both, one of trees": {config.Plugins{Permit: with(ours)}, trees, "feature gate CompositePodGroup "},
 		"theirs in the queue alone": {
-			config.Plugins{Permit: with(ours), PreEnqueue: with(ours, theirs)}, true, "plugin GangScheduling ",
+			config.Plugins{Permit: with(ours), PreEnqueue: with(ours, theirs)}, groups, "plugin GangScheduling ",
 		},
 	} {
-		err := coscheduling.Exclusive(&c.plugins, gate(c.gate))
+		err := coscheduling.Exclusive(&c.plugins, gates(c.on))
 		want := "plugin Coscheduling and " + c.want + "are both enabled"
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -57,5 +59,28 @@ func TestAccountsHaveDevicesBeforeTheQueue(t *testing.T) {
 	}
 	if !<-known {
 		t.Error("the queue gets a Device before the account")
+	}
+}
+
+// TestKindsOfDevicesThatTheAPIServerLacksAreEmpty: upstream waits for each informer that it asked for, and would not start
+// on an API server of a release without the kind.
+func TestKindsOfDevicesThatTheAPIServerLacksAreEmpty(t *testing.T) {
+	t.Parallel()
+	served := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(served.Close)
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: served.URL})
+	testkit.Check(t, err)
+	factory := Informers(client, informers.NewSharedInformerFactory(client, 0), accounts.Accounts{}.Table(),
+		func(i cache.SharedIndexInformer) cache.SharedIndexInformer { return i })
+	devices := factory.Resource().V1()
+	kinds := map[string]cache.SharedIndexInformer{
+		"claims": devices.ResourceClaims().Informer(), "slices": devices.ResourceSlices().Informer(),
+		"classes": devices.DeviceClasses().Informer(), "taint rules": devices.DeviceTaintRules().Informer(),
+	}
+	for name, kind := range kinds {
+		go kind.Run(t.Context().Done())
+		if !cache.WaitFor(t.Context(), name, kind.HasSyncedChecker()) || len(kind.GetStore().List()) != 0 {
+			t.Errorf("%s: the cache does not sync as empty", name)
+		}
 	}
 }

@@ -59,16 +59,19 @@ func trim(object any) (any, error) {
 	return object, err
 }
 
-// serveDevices serves the kinds of dynamic resource allocation, which Kubernetes has since 1.34.
+// serveDevices serves the kinds of dynamic resource allocation, which Kubernetes has since 1.34, taint rules since 1.37.
 func serveDevices(client kubernetes.Interface, serve func(runtime.Object, cache.SharedIndexInformer)) {
 	server, devices, group := client.Discovery(), client.ResourceV1(), resourcev1.SchemeGroupVersion
 	claims, slices, classes := &resourcev1.ResourceClaim{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceClass{}
+	rules := &resourcev1.DeviceTaintRule{}
 	serve(claims, kube.NewOptionalInformer(server, group.WithResource("resourceclaims"),
 		devices.ResourceClaims(metav1.NamespaceAll), claims))
 	serve(slices, kube.NewOptionalInformer(server, group.WithResource("resourceslices"), devices.ResourceSlices(),
 		slices))
 	serve(classes, kube.NewOptionalInformer(server, group.WithResource("deviceclasses"), devices.DeviceClasses(),
 		classes))
+	serve(rules, kube.NewOptionalInformer(server, group.WithResource("devicetaintrules"), devices.DeviceTaintRules(),
+		rules))
 }
 
 // resources serves the objects of our kinds from trimmed caches, which the accounts read first.
