@@ -166,15 +166,15 @@ func oneOfAll() Case {
 		UID: "q", Guaranteed: true,
 		Containers: []Container{{Name: "c", Role: RoleApp, CPU: 99000, Memory: map[string]int64{"memory": mib}}},
 	}
-	return Case{Kubelet: "1.36", Machine: m, Steps: []Step{{Admit: pod}, {Delete: "p"}, {Admit: tooLarge}}}
+	return Case{Kubelet: "1.37", Machine: m, Steps: []Step{{Admit: pod}, {Delete: "p"}, {Admit: tooLarge}}}
 }
 
 func TestEqualAnswersAreEqual(t *testing.T) {
 	t.Parallel()
 	states := 0
 	for i := range uint64(400) {
-		c := Draw("1.36", 1, i)
-		out, err := Run(&c, &modelProgram{kubelet: "1.36"}, SkipHanging)
+		c := Draw("1.37", 1, i)
+		out, err := Run(&c, &modelProgram{kubelet: "1.37"}, SkipHanging)
 		testkit.Check(t, err)
 		// twin does not reuse devices by id, and takes a refused pod's CPUs back also where another pod has them: that
 		// happens where cores differ in threads.
@@ -203,7 +203,7 @@ func differs(m *Machine) bool {
 func TestWrongAnswersAreFound(t *testing.T) {
 	t.Parallel()
 	c := oneOfAll()
-	if out, err := Run(&c, &modelProgram{kubelet: "1.36"}, SkipHanging); err != nil || out.Difference != "" ||
+	if out, err := Run(&c, &modelProgram{kubelet: "1.37"}, SkipHanging); err != nil || out.Difference != "" ||
 		out.States != 2 {
 		t.Fatalf("right answers: %+v, %v", out, err)
 	}
@@ -266,7 +266,7 @@ func TestWrongAnswersAreFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := oneOfAll()
-			out, err := Run(&c, &modelProgram{kubelet: "1.36", wrong: wrong.spoil}, SkipHanging)
+			out, err := Run(&c, &modelProgram{kubelet: "1.37", wrong: wrong.spoil}, SkipHanging)
 			testkit.Check(t, err)
 			if !strings.Contains(out.Difference, wrong.found) || len(out.Documented) > 0 {
 				t.Errorf("found %q (documented %v), want a difference of %s", out.Difference, out.Documented,
@@ -279,7 +279,7 @@ func TestWrongAnswersAreFound(t *testing.T) {
 func TestAnUnforeseenHangIsFound(t *testing.T) {
 	t.Parallel()
 	c := oneOfAll()
-	out, err := Run(&c, &modelProgram{kubelet: "1.36", wrong: func(a *Answer) { a.Hung = true }}, ExpectHang)
+	out, err := Run(&c, &modelProgram{kubelet: "1.37", wrong: func(a *Answer) { a.Hung = true }}, ExpectHang)
 	if err != nil || out.Difference == "" {
 		t.Errorf("found nothing: %+v, %v", out, err)
 	}
@@ -296,7 +296,7 @@ func TestShrinkKeepsOnlyWhatFails(t *testing.T) {
 	}
 	shrunk := 0
 	for i := range uint64(50) {
-		c := Draw("1.36", 2, i)
+		c := Draw("1.37", 2, i)
 		if !failing(c) {
 			continue
 		}

@@ -12,11 +12,11 @@ import (
 func TestEqualSeedsDrawEqualCases(t *testing.T) {
 	t.Parallel()
 	for i := range uint64(50) {
-		if a, b := Draw("1.36", 9, i), Draw("1.36", 9, i); !reflect.DeepEqual(a, b) {
+		if a, b := Draw("1.37", 9, i), Draw("1.37", 9, i); !reflect.DeepEqual(a, b) {
 			t.Errorf("case %d differs between two draws", i)
 		}
 	}
-	if reflect.DeepEqual(Draw("1.36", 9, 0), Draw("1.36", 10, 0)) {
+	if reflect.DeepEqual(Draw("1.37", 9, 0), Draw("1.37", 10, 0)) {
 		t.Error("two seeds draw the same case")
 	}
 }
@@ -24,8 +24,8 @@ func TestEqualSeedsDrawEqualCases(t *testing.T) {
 func TestTheModelAcceptsEveryDrawnMachine(t *testing.T) {
 	t.Parallel()
 	for i := range uint64(2000) {
-		c := Draw("1.36", 3, i)
-		if _, reason, err := newModel("1.36", &c.Machine); err != nil || reason.Code != why.None {
+		c := Draw("1.37", 3, i)
+		if _, reason, err := newModel("1.37", &c.Machine); err != nil || reason.Code != why.None {
 			t.Errorf("case %d: %v, %v", i, reason, err)
 		}
 	}
@@ -44,7 +44,7 @@ func TestDrawnCasesCoverTheLaw(t *testing.T) {
 	}
 	const cases = 5000
 	for i := range uint64(cases) {
-		c := Draw("1.36", 4, i)
+		c := Draw("1.37", 4, i)
 		m := &c.Machine
 		nodes, threads, l3s, cpuless := len(m.NUMA), map[int]bool{}, map[int]bool{}, false
 		for _, n := range m.NUMA {

@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	minors   = flag.String("oracle.minor", "1.36", "kubelet minor")
+	minors   = flag.String("oracle.minor", "1.37", "kubelet minor")
 	states   = flag.Int("oracle.states", 20_000, "admissions to compare")
 	seed     = flag.Uint64("oracle.seed", 0, "seed of the cases; 0 draws one")
 	workers  = flag.Int("oracle.workers", 2, "programs that run at once")

@@ -19,9 +19,9 @@ import (
 const patience = 10 * time.Second
 
 // goModMinor is the minor whose modules kubelet/go.mod names; the others have a file of their own beside it.
-const goModMinor = "1.36"
+const goModMinor = "1.37"
 
-// build compiles the program of a minor ("1.36") as the tests of the main module are compiled, so that both use one
+// build compiles the program of a minor ("1.37") as the tests of the main module are compiled, so that both use one
 // build cache, and returns its path.
 func build(t *testing.T, minor string) string {
 	t.Helper()

@@ -150,7 +150,7 @@ type Block struct {
 
 // Case is a machine and what happens on it.
 type Case struct {
-	Kubelet string  `json:"kubelet"` // minor, "1.36"
+	Kubelet string  `json:"kubelet"` // minor, "1.37"
 	Machine Machine `json:"machine"`
 	Steps   []Step  `json:"steps"`
 }

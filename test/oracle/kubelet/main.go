@@ -1,6 +1,6 @@
 // Command kubelet runs the kubelet's own resource managers in process and answers what they decide: topology manager,
 // CPU manager, memory manager and device manager of one kubelet minor, and nothing of Tenon. go.mod holds the modules
-// of 1.36; another minor is built with its own file: go build -modfile k135.mod -tags k135.
+// of 1.37; another minor is built with its own file: go build -modfile k136.mod -tags k136.
 //
 // It reads one JSON request a line and writes one JSON answer a line. A start request builds a fresh machine, the
 // others change it.

@@ -1,4 +1,4 @@
-//go:build !k133 && !k134 && !k135
+//go:build k136
 
 package main
 

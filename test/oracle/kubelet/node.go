@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 
-	cadvisorapi "github.com/google/cadvisor/info/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,7 +24,6 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
 	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
-	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 	"k8s.io/utils/cpuset"
 )
 
@@ -113,8 +111,7 @@ func (n *node) build() error {
 	n.plugins = map[string]*devicePlugin{}
 	n.cpuContainers, n.memoryContainers = containermap.NewContainerMap(), containermap.NewContainerMap()
 	var err error
-	if n.topology, err = topologymanager.NewManager(info.Topology, m.TopologyPolicy, m.TopologyScope,
-		m.TopologyOptions); err != nil {
+	if n.topology, err = newTopologyManager(m, info); err != nil {
 		return fmt.Errorf("topology manager: %w", err)
 	}
 	specific, err := cpuset.Parse(m.ReservedIDs)
@@ -144,7 +141,7 @@ func (n *node) build() error {
 		}
 	}
 	if n.withDevices {
-		if n.devices, err = devicemanager.NewManagerImpl(info.Topology, n.topology); err != nil {
+		if n.devices, err = newDeviceManager(info, n.topology); err != nil {
 			return fmt.Errorf("device manager: %w", err)
 		}
 		addProvider(n.topology, &watched{HintProvider: n.devices, node: n})
@@ -236,8 +233,8 @@ func (n *node) stop() {
 
 // machineInfo is what cAdvisor reports of a machine. A cache with as many CPUs as the core's node would have if all its
 // cores were like this one is a cache of the node for it, and the kubelet does not look at those.
-func machineInfo(m *machine) *cadvisorapi.MachineInfo {
-	info := &cadvisorapi.MachineInfo{NumSockets: m.Sockets}
+func machineInfo(m *machine) *machineReport {
+	info := &machineReport{NumSockets: m.Sockets}
 	sharing := map[int]int{}
 	for _, z := range m.NUMA {
 		for _, c := range z.Cores {
@@ -245,15 +242,15 @@ func machineInfo(m *machine) *cadvisorapi.MachineInfo {
 		}
 	}
 	for _, z := range m.NUMA {
-		node := cadvisorapi.Node{Id: z.ID, Memory: uint64(z.Memory), Distances: z.Distances}
+		node := nodeReport{Id: z.ID, Memory: uint64(z.Memory), Distances: z.Distances}
 		for _, size := range slices.Sorted(maps.Keys(z.Hugepages)) {
 			node.HugePages = append(node.HugePages,
-				cadvisorapi.HugePagesInfo{PageSize: uint64(size), NumPages: uint64(z.Hugepages[size])})
+				pagesReport{PageSize: uint64(size), NumPages: uint64(z.Hugepages[size])})
 		}
 		for _, c := range z.Cores {
-			core := cadvisorapi.Core{Id: c.ID, SocketID: c.Socket, Threads: c.Threads}
+			core := coreReport{Id: c.ID, SocketID: c.Socket, Threads: c.Threads}
 			if c.L3 >= 0 && sharing[c.L3] != len(z.Cores)*len(c.Threads) {
-				core.UncoreCaches = []cadvisorapi.Cache{{Id: c.L3, Level: 3}}
+				core.UncoreCaches = []cacheReport{{Id: c.L3, Level: 3}}
 			}
 			node.Cores = append(node.Cores, core)
 			info.NumCores += len(c.Threads)
@@ -287,7 +284,7 @@ func (n *node) admit(r *admission) (a answer) {
 			a.Panic = fmt.Sprintf("%v\n%s", r, debug.Stack())
 		}
 	}()
-	result := n.topology.Admit(&lifecycle.PodAdmitAttributes{Pod: p})
+	result := admitTo(n.topology, p)
 	a.Admitted, a.Reason, a.Message = result.Admit, result.Reason, result.Message
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		a.Containers = append(a.Containers, n.given(uid, c.Name))
@@ -300,7 +297,7 @@ func (n *node) admit(r *admission) (a answer) {
 
 func (n *node) given(uid, name string) given {
 	g := given{Name: name}
-	hint := n.topology.GetAffinity(uid, name)
+	hint := affinityOf(n.topology, uid, name)
 	if hint.NUMANodeAffinity != nil {
 		g.Mask = hint.NUMANodeAffinity.GetBits()
 	}
@@ -342,6 +339,6 @@ func (n *node) delete(uid string) {
 		remove(n.cpu, n.memory, id)
 	}
 	if n.devices != nil {
-		n.devices.UpdateAllocatedDevices()
+		releaseDevices(n.devices)
 	}
 }

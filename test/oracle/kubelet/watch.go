@@ -1,7 +1,6 @@
 package main
 
 import (
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 )
 
@@ -12,22 +11,16 @@ type watched struct {
 	closes bool // the last provider of a merge
 }
 
-func (w *watched) GetTopologyHints(p *v1.Pod, c *v1.Container) map[string][]topologymanager.TopologyHint {
-	w.node.merge.last = c.Name
-	return w.seen(w.HintProvider.GetTopologyHints(p, c))
-}
+// asks records the container that a merge is about.
+func (w *watched) asks(container string) { w.node.merge.last = container }
 
-func (w *watched) GetPodTopologyHints(p *v1.Pod) map[string][]topologymanager.TopologyHint {
-	return w.seen(w.HintProvider.GetPodTopologyHints(p))
-}
-
-func (w *watched) Allocate(p *v1.Pod, c *v1.Container) error {
+// allocates makes device plugins prefer what the request says of a container.
+func (w *watched) allocates(container string) {
 	m := &w.node.merge
-	m.last = c.Name
+	m.last = container
 	for name, plugin := range w.node.plugins {
-		plugin.prefer = m.prefer[c.Name][name]
+		plugin.prefer = m.prefer[container][name]
 	}
-	return w.HintProvider.Allocate(p, c)
 }
 
 // seen records the hints and ends the admission when the merge would try more combinations than the machine's cap.
