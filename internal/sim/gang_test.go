@@ -396,8 +396,8 @@ func TestAGangStartsWholeOrNotAtAll(t *testing.T) {
 func stepped(t *testing.T, in string, after func(*engine)) (r Result, assumed, tried int) {
 	t.Helper()
 	r, err := simulated(t, in, func(e *engine) {
-		next := e.core.NextPod
-		e.core.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
+		next := e.core.NextEntity
+		e.core.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 			after(e)
 			return next(logger)
 		}

@@ -721,7 +721,7 @@ func equalGangs(t *testing.T, all func(*corev1.Pod)) {
 	}
 	for i := 3; i < gangs; i++ { // the queue clears what it has of one when that is tried again
 		name := fmt.Sprintf("g%dx%d", i, 1-i%2)
-		info, waits := l.core.SchedulingQueue.GetPod(name, "default")
+		info, waits := l.core.SchedulingQueue.GetPod(name, "default", nil)
 		if !waits || info.UnschedulablePlugins.Len() == 0 {
 			t.Fatalf("%s waits: %t, for no plugin's events", name, waits)
 		}
@@ -882,13 +882,13 @@ type nominationEnds struct {
 	pod *corev1.Pod
 }
 
-func (q *nominationEnds) AddUnschedulableIfNotPresent(logger klog.Logger, pod *framework.QueuedPodInfo, n int64) error {
+func (q *nominationEnds) AddUnschedulablePodIfNotPresent(logger klog.Logger, pod *framework.QueuedPodInfo, n int64) error {
 	if owner := q.pod; owner != nil {
 		q.pod = nil
 		q.DeleteNominatedPodIfExists(owner)
 		q.MoveAllToActiveOrBackoffQueue(logger, framework.EventAssignedPodDelete, owner, nil, nil)
 	}
-	return q.Queue.AddUnschedulableIfNotPresent(logger, pod, n)
+	return q.Queue.AddUnschedulablePodIfNotPresent(logger, pod, n)
 }
 
 // TestAGangStartsForWhichANodeIsFreedWhileItsPlanFails: its first member does not fit, and then it does.

@@ -142,8 +142,8 @@ func TestABindingThatFailsAgainLeavesADegradedGang(t *testing.T) {
 		}
 		return false, nil
 	}, nil)
-	next, looked := e.core.NextPod, false
-	e.core.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
+	next, looked := e.core.NextEntity, false
+	e.core.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 		if b.tries["a1"] == attempts && !looked {
 			looked = true
 			atRest(t, e)

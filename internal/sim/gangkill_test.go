@@ -458,8 +458,8 @@ func TestATransactionThatFailsLeavesTheAccountsAsTheyWere(t *testing.T) {
 				return nil
 			})
 			var before *account
-			rounds, next := 0, e.core.NextPod
-			e.core.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
+			rounds, next := 0, e.core.NextEntity
+			e.core.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 				if _, left := e.rounds.Pulled(); left == 0 {
 					rounds++
 					if now := accountOf(e); before == nil {

@@ -73,10 +73,13 @@ type patcher struct {
 	client        kubernetes.Interface
 }
 
-func (p *patcher) PatchPodStatus(pod *corev1.Pod, condition *corev1.PodCondition, nominating *fwk.NominatingInfo,
+func (p *patcher) PatchPodStatus(pod *corev1.Pod, conditions []*corev1.PodCondition, nominating *fwk.NominatingInfo,
 ) (<-chan error, error) {
 	status := pod.Status.DeepCopy()
-	changed := condition != nil && podutil.UpdatePodCondition(status, condition)
+	changed := false
+	for _, condition := range conditions {
+		changed = podutil.UpdatePodCondition(status, condition) || changed
+	}
 	if nominating.Mode() == fwk.ModeOverride && status.NominatedNodeName != nominating.NominatedNodeName {
 		status.NominatedNodeName, changed = nominating.NominatedNodeName, true
 	}

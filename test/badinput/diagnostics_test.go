@@ -233,7 +233,7 @@ func diagnosticsRefuse(t *testing.T, status int, method, path, body string) stri
 		"default/waits": testobject.Pod("waits", testobject.UID("w"), testobject.Scheduler("other")),
 		"default/runs":  testobject.Pod("runs", testobject.UID("r"), testobject.On("n")),
 	}
-	nodes := cache.New(t.Context(), nil, false)
+	nodes := cache.New(t.Context(), nil, false, false)
 	nodes.AddNode(klog.Background(), testobject.Node("n", nil, "cpu", "4"))
 	c := cluster{pods: pods}
 	engine := whatif.New(whatif.Cluster{

@@ -103,7 +103,7 @@ func TestTheSchedulerSeesNodesWithoutWhatIsReserved(t *testing.T) {
 	}}
 	node.Status.Allocatable = object.List("cpu", "128")
 	client := fake.NewClientset(node)
-	factory := hooks.Informers(client, scheduler.NewInformerFactory(client, 0), accounts.Accounts{}.Table(),
+	factory := hooks.Informers(client, scheduler.NewInformerFactory(client, 0, nil), accounts.Accounts{}.Table(),
 		func(i cache.SharedIndexInformer) cache.SharedIndexInformer { return i })
 	seen := make(chan string, 1)
 	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{

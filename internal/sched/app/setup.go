@@ -213,6 +213,10 @@ func (s *Scheduler) check(ctx context.Context) error {
 			return fmt.Errorf("profile %s: %w", name, err)
 		}
 	}
+	if utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload) { // also without Coscheduling
+		return errors.New("feature gate GenericWorkload is not supported: it queues the pods of a PodGroup as one, and this " +
+			"scheduler tries pods; leave it off: PodGroups of the API server are read without it")
+	}
 	return options.LogOrWriteConfig(klog.FromContext(ctx), s.options.WriteConfigTo, &cc.ComponentConfig, completed)
 }
 

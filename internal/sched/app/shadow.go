@@ -105,7 +105,7 @@ func NewShadow(ctx context.Context, cluster *rest.Config, most int) (*Shadow, er
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	c.EventBroadcaster = events.NewEventBroadcasterAdapterWithContext(ctx, client) // never started: no Event is sent
-	c.InformerFactory = scheduler.NewInformerFactory(client, 0)
+	c.InformerFactory = scheduler.NewInformerFactory(client, 0, nil)
 	c.DynInformerFactory = dynamicinformer.NewFilteredDynamicSharedInformerFactory(objects, 0, corev1.NamespaceAll, nil)
 	s, err := assemble(ctx, o, c)
 	if err != nil {

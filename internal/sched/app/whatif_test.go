@@ -477,7 +477,7 @@ func (a *asked) decide(pod *corev1.Pod) (node, cpus string) {
 	}
 	queued := &framework.QueuedPodInfo{PodInfo: info}
 	core := *a.core.Scheduler
-	core.NextPod = func(klog.Logger) (*framework.QueuedPodInfo, error) { return queued, nil }
+	core.NextEntity = func(klog.Logger) (framework.QueuedEntityInfo, error) { return queued, nil }
 	core.FailureHandler = func(context.Context, framework.Framework, *framework.QueuedPodInfo, *fwk.Status,
 		*fwk.NominatingInfo, time.Time,
 	) {

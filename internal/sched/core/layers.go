@@ -99,7 +99,7 @@ func (c *Core) put(ctx context.Context, layers []layer) error {
 			c.SchedulingQueue = l.Queue(podqueue.Of(c.Scheduler))
 		}
 		if l, ok := l.(nextSeam); ok {
-			c.NextPod = l.Next(c.NextPod)
+			c.NextEntity = podqueue.Entities(l.Next(podqueue.Pods(c.NextEntity)))
 		}
 		if l, ok := l.(scheduleSeam); ok {
 			c.SchedulePod = l.Schedule(c.SchedulePod)

@@ -86,7 +86,7 @@ func (l counted) Queue(inner podqueue.Queue) podqueue.Queue {
 }
 
 // Next takes pods from the counted queue.
-func (l counted) Next(NextPod) NextPod { return l.c.SchedulingQueue.Pop }
+func (l counted) Next(NextPod) NextPod { return podqueue.Pods(l.c.SchedulingQueue.Pop) }
 
 // Amounts returns the plugin by which all nodes have refused a pod; nil where they have not.
 func (c *Core) Amounts(pod *corev1.Pod) hooks.Amounts {

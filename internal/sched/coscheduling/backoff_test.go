@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
+	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 )
 
 // TestSiblingsInBackoffComeWithTheHead: an event wakes one member, and the others follow it at once; after each attempt
@@ -35,11 +36,11 @@ func TestSiblingsInBackoffComeWithTheHead(t *testing.T) {
 	r := coscheduling.NewRounds(coscheduling.Cluster{
 		Gangs: gangs, Core: &scheduler.Scheduler{SchedulingQueue: q}, Events: &hooks.Events{},
 	})
-	next := r.Next(q.Pop)
+	next := r.Next(podqueue.Pods(q.Pop))
 	fail := r.Fail(func(_ context.Context, _ framework.Framework, pod *framework.QueuedPodInfo, _ *fwk.Status,
 		_ *fwk.NominatingInfo, _ time.Time,
 	) {
-		if err := q.AddUnschedulableIfNotPresent(logger, pod, q.SchedulingCycle()); err != nil {
+		if err := q.AddUnschedulablePodIfNotPresent(logger, pod, q.SchedulingCycle()); err != nil {
 			t.Error(err)
 		}
 	})

@@ -28,6 +28,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 )
 
 // Name is the plugin's name in profiles, statuses and metrics.
@@ -73,8 +74,8 @@ func (*Plugin) Name() string { return Name }
 
 // Less puts pods in order: by priority, highest first, then as Gangs.Compare does, then by the time at which they came
 // into the queue. The times of creation are whole seconds.
-func (p *Plugin) Less(a, b fwk.QueuedPodInfo) bool {
-	x, y := a.GetPodInfo().GetPod(), b.GetPodInfo().GetPod()
+func (p *Plugin) Less(a, b fwk.QueuedEntityInfo) bool {
+	x, y := podqueue.PodOf(a), podqueue.PodOf(b)
 	if order := cmp.Compare(p.gangs.Priority(y), p.gangs.Priority(x)); order != 0 {
 		return order < 0
 	}

@@ -753,11 +753,13 @@ func TestTheQueueIsInOrder(t *testing.T) {
 		created(member("m0", "young", "2"), 4), created(member("m1", "young", "2"), 60), single("last", 5),
 		single("last-tried", 5),
 	}
-	var queued []fwk.QueuedPodInfo
+	var queued []fwk.QueuedEntityInfo
 	for i, pod := range want {
 		info, err := framework.NewPodInfo(pod)
 		testkit.Check(t, err)
-		queued = append(queued, &framework.QueuedPodInfo{PodInfo: info, Timestamp: at(300 + int64(i)).Time})
+		queued = append(queued, &framework.QueuedPodInfo{
+			PodInfo: info, QueueingParams: framework.QueueingParams{Timestamp: at(300 + int64(i)).Time},
+		})
 	}
 	for i, a := range queued {
 		for j, b := range queued {

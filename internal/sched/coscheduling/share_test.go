@@ -67,7 +67,7 @@ func TestPodsPrecedeGangsBehindAFailedRound(t *testing.T) {
 						object.Created(time.Now().Add(time.Duration(i)*time.Second)))
 					q.Add(ctx, pod)
 				}
-				next := r.Next(r.Share(q.Pop))
+				next := r.Next(r.Share(podqueue.Pods(q.Pop)))
 				fail := r.Fail(func(context.Context, framework.Framework, *framework.QueuedPodInfo, *fwk.Status,
 					*fwk.NominatingInfo, time.Time,
 				) {

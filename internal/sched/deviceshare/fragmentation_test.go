@@ -30,7 +30,7 @@ import (
 func surveyed(t *testing.T, l *learner, models, cpus map[string]string) *survey {
 	t.Helper()
 	schedulermetrics.Register() // the cache's
-	nodes := cache.New(t.Context(), nil, false)
+	nodes := cache.New(t.Context(), nil, false, false)
 	s := &survey{store: kube.NewStore(), learner: l, snapshot: snapshot.NewCopy(nodes), known: map[string]load{}}
 	const device = `{"metadata":{"name":%q,"annotations":{%q:"Own"}},"spec":{"devices":[` +
 		`{"type":"gpu","id":"0","minor":0,"health":true,"labels":{"node.koordinator.sh/gpu-model":%[3]q}},` +

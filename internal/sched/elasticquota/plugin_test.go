@@ -81,7 +81,10 @@ type nominator struct {
 func (n nominator) NominatedPodsForNode(node string) []fwk.PodInfo { return n.byNode[node] }
 
 // shared is a snapshot that tests replace.
-type shared struct{ fixture *fixture }
+type shared struct {
+	fwk.MutableSnapshotSharedLister
+	fixture *fixture
+}
 
 func (s shared) NodeInfos() fwk.NodeInfoLister       { return s.fixture.snapshot.NodeInfos() }
 func (s shared) StorageInfos() fwk.StorageInfoLister { return s.fixture.snapshot.StorageInfos() }
@@ -121,7 +124,8 @@ func newFixture(t testing.TB, args string) *fixture {
 	}
 	f.framework, err = frameworkruntime.NewFramework(t.Context(), registry, profile,
 		frameworkruntime.WithClientSet(f.client), frameworkruntime.WithInformerFactory(f.informers),
-		frameworkruntime.WithSnapshotSharedLister(shared{f}), frameworkruntime.WithEventRecorder(recorder),
+		frameworkruntime.WithSnapshotSharedLister(shared{fixture: f}),
+		frameworkruntime.WithMutableSnapshotLister(shared{fixture: f}), frameworkruntime.WithEventRecorder(recorder),
 		frameworkruntime.WithPodActivator(f.woken), frameworkruntime.WithPodNominator(nominator{byNode: f.nominated}),
 		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
 		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),

@@ -108,7 +108,7 @@ func Fail(core *scheduler.Scheduler, r *kube.Reservations, inner scheduler.Failu
 		now.Status.NominatedNodeName = node
 		pod.PodInfo, _ = framework.NewPodInfo(now) // its affinity was read before
 		queue := core.SchedulingQueue
-		if err := queue.AddUnschedulableIfNotPresent(logger, pod, queue.SchedulingCycle()); err != nil {
+		if err := queue.AddUnschedulablePodIfNotPresent(logger, pod, queue.SchedulingCycle()); err != nil {
 			logger.Error(err, "Failed to queue a reservation again", "reservation", klog.KObj(now))
 		}
 		queue.AddNominatedPod(logger, pod.PodInfo, nominating) // so that no other pod takes what victims leave

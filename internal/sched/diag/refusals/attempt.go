@@ -145,6 +145,9 @@ func Completed(all, first []why.Finding) []why.Finding {
 	return all
 }
 
+// victimsFound is in the text of a preemption that names victims.
+const victimsFound = "found a potential placement"
+
 // preemption reads what came of preemption. Upstream's text counts nodes and does not name them: they are those whose
 // refusal eviction could resolve. Nothing is said when the pod is not to preempt or victims were found.
 func preemption(pod *corev1.Pod, fit *framework.FitError, nodes fwk.NodeInfoLister) []why.Finding {
@@ -157,7 +160,7 @@ func preemption(pod *corev1.Pod, fit *framework.FitError, nodes fwk.NodeInfoList
 	switch {
 	case strings.Contains(outcome, "terminating pod on the nominated node"):
 		return []why.Finding{finding(why.VictimsTerminating, pod.Status.NominatedNodeName)}
-	case outcome == "" || strings.Contains(outcome, "not eligible"):
+	case outcome == "" || strings.Contains(outcome, "not eligible"), strings.Contains(outcome, victimsFound):
 		return nil
 	}
 	candidates, err := fit.Diagnosis.NodeToStatus.NodesForStatusCode(nodes, fwk.Unschedulable)

@@ -22,7 +22,9 @@ func TestMessageEndsWithWhatCameOfPreemption(t *testing.T) {
 			want:    " preemption: 1 waiting for pods on the nominated node to terminate. {",
 		},
 		"the pod never preempts": {outcome: "preemption: not eligible due to preemptionPolicy=Never."},
-		"victims were found":     {outcome: ""},
+		"victims were found": {
+			outcome: "preemption: found a potential placement for pod on node c, preempting 2 victims",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, "a", "b", "c")

@@ -117,7 +117,9 @@ func attemptOn(pod *corev1.Pod, signature, words string) (*framework.QueuedPodIn
 		NodeToStatus: framework.NewNodeToStatus(statuses, nil),
 	}}
 	info, err := framework.NewPodInfo(pod)
-	return &framework.QueuedPodInfo{PodInfo: info, Attempts: 1, PodSignature: fwk.PodSignature(signature)},
+	return &framework.QueuedPodInfo{
+			PodInfo: info, QueueingParams: framework.QueueingParams{Attempts: 1}, PodSignature: fwk.PodSignature(signature),
+		},
 		fwk.NewStatus(fwk.Unschedulable).WithError(fit), err
 }
 

@@ -74,10 +74,10 @@ func upstreamHandler(ctx context.Context, f framework.Framework, pod *framework.
 	f.EventRecorder().WithLogger(klog.FromContext(ctx)).Eventf(pod.Pod, nil, corev1.EventTypeWarning,
 		"FailedScheduling", "Scheduling", status.Message())
 	if c := f.APICacher(); c != nil {
-		_, _ = c.PatchPodStatus(pod.Pod, &corev1.PodCondition{
+		_, _ = c.PatchPodStatus(pod.Pod, []*corev1.PodCondition{{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
 			Message: status.Message(),
-		}, nominating)
+		}}, nominating)
 	}
 }
 
@@ -154,7 +154,9 @@ func (b *bench) refuseAfterPreemption(t testing.TB, pod *corev1.Pod, statuses ma
 	b.handle(
 		t.Context(),
 		b.framework,
-		&framework.QueuedPodInfo{PodInfo: info, Attempts: 1, PodSignature: fwk.PodSignature(b.signature)},
+		&framework.QueuedPodInfo{
+			PodInfo: info, QueueingParams: framework.QueueingParams{Attempts: 1}, PodSignature: fwk.PodSignature(b.signature),
+		},
 		fwk.NewStatus(fwk.Unschedulable).WithError(fit),
 		nil,
 		b.now,
@@ -496,7 +498,7 @@ func TestNominationIsWrittenWhenTheCauseIsNotReportedAgain(t *testing.T) {
 	b.reporter.pending[pod.UID] = attempt{}
 	testkit.Check(t, b.client.Tracker().Add(pod))
 	c := &conditions{reporting: &reporting{Framework: b.framework, ctx: t.Context(), reporter: b.reporter}}
-	_, err := c.PatchPodStatus(pod, &corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse},
+	_, err := c.PatchPodStatus(pod, []*corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}},
 		&fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: "a"})
 	testkit.Check(t, err)
 	got, err := b.client.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})

@@ -68,24 +68,30 @@ type conditions struct {
 	reporting     *reporting
 }
 
-// PatchPodStatus writes in one request what differs of the condition, if it is to be reported, and the nominated node.
-func (c *conditions) PatchPodStatus(pod *corev1.Pod, condition *corev1.PodCondition,
-	nominating *fwk.NominatingInfo,
+// PatchPodStatus writes in one request what differs of the conditions and the nominated node. PodScheduled is written
+// if it is to be reported, with the text of the report.
+func (c *conditions) PatchPodStatus(pod *corev1.Pod, all []*corev1.PodCondition, nominating *fwk.NominatingInfo,
 ) (<-chan error, error) {
 	t := c.reporting
-	if condition != nil {
-		if t.report {
+	var written []*corev1.PodCondition
+	for _, condition := range all {
+		if condition.Type == corev1.PodScheduled {
+			if !t.report {
+				continue
+			}
 			condition = condition.DeepCopy()
 			condition.Message = t.message
-		} else {
-			condition = nil
 		}
+		written = append(written, condition)
 	}
 	if c.APICacher != nil {
-		return c.APICacher.PatchPodStatus(pod, condition, nominating)
+		return c.APICacher.PatchPodStatus(pod, written, nominating)
 	}
 	status := pod.Status.DeepCopy()
-	changed := condition != nil && podutil.UpdatePodCondition(status, condition)
+	changed := false
+	for _, condition := range written {
+		changed = podutil.UpdatePodCondition(status, condition) || changed
+	}
 	if nominating.Mode() == fwk.ModeOverride && status.NominatedNodeName != nominating.NominatedNodeName {
 		status.NominatedNodeName, changed = nominating.NominatedNodeName, true
 	}

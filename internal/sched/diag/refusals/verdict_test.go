@@ -34,9 +34,9 @@ type plugin struct {
 	filter    func(node string) *fwk.Status
 }
 
-func (p *plugin) Name() string                                   { return p.name }
-func (p *plugin) Less(fwk.QueuedPodInfo, fwk.QueuedPodInfo) bool { return false }
-func (p *plugin) PreFilterExtensions() fwk.PreFilterExtensions   { return nil }
+func (p *plugin) Name() string                                         { return p.name }
+func (p *plugin) Less(fwk.QueuedEntityInfo, fwk.QueuedEntityInfo) bool { return false }
+func (p *plugin) PreFilterExtensions() fwk.PreFilterExtensions         { return nil }
 
 func (p *plugin) Bind(context.Context, fwk.CycleState, *corev1.Pod, string) *fwk.Status { return nil }
 
@@ -315,7 +315,7 @@ func TestTaintSelectorAndPortAreNamed(t *testing.T) {
 
 func TestLiveFollowsTheCacheWhileManyAsk(t *testing.T) {
 	logger := klog.Background()
-	c := cache.New(t.Context(), nil, false)
+	c := cache.New(t.Context(), nil, false, false)
 	c.AddNode(logger, node("n0"))
 	live := NewLive(snapshot.NewCopy(c), func(lister fwk.SharedLister) (map[string]framework.Framework, error) {
 		full := &plugin{name: names.NodeName}

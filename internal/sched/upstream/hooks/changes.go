@@ -147,6 +147,12 @@ func (w *watched) ForgetPod(logger klog.Logger, pod *corev1.Pod) error {
 	return w.Cache.ForgetPod(logger, pod)
 }
 
+// RemoveAssumedPod logs the node after the cache has forgotten the pod, which was deleted.
+func (w *watched) RemoveAssumedPod(logger klog.Logger, pod *corev1.Pod) error {
+	defer w.change(pod.Spec.NodeName, false)
+	return w.Cache.RemoveAssumedPod(logger, pod)
+}
+
 // AddPod logs nothing when it confirms an assumed pod: the node was logged then.
 func (w *watched) AddPod(logger klog.Logger, pod *corev1.Pod) error {
 	was, notFound := w.GetPod(pod)
@@ -172,17 +178,17 @@ func (w *watched) RemovePod(logger klog.Logger, pod *corev1.Pod) error {
 }
 
 // AddNode logs that the set of nodes is another one.
-func (w *watched) AddNode(logger klog.Logger, node *corev1.Node) *framework.NodeInfo {
+func (w *watched) AddNode(logger klog.Logger, node *corev1.Node) {
 	w.changeNode(nil, node)
 	defer w.changes.nodeSet(node.Name)
-	return w.Cache.AddNode(logger, node)
+	w.Cache.AddNode(logger, node)
 }
 
 // UpdateNode logs the node after the cache has its new state.
-func (w *watched) UpdateNode(logger klog.Logger, old, node *corev1.Node) *framework.NodeInfo {
+func (w *watched) UpdateNode(logger klog.Logger, old, node *corev1.Node) {
 	w.changeNode(old, node)
 	defer w.change(node.Name, false)
-	return w.Cache.UpdateNode(logger, old, node)
+	w.Cache.UpdateNode(logger, old, node)
 }
 
 // RemoveNode logs that the set of nodes is another one.

@@ -68,14 +68,14 @@ type replacedCache struct {
 	calls *calls
 }
 
-func (c *replacedCache) AddNode(logger klog.Logger, n *corev1.Node) *framework.NodeInfo {
+func (c *replacedCache) AddNode(logger klog.Logger, n *corev1.Node) {
 	c.calls.add("Cache.AddNode")
-	return c.Cache.AddNode(logger, n)
+	c.Cache.AddNode(logger, n)
 }
 
-func (c *replacedCache) UpdateNode(logger klog.Logger, old, n *corev1.Node) *framework.NodeInfo {
+func (c *replacedCache) UpdateNode(logger klog.Logger, old, n *corev1.Node) {
 	c.calls.add("Cache.UpdateNode")
-	return c.Cache.UpdateNode(logger, old, n)
+	c.Cache.UpdateNode(logger, old, n)
 }
 
 func (c *replacedCache) RemoveNode(logger klog.Logger, n *corev1.Node) error {
@@ -224,9 +224,9 @@ func TestKubeSchedulerCallsWhatIsReplaced(t *testing.T) {
 	s.SchedulingQueue = counted.Watch(&replacedQueue{takeable(t, s.SchedulingQueue), made, counted}, &Changes{})
 	s.Cache = &replacedCache{s.Cache, made}
 	s.Profiles["s"] = &replacedProfile{s.Profiles["s"], made}
-	next, schedule, fail := s.NextPod, s.SchedulePod, s.FailureHandler
-	s.NextPod = func(logger klog.Logger) (*framework.QueuedPodInfo, error) {
-		made.add("NextPod")
+	next, schedule, fail := s.NextEntity, s.SchedulePod, s.FailureHandler
+	s.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
+		made.add("NextEntity")
 		return next(logger)
 	}
 	s.SchedulePod = func(ctx context.Context, f framework.Framework, state fwk.CycleState,
@@ -265,7 +265,7 @@ func TestKubeSchedulerCallsWhatIsReplaced(t *testing.T) {
 		must(err)
 		s.ScheduleOne(t.Context())
 	}
-	made.want(t, "NextPod", "SchedulePod", "FailureHandler", "Cache.UpdateSnapshot", "Cache.AssumePod",
+	made.want(t, "NextEntity", "SchedulePod", "FailureHandler", "Cache.UpdateSnapshot", "Cache.AssumePod",
 		"Framework.GetNodeHint", "Framework.StoreScheduleResults", "Framework.RunFilterPluginsWithNominatedPods",
 		"Framework.RunScorePlugins", "Framework.RunPostFilterPlugins", "Framework.RunPermitPlugins",
 		"Framework.WaitOnPermit", "Framework.RunBindPlugins", "Framework.EventRecorder", "Framework.APICacher")

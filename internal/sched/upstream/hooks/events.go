@@ -153,19 +153,19 @@ func (q *eventQueue) Update(ctx context.Context, old, pod *corev1.Pod) {
 }
 
 // Delete forgets what is known of the pod.
-func (q *eventQueue) Delete(pod *corev1.Pod) {
-	q.Queue.Delete(pod)
+func (q *eventQueue) Delete(logger klog.Logger, pod *corev1.Pod) {
+	q.Queue.Delete(logger, pod)
 	q.setRefusal(pod.UID, refusal{})
 	q.logNomination(pod.UID)
 }
 
 // Pop logs the node that the pod is nominated to.
-func (q *eventQueue) Pop(logger klog.Logger) (*framework.QueuedPodInfo, error) {
-	pod, err := q.Queue.Pop(logger)
-	if pod != nil {
+func (q *eventQueue) Pop(logger klog.Logger) (framework.QueuedEntityInfo, error) {
+	entity, err := q.Queue.Pop(logger)
+	if pod, ok := entity.(*framework.QueuedPodInfo); ok {
 		q.logNomination(pod.Pod.UID)
 	}
-	return pod, err
+	return entity, err
 }
 
 // Take logs the node that the pod is nominated to.
@@ -174,8 +174,8 @@ func (q *eventQueue) Take(logger klog.Logger, pod *corev1.Pod) *framework.Queued
 	return q.Queue.Take(logger, pod)
 }
 
-// AddUnschedulableIfNotPresent records who refused the pod.
-func (q *eventQueue) AddUnschedulableIfNotPresent(logger klog.Logger, pod *framework.QueuedPodInfo, cycle int64) error {
+// AddUnschedulablePodIfNotPresent records who refused the pod.
+func (q *eventQueue) AddUnschedulablePodIfNotPresent(logger klog.Logger, pod *framework.QueuedPodInfo, cycle int64) error {
 	var r refusal
 	r.BySiblings = pod.PendingPlugins.Len() == 0 && pod.UnschedulablePlugins.Equal(sets.New(q.events.SiblingPlugin))
 	if q.events.Attempts != nil {
@@ -184,7 +184,7 @@ func (q *eventQueue) AddUnschedulableIfNotPresent(logger klog.Logger, pod *frame
 	}
 	q.setRefusal(pod.Pod.UID, r)
 	defer q.logNomination(pod.Pod.UID)
-	return q.Queue.AddUnschedulableIfNotPresent(logger, pod, cycle)
+	return q.Queue.AddUnschedulablePodIfNotPresent(logger, pod, cycle)
 }
 
 // AddNominatedPod logs the node of the nomination.
@@ -373,9 +373,9 @@ func (q *heldQueue) Update(ctx context.Context, old, pod *corev1.Pod) {
 }
 
 // Delete forgets a pod that is held.
-func (q *heldQueue) Delete(pod *corev1.Pod) {
+func (q *heldQueue) Delete(logger klog.Logger, pod *corev1.Pod) {
 	q.hold(func() bool { delete(q.held, pod.UID); return true })
-	q.Queue.Delete(pod)
+	q.Queue.Delete(logger, pod)
 }
 
 // Run asks about each pod that waits once, adds those that are held, and then runs the queue.

@@ -47,7 +47,7 @@ func TestNodesAreLoggedWhereOtherPodsAreNominated(t *testing.T) {
 		return fmt.Sprint(all)
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		q := queue.NewTestQueueWithObjects(ctx, func(a, b fwk.QueuedPodInfo) bool { return false }, exist)
+		q := queue.NewTestQueueWithObjects(ctx, func(a, b fwk.QueuedEntityInfo) bool { return false }, exist)
 		c := &Changes{}
 		watched := (&Events{}).Watch(takeable(t, q), c)
 		pods, popped := map[string]*corev1.Pod{}, map[string]*framework.QueuedPodInfo{}
@@ -78,7 +78,7 @@ func TestNodesAreLoggedWhereOtherPodsAreNominated(t *testing.T) {
 				watched.Add(ctx, pod)
 				pods[name] = pod
 			case step == 0:
-				watched.Delete(old)
+				watched.Delete(klog.Background(), old)
 				delete(pods, name)
 				if popped[name] != nil {
 					watched.Done(old.UID)
@@ -97,14 +97,14 @@ func TestNodesAreLoggedWhereOtherPodsAreNominated(t *testing.T) {
 				watched.UpdateNominatedPod(logger, old, info)
 			case popped[name] != nil && step < 8: // as the handler of failures brings it back
 				popped[name].PodInfo, _ = framework.NewPodInfo(old)
-				if err := watched.AddUnschedulableIfNotPresent(logger, popped[name], 0); err != nil {
+				if err := watched.AddUnschedulablePodIfNotPresent(logger, popped[name], 0); err != nil {
 					rt.Fatal(err)
 				}
 				delete(popped, name)
 			case popped[name] == nil && step == 5:
 				popped[name] = watched.Take(logger, old)
 			case step == 6 && len(q.PodsInActiveQ()) > 0:
-				head, err := watched.Pop(logger)
+				head, err := podqueue.Pods(watched.Pop)(logger)
 				if err != nil {
 					rt.Fatal(err)
 				}
@@ -158,7 +158,7 @@ func TestPodsThatAreHeldBackAreAskedAboutOnceAtStart(t *testing.T) {
 	gate, logger := &holdBack{}, klog.New(logr.Discard().GetSink())
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 	defer cancel()
-	inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedPodInfo) bool { return false },
+	inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedEntityInfo) bool { return false },
 		queue.WithPreEnqueuePluginMap(map[string]map[string]fwk.PreEnqueuePlugin{"": {gate.Name(): gate}}),
 		queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{"": {
 			{Resource: fwk.Node, ActionType: fwk.Add}: {{PluginName: gate.Name(), QueueingHintFn: alwaysQueue}},
@@ -197,7 +197,7 @@ func TestPodsThatAreHeldBackNoLongerStart(t *testing.T) {
 	gate, logger := &holdBack{}, klog.New(logr.Discard().GetSink())
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 	defer cancel()
-	inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedPodInfo) bool { return false },
+	inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedEntityInfo) bool { return false },
 		queue.WithPreEnqueuePluginMap(map[string]map[string]fwk.PreEnqueuePlugin{"": {gate.Name(): gate}}))
 	q := Hold(takeable(t, inner), func(*corev1.Pod) bool { return false })
 	q.Add(ctx, object.Pod("p"))
@@ -216,8 +216,8 @@ func TestAPodIsWhereItsOrderIsWhenTheQueueRuns(t *testing.T) {
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 	defer cancel()
 	rank := map[string]int{}
-	inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedPodInfo) bool {
-		return rank[a.GetPodInfo().GetPod().Name] < rank[b.GetPodInfo().GetPod().Name]
+	inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedEntityInfo) bool {
+		return rank[podqueue.PodOf(a).Name] < rank[podqueue.PodOf(b).Name]
 	})
 	q := Hold(takeable(t, inner), func(p *corev1.Pod) bool { return strings.HasPrefix(p.Name, "member") })
 	for i := range 8 {
@@ -230,9 +230,9 @@ func TestAPodIsWhereItsOrderIsWhenTheQueueRuns(t *testing.T) {
 	changed := object.Pod("member4", object.Label("changed", "yes"))
 	q.Update(ctx, object.Pod("member4"), changed)
 	q.Update(ctx, object.Pod("plain4"), object.Pod("plain4"))
-	q.Delete(object.Pod("member6"))
-	q.Delete(object.Pod("plain6"))
-	q.Delete(object.Pod("member2"))
+	q.Delete(klog.Background(), object.Pod("member6"))
+	q.Delete(klog.Background(), object.Pod("plain6"))
+	q.Delete(klog.Background(), object.Pod("member2"))
 	q.Add(ctx, object.Pod("member2"))
 	q.Run(logger)
 	defer q.Close()
@@ -240,7 +240,7 @@ func TestAPodIsWhereItsOrderIsWhenTheQueueRuns(t *testing.T) {
 	q.Add(ctx, object.Pod("member8"))
 	var got []string
 	for len(inner.PodsInActiveQ()) > 0 {
-		pod, err := q.Pop(logger)
+		pod, err := podqueue.Pods(q.Pop)(logger)
 		testkit.Check(t, err)
 		if got = append(got, pod.Pod.Name); pod.Pod.Name == "member4" && pod.Pod.Labels["changed"] == "" {
 			t.Error("member4 is the pod before its update")
@@ -271,23 +271,23 @@ func TestPodsThatAreRefusedForTheirSiblingsAreNotAskedAboutOtherPods(t *testing.
 			hints[e] = append(hints[e], &queue.QueueingHintFunction{PluginName: plugin, QueueingHintFn: note})
 		}
 	}
-	inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedPodInfo) bool { return false },
+	inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedEntityInfo) bool { return false },
 		queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{"": hints}))
 	events := &Events{SiblingPlugin: "Siblings"}
 	q := events.Watch(takeable(t, inner), &Changes{})
 	refuse := func(name string, plugins ...string) {
 		pod := object.Pod(name)
 		q.Add(ctx, pod)
-		info, err := q.Pop(logger)
+		info, err := podqueue.Pods(q.Pop)(logger)
 		testkit.Check(t, err)
 		info.UnschedulablePlugins = sets.New(plugins...)
-		testkit.Check(t, q.AddUnschedulableIfNotPresent(logger, info, q.SchedulingCycle()))
+		testkit.Check(t, q.AddUnschedulablePodIfNotPresent(logger, info, q.SchedulingCycle()))
 	}
 	refuse("sibling", "Siblings")
 	refuse("asked", "Siblings", "Fit")
 	refuse("plain", "Fit")
 	refuse("gone", "Siblings")
-	q.Delete(object.Pod("gone"))
+	q.Delete(klog.Background(), object.Pod("gone"))
 	refuse("gone", "Fit") // and is refused by another plugin when it comes again
 	assigned := object.Pod("a", object.On("n"))
 	for _, c := range []struct {
@@ -390,7 +390,7 @@ func TestPodsAreWokenByWhatAPodLeaves(t *testing.T) {
 			} {
 				hints[e] = []*queue.QueueingHintFunction{{PluginName: "Fit", QueueingHintFn: alwaysQueue}}
 			}
-			inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedPodInfo) bool { return false },
+			inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedEntityInfo) bool { return false },
 				queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{"": hints}))
 			node := framework.NewNodeInfo(object.Pod("runs", object.Requests("cpu", "3"), object.Priority(5)))
 			node.SetNode(object.Node("n", nil, "cpu", "8"))
@@ -402,10 +402,10 @@ func TestPodsAreWokenByWhatAPodLeaves(t *testing.T) {
 				c.pod(pod)
 			}
 			q.Add(ctx, pod)
-			info, err := q.Pop(logger)
+			info, err := podqueue.Pods(q.Pop)(logger)
 			testkit.Check(t, err)
 			info.UnschedulablePlugins = sets.New("Fit")
-			testkit.Check(t, q.AddUnschedulableIfNotPresent(logger, info, q.SchedulingCycle()))
+			testkit.Check(t, q.AddUnschedulablePodIfNotPresent(logger, info, q.SchedulingCycle()))
 			if c.edit != nil {
 				edited := pod.DeepCopy()
 				c.edit(edited)
@@ -458,7 +458,7 @@ func TestPodsWakeWhenRoomIsKeptForThem(t *testing.T) {
 	t.Parallel()
 	logger := klog.New(logr.Discard().GetSink())
 	ctx := klog.NewContext(t.Context(), logger)
-	inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedPodInfo) bool { return false },
+	inner := queue.NewTestQueue(ctx, func(a, b fwk.QueuedEntityInfo) bool { return false },
 		queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{"": {
 			{Resource: fwk.Node, ActionType: fwk.All}: {{PluginName: "Fit", QueueingHintFn: alwaysQueue}},
 		}}))
@@ -466,13 +466,13 @@ func TestPodsWakeWhenRoomIsKeptForThem(t *testing.T) {
 	tried := map[string]*framework.QueuedPodInfo{}
 	for _, name := range []string{"waits", "owner", "tried"} {
 		q.Add(ctx, object.Pod(name))
-		info, err := q.Pop(logger)
+		info, err := podqueue.Pods(q.Pop)(logger)
 		testkit.Check(t, err)
 		info.UnschedulablePlugins = sets.New("Fit")
 		tried[name] = info
 	}
 	refuse := func(name string) {
-		testkit.Check(t, q.AddUnschedulableIfNotPresent(logger, tried[name], q.SchedulingCycle()))
+		testkit.Check(t, q.AddUnschedulablePodIfNotPresent(logger, tried[name], q.SchedulingCycle()))
 	}
 	asleep := func(want ...string) {
 		t.Helper()

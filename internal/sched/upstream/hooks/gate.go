@@ -8,13 +8,15 @@ import (
 
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 )
 
 // longestCycle is longer than anything that a scheduling cycle waits for and that cures itself.
 const longestCycle = 5 * time.Minute
 
 // NextPod takes a pod from the scheduling queue.
-type NextPod = func(klog.Logger) (*framework.QueuedPodInfo, error)
+type NextPod = podqueue.Next
 
 // Gate holds pods back in the queue until Open is closed, and while enough Bindings are on their way.
 type Gate struct {

@@ -2,10 +2,12 @@ package hooks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	goruntime "runtime"
 
+	corev1 "k8s.io/api/core/v1"
 	genericfilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/server/filters"
@@ -22,6 +24,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/prometheus/slis"
 	zpages "k8s.io/component-base/zpages/features"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/pkg/scheduler"
@@ -109,6 +112,7 @@ func ProfilesOn(ctx context.Context, nodes fwk.SharedLister, claims fwk.SharedDR
 			frameworkruntime.WithKubeConfig(c.KubeConfig),
 			frameworkruntime.WithInformerFactory(c.InformerFactory),
 			frameworkruntime.WithSnapshotSharedLister(nodes),
+			frameworkruntime.WithMutableSnapshotLister(Immutable{nodes}),
 			frameworkruntime.WithSharedDRAManager(claims),
 			frameworkruntime.WithSharedCSIManager(running.SharedCSIManager()),
 			frameworkruntime.WithPodGroupManager(running.PodGroupManager()),
@@ -125,3 +129,21 @@ func ProfilesOn(ctx context.Context, nodes fwk.SharedLister, claims fwk.SharedDR
 	}
 	return profiles, nil
 }
+
+// Immutable is a snapshot as preemption reads it. Only the preemption for pod groups changes one, which needs the
+// feature gate GenericWorkload.
+type Immutable struct{ fwk.SharedLister }
+
+var errImmutable = errors.New("this snapshot is only read: no pod is added to it or removed from it")
+
+// StartMutations returns an error, as the other methods do.
+func (Immutable) StartMutations() error { return errImmutable }
+
+// EndMutations returns an error.
+func (Immutable) EndMutations() error { return errImmutable }
+
+// AddPod returns an error.
+func (Immutable) AddPod(fwk.PodInfo, string) error { return errImmutable }
+
+// RemovePod returns an error.
+func (Immutable) RemovePod(klog.Logger, *corev1.Pod, string) error { return errImmutable }

@@ -31,7 +31,7 @@ type Queue interface {
 func Of(core *scheduler.Scheduler) Queue { return core.SchedulingQueue.(Queue) }
 
 // entry is what upstream's active queue consists of.
-type entry = *framework.QueuedPodInfo
+type entry = framework.QueuedEntityInfo
 
 // taking is upstream's queue, which gives out pods by name.
 type taking struct {
@@ -67,8 +67,8 @@ func New(inner queue.SchedulingQueue) (Queue, error) {
 	}
 	plain := *less
 	*less = func(a, b entry) bool {
-		if wanted := q.wanted.Load(); wanted != nil && (a == wanted || b == wanted) {
-			return a == wanted && b != wanted
+		if wanted := q.wanted.Load(); wanted != nil && (a == entry(wanted) || b == entry(wanted)) {
+			return a == entry(wanted) && b != entry(wanted)
 		}
 		return plain(a, b)
 	}
@@ -81,7 +81,7 @@ func (q *taking) Take(logger klog.Logger, pod *corev1.Pod) *framework.QueuedPodI
 	defer q.mu.Unlock()
 	if !q.active.has(pod) {
 		// A pod that is in flight is not in the queue: to activate it would queue it again when it fails.
-		if _, waits := q.GetPod(pod.Name, pod.Namespace); !waits {
+		if _, waits := q.GetPod(pod.Name, pod.Namespace, nil); !waits {
 			return nil
 		}
 		q.Activate(logger, map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
@@ -91,7 +91,7 @@ func (q *taking) Take(logger klog.Logger, pod *corev1.Pod) *framework.QueuedPodI
 	}
 	defer q.wanted.Store(nil)
 	// This does not wait: only Pop and Delete remove a pod from the active queue.
-	info, err := q.Pop(logger)
+	info, err := Pods(q.Pop)(logger)
 	if err != nil {
 		logger.Error(err, "Failed to take a pod out of the queue", "pod", klog.KObj(pod))
 	}
@@ -103,8 +103,9 @@ func (q *taking) Take(logger klog.Logger, pod *corev1.Pod) *framework.QueuedPodI
 func (q *taking) first(pod *corev1.Pod) bool {
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	info, found := q.pods.Get(lookup(pod))
-	if !found || info.Pod.UID != pod.UID || q.inFlight[pod.UID] != nil {
+	found, _ := q.pods.Get(lookup(pod))
+	info, isPod := found.(*framework.QueuedPodInfo)
+	if !isPod || info.Pod.UID != pod.UID || q.inFlight[pod.UID] != nil {
 		return false
 	}
 	q.wanted.Store(info)
@@ -125,8 +126,8 @@ func lookup(pod *corev1.Pod) entry {
 }
 
 // Delete waits until Take has ended.
-func (q *taking) Delete(pod *corev1.Pod) {
+func (q *taking) Delete(logger klog.Logger, pod *corev1.Pod) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.SchedulingQueue.Delete(pod)
+	q.SchedulingQueue.Delete(logger, pod)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -40,8 +39,8 @@ func TestMain(m *testing.M) {
 }
 
 // byPriority is a total order: no two pods are equal.
-func byPriority(a, b fwk.QueuedPodInfo) bool {
-	x, y := a.GetPodInfo().GetPod(), b.GetPodInfo().GetPod()
+func byPriority(a, b fwk.QueuedEntityInfo) bool {
+	x, y := PodOf(a), PodOf(b)
 	return cmp.Or(cmp.Compare(*y.Spec.Priority, *x.Spec.Priority), cmp.Compare(x.Name, y.Name)) < 0
 }
 
@@ -105,7 +104,7 @@ func waiting(i int, priority int32) *corev1.Pod {
 // fail queues a popped pod as the handler of failures does.
 func (b *bench) fail(tb interface{ Fatal(...any) }, info *framework.QueuedPodInfo, refusedBy ...string) {
 	info.UnschedulablePlugins = sets.New(refusedBy...)
-	if err := b.AddUnschedulableIfNotPresent(klog.FromContext(b.ctx), info, b.SchedulingCycle()); err != nil {
+	if err := b.AddUnschedulablePodIfNotPresent(klog.FromContext(b.ctx), info, b.SchedulingCycle()); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -133,94 +132,88 @@ func (b *bench) state() map[string][]string {
 	return out
 }
 
-// TestTakeDoesWhatPopSpecificPodDoes drives two queues by the same random steps. One pops pods by upstream's method.
-func TestTakeDoesWhatPopSpecificPodDoes(t *testing.T) {
+// TestTakeMovesOnePodAlone compares Take with a model in random steps: the pod leaves the queue for those in flight if it
+// is in the queue and not held back, and nothing else changes. The pods that are left keep their order.
+func TestTakeMovesOnePodAlone(t *testing.T) {
 	t.Parallel()
 	taken, absent := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		logger := klog.New(logr.Discard().GetSink())
-		ours, theirs := newBench(t, byPriority), newBench(t, byPriority)
-		pods := map[int]*corev1.Pod{}
-		popped := map[int][2]*framework.QueuedPodInfo{}
-		both := func(f func(b *bench)) { f(ours); f(theirs) }
+		b := newBench(t, byPriority)
+		pods, popped := map[int]*corev1.Pod{}, map[int]*framework.QueuedPodInfo{}
 		for step := range 60 {
 			i := rapid.IntRange(0, 7).Draw(rt, "pod")
-			pod, out := pods[i], popped[i]
+			pod := pods[i]
 			switch what := rapid.IntRange(0, 11).Draw(rt, "what"); {
 			case pod == nil:
 				pod = waiting(i, rapid.Int32Range(0, 3).Draw(rt, "priority"))
 				pod.Status.NominatedNodeName = rapid.SampledFrom([]string{"", "", "n0"}).Draw(rt, "nominated")
 				pods[i] = pod
-				both(func(b *bench) { b.Add(b.ctx, pod) })
+				b.Add(b.ctx, pod)
 			case what == 0:
-				both(func(b *bench) {
-					b.Delete(pod)
-					b.Done(pod.UID)
-				})
+				b.Delete(logger, pod)
+				b.Done(pod.UID)
 				delete(pods, i)
 				delete(popped, i)
 			case what == 1:
 				now := pod.DeepCopy()
 				now.Labels = map[string]string{"step": fmt.Sprint(step)}
 				pods[i] = now
-				both(func(b *bench) { b.Update(b.ctx, pod, now) })
+				b.Update(b.ctx, pod, now)
 			case what == 2:
-				both(func(b *bench) { b.held[pod.Name] = !b.held[pod.Name] })
+				b.held[pod.Name] = !b.held[pod.Name]
 			case what == 3:
-				both(func(b *bench) { b.clock.Step(40 * time.Second) })
+				b.clock.Step(40 * time.Second)
 			case what == 4:
 				node := rapid.SampledFrom([]string{"n0", "n1"}).Draw(rt, "node")
-				both(func(b *bench) {
-					b.AddNominatedPod(logger, &framework.PodInfo{Pod: pod},
-						&fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node})
-				})
+				b.AddNominatedPod(logger, &framework.PodInfo{Pod: pod},
+					&fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node})
 			case what == 5:
-				both(func(b *bench) { b.DeleteNominatedPodIfExists(pod) })
-			case what == 6 && len(theirs.PodsInActiveQ()) > 0:
-				first, err := ours.Pop(logger)
-				second, err2 := theirs.inner.Pop(logger)
-				if err != nil || err2 != nil || first.Pod.Name != second.Pod.Name {
-					rt.Fatalf("popped %v, %v; %v, %v", first, err, second, err2)
-				}
-				var n int
-				_, _ = fmt.Sscanf(first.Pod.Name, "p%d", &n)
-				popped[n] = [2]*framework.QueuedPodInfo{first, second}
-			case what <= 8 && out[0] != nil: // it fails: to the backoff, or until an event
+				b.DeleteNominatedPodIfExists(pod)
+			case what <= 7 && popped[i] != nil: // it fails: to the backoff, or until an event
 				plugins := rapid.SampledFrom([][]string{nil, {"Fit"}}).Draw(rt, "refused by")
-				for k, b := range []*bench{ours, theirs} {
-					out[k].PodInfo, _ = framework.NewPodInfo(pod)
-					b.fail(rt, out[k], plugins...)
-				}
+				popped[i].PodInfo, _ = framework.NewPodInfo(pod)
+				b.fail(rt, popped[i], plugins...)
 				delete(popped, i)
 			default:
-				first, second := ours.Take(logger, pod), theirs.inner.PopSpecificPod(logger, pod)
-				if (first == nil) != (second == nil) {
-					rt.Fatalf("took %v, want %v", first, second)
+				want, name := b.state(), namesOf([]*corev1.Pod{pod})[0]
+				attempts := 1
+				if info, waits := b.GetPod(pod.Name, pod.Namespace, nil); waits {
+					attempts += info.Attempts
 				}
-				if absent++; first == nil {
+				comes := slices.Contains(want["active"], name) || slices.Contains(want["backoff"], name) ||
+					slices.Contains(want["unschedulable"], name) && !b.held[pod.Name]
+				if comes {
+					for _, part := range []string{"active", "backoff", "unschedulable"} {
+						want[part] = slices.DeleteFunc(want[part], func(other string) bool { return other == name })
+					}
+					want["in flight"] = slices.Sorted(slices.Values(append(want["in flight"], name)))
+				}
+				info := b.Take(logger, pod)
+				if info != nil != comes || comes && (info.Pod != pod || info.Attempts != attempts) {
+					rt.Fatalf("step %d: took %+v of %s, want it: %t, attempt %d", step, info, name, comes, attempts)
+				}
+				if diff := gocmp.Diff(want, b.state()); diff != "" {
+					rt.Fatalf("step %d, want - got +:\n%s", step, diff)
+				}
+				if !comes {
+					absent++
 					break
 				}
 				taken++
-				if first.Pod != second.Pod || first.Attempts != second.Attempts ||
-					!first.InitialAttemptTimestamp.Equal(*second.InitialAttemptTimestamp) ||
-					!first.Timestamp.Equal(second.Timestamp) {
-					rt.Fatalf("took %+v, want %+v", first, second)
-				}
-				popped[i] = [2]*framework.QueuedPodInfo{first, second}
-			}
-			if diff := gocmp.Diff(theirs.state(), ours.state()); diff != "" {
-				rt.Fatalf("step %d, PopSpecificPod - Take +:\n%s", step, diff)
+				popped[i] = info
 			}
 		}
-		for len(theirs.PodsInActiveQ()) > 0 { // the order of the others is as it was
-			first, _ := ours.Pop(logger)
-			second, _ := theirs.inner.Pop(logger)
-			if first.Pod.Name != second.Pod.Name {
-				rt.Fatalf("popped %s, want %s", first.Pod.Name, second.Pod.Name)
+		left := slices.SortedFunc(slices.Values(b.PodsInActiveQ()), func(x, y *corev1.Pod) int {
+			return cmp.Or(cmp.Compare(*y.Spec.Priority, *x.Spec.Priority), cmp.Compare(x.Name, y.Name))
+		})
+		for _, want := range left {
+			if first, err := Pods(b.Pop)(logger); err != nil || first.Pod.Name != want.Name {
+				rt.Fatalf("popped %v, %v, want %s", first, err, want.Name)
 			}
 		}
 	})
-	if absent -= taken; !testing.Short() && (taken < 300 || absent < 100) {
+	if !testing.Short() && (taken < 300 || absent < 100) {
 		t.Errorf("%d pods were taken, %d not: too few", taken, absent)
 	}
 }
@@ -294,7 +287,7 @@ func TestTake(t *testing.T) {
 				t.Fatalf("took %v twice", again)
 			}
 			b.Add(b.ctx, waiting(1, 0))
-			if first, err := b.Pop(logger); err != nil || first.Pod.Name != "p1" {
+			if first, err := Pods(b.Pop)(logger); err != nil || first.Pod.Name != "p1" {
 				t.Errorf("popped %v, %v", first, err)
 			}
 		},
@@ -318,7 +311,7 @@ func TestTake(t *testing.T) {
 				t.Fatalf("took %v", info)
 			}
 			for i := range 1000 {
-				if first, err := b.Pop(logger); err != nil || first.Pod.Name != fmt.Sprint("p", i) {
+				if first, err := Pods(b.Pop)(logger); err != nil || first.Pod.Name != fmt.Sprint("p", i) {
 					t.Fatalf("popped %v, %v, want p%d", first, err, i)
 				}
 			}
@@ -337,10 +330,10 @@ func TestTakeNeedsNoOrderOfItsOwn(t *testing.T) {
 	logger := klog.New(logr.Discard().GetSink())
 	for name, less := range map[string]fwk.LessFunc{
 		"PrioritySort": (&queuesort.PrioritySort{}).Less,
-		"no order":     func(fwk.QueuedPodInfo, fwk.QueuedPodInfo) bool { return false },
-		"always less":  func(fwk.QueuedPodInfo, fwk.QueuedPodInfo) bool { return true },
-		"by name, reversed": func(a, b fwk.QueuedPodInfo) bool {
-			return a.GetPodInfo().GetPod().Name > b.GetPodInfo().GetPod().Name
+		"no order":     func(fwk.QueuedEntityInfo, fwk.QueuedEntityInfo) bool { return false },
+		"always less":  func(fwk.QueuedEntityInfo, fwk.QueuedEntityInfo) bool { return true },
+		"by name, reversed": func(a, b fwk.QueuedEntityInfo) bool {
+			return PodOf(a).Name > PodOf(b).Name
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -385,7 +378,7 @@ func TestTakeBesideInformers(t *testing.T) {
 					if i%2 == 0 {
 						b.Activate(logger, map[string]*corev1.Pod{"default/" + pod.Name: pod})
 					}
-					b.Delete(now)
+					b.Delete(logger, now)
 				}
 			}
 		})
@@ -406,7 +399,7 @@ func TestTakeBesideInformers(t *testing.T) {
 		}
 		taken++
 		if step%2 == 0 { // another pod of its name may have come meanwhile
-			_ = b.AddUnschedulableIfNotPresent(logger, info, b.SchedulingCycle())
+			_ = b.AddUnschedulablePodIfNotPresent(logger, info, b.SchedulingCycle())
 		}
 		b.Done(pod.UID)
 	}
@@ -426,35 +419,49 @@ func TestAQueueOfAnotherKindIsRefused(t *testing.T) {
 	}
 }
 
-// BenchmarkTake takes the members of a gang out of a queue, by Take and as upstream's method does.
+// BenchmarkTake takes the members of a gang out of a queue.
 func BenchmarkTake(b *testing.B) {
 	const members, pods = 1000, 5000
 	logger := klog.New(logr.Discard().GetSink())
-	for name, take := range map[string]func(*bench, *corev1.Pod) *framework.QueuedPodInfo{
-		"by order": func(q *bench, p *corev1.Pod) *framework.QueuedPodInfo { return q.Take(logger, p) },
-		"PopSpecificPod": func(q *bench, p *corev1.Pod) *framework.QueuedPodInfo {
-			return q.inner.PopSpecificPod(logger, p)
-		},
-	} {
-		b.Run(fmt.Sprintf("%s/members=%d/pods=%d", name, members, pods), func(b *testing.B) {
-			b.ReportAllocs()
-			all := map[int]*corev1.Pod{}
-			for i := range pods {
-				all[i] = waiting(i, int32(i%11))
+	b.Run(fmt.Sprintf("members=%d/pods=%d", members, pods), func(b *testing.B) {
+		b.ReportAllocs()
+		var all []*corev1.Pod
+		for i := range pods {
+			all = append(all, waiting(i, int32(i%11)))
+		}
+		for b.Loop() {
+			b.StopTimer()
+			q := newBench(b, byPriority)
+			for _, pod := range all {
+				q.Add(q.ctx, pod)
 			}
-			for b.Loop() {
-				b.StopTimer()
-				q := newBench(b, byPriority)
-				for _, i := range slices.Sorted(maps.Keys(all)) {
-					q.Add(q.ctx, all[i])
-				}
-				b.StartTimer()
-				for i := range members {
-					if take(q, all[i*5]) == nil {
-						b.Fatal("a member is not in the queue")
-					}
+			b.StartTimer()
+			for i := range members {
+				if q.Take(logger, all[i*5]) == nil {
+					b.Fatal("a member is not in the queue")
 				}
 			}
-		})
+		}
+	})
+}
+
+// TestAGroupIsAnError: only the feature gate GenericWorkload makes one. It is not taken for a pod, nor left out.
+func TestAGroupIsAnError(t *testing.T) {
+	t.Parallel()
+	group := func(klog.Logger) (framework.QueuedEntityInfo, error) { return &framework.QueuedPodGroupInfo{}, nil }
+	if pod, err := Pods(group)(klog.Background()); pod != nil || err == nil ||
+		!strings.Contains(err.Error(), "GenericWorkload") {
+		t.Errorf("got %v, %v", pod, err)
+	}
+	closed := func(klog.Logger) (framework.QueuedEntityInfo, error) { return nil, nil }
+	if pod, err := Pods(closed)(klog.Background()); pod != nil || err != nil {
+		t.Errorf("a closed queue: got %v, %v", pod, err)
+	}
+	if entity, err := Entities(Pods(closed))(klog.Background()); entity != nil || err != nil {
+		t.Errorf("kube-scheduler gets %v, %v from a closed queue", entity, err)
+	}
+	failing := func(klog.Logger) (framework.QueuedEntityInfo, error) { return nil, os.ErrClosed }
+	if entity, err := Entities(Pods(failing))(klog.Background()); entity != nil || err == nil {
+		t.Errorf("kube-scheduler gets %v, %v for an error", entity, err)
 	}
 }

@@ -2,6 +2,7 @@ package preempt
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -46,10 +47,10 @@ func (a adapted) GetOffsetAndNumCandidates(nodes int32) (first, enough int32) {
 }
 
 func (a adapted) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
-	budgets []*policyv1.PodDisruptionBudget,
+	possible []*upstream.DomainVictim, budgets []*policyv1.PodDisruptionBudget,
 ) ([]*corev1.Pod, int, *fwk.Status) {
 	return a.choice.Victims(ctx, &DryRun{
-		Preemptor: pod, Node: node, Budgets: budgets, state: state, handle: a.handle,
+		Preemptor: pod, Node: node, Budgets: budgets, state: state, handle: a.handle, possible: possible,
 	})
 }
 
@@ -64,7 +65,7 @@ type stock struct{ upstream.Interface }
 func (s stock) Sample(nodes int32) (first, enough int32) { return s.GetOffsetAndNumCandidates(nodes) }
 
 func (s stock) Victims(ctx context.Context, run *DryRun) ([]*corev1.Pod, int, *fwk.Status) {
-	return s.SelectVictimsOnNode(ctx, run.state, run.Preemptor, run.Node, run.Budgets)
+	return s.SelectVictimsOnNode(ctx, run.state, run.Preemptor, run.Node, run.possible, run.Budgets)
 }
 
 func (s stock) Ranks(ctx context.Context, victims map[string]*extenderv1.Victims) []func(node string) int64 {
@@ -81,6 +82,8 @@ type DryRun struct {
 
 	state  fwk.CycleState
 	handle fwk.Handle // of the preemptor's profile
+	// possible are kube-scheduler's possible victims, without those that have a removed pod.
+	possible []*upstream.DomainVictim
 }
 
 // NewDryRun begins a dry run of a pod on a node. The state is that of a cycle in which PreFilter has run for the pod.
@@ -93,6 +96,9 @@ func (d *DryRun) Remove(ctx context.Context, victim fwk.PodInfo) *fwk.Status {
 	if err := d.Node.RemovePod(klog.FromContext(ctx), victim.GetPod()); err != nil {
 		return fwk.AsStatus(err)
 	}
+	d.possible = slices.DeleteFunc(slices.Clone(d.possible), func(v *upstream.DomainVictim) bool {
+		return slices.ContainsFunc(v.Pods(), func(p fwk.PodInfo) bool { return p.GetPod().UID == victim.GetPod().UID })
+	})
 	return d.handle.RunPreFilterExtensionRemovePod(ctx, d.state, d.Preemptor, victim, d.Node)
 }
 

@@ -34,10 +34,8 @@ func (c *Chooser) EvictBy(layer func(inner Evictor) Evictor) {
 	c.plugin.Executor.PreemptPod = func(ctx context.Context, on upstream.Candidate,
 		preemptor upstream.ExecutorPreemptor,
 		victim *corev1.Pod, plugin string,
-	) error {
-		// kube-scheduler does not ask whether the victim was rejected in memory.
-		_, err := outer.Evict(ctx, Eviction{Victim: victim, By: preemptor, Node: on.Name(), Plugin: plugin})
-		return err
+	) (bool, error) {
+		return outer.Evict(ctx, Eviction{Victim: victim, By: preemptor, Node: on.Name(), Plugin: plugin})
 	}
 }
 
@@ -47,11 +45,12 @@ func (c *Chooser) Evict(ctx context.Context, e Eviction) (rejected bool, err err
 }
 
 // executor is what evicts victims for kube-scheduler, as an Evictor.
-type executor func(context.Context, upstream.Candidate, upstream.ExecutorPreemptor, *corev1.Pod, string) error
+type executor func(context.Context, upstream.Candidate, upstream.ExecutorPreemptor, *corev1.Pod, string,
+) (bool, error)
 
-// Evict evicts one victim. kube-scheduler's executor does not say whether it was rejected in memory.
+// Evict evicts one victim.
 func (evict executor) Evict(ctx context.Context, e Eviction) (rejected bool, err error) {
-	return false, evict(ctx, candidate{e}, e.By, e.Victim, e.Plugin)
+	return evict(ctx, candidate{e}, e.By, e.Victim, e.Plugin)
 }
 
 // candidate is an eviction as one of kube-scheduler's candidates.
@@ -64,3 +63,6 @@ func (c candidate) Victims() *extenderv1.Victims {
 
 // Name returns the node.
 func (c candidate) Name() string { return c.eviction.Node }
+
+// NumPodGroupDisruptions is zero: the pods of kube-scheduler's own groups are not evicted together.
+func (candidate) NumPodGroupDisruptions() int { return 0 }

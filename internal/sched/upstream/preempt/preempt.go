@@ -2,6 +2,7 @@ package preempt
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -9,8 +10,10 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
+	upstream "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 )
 
 // Chooser chooses victims for the pods of one profile, and evicts them: kube-scheduler's plugin with the rules and
@@ -41,22 +44,37 @@ func Of(plugin fwk.Plugin) *Chooser {
 type Rule func(node fwk.NodeInfo, victim fwk.PodInfo, preemptor *corev1.Pod) bool
 
 // Rules returns the rules that were added so far as one: all must allow a victim.
-func (c *Chooser) Rules() Rule { return Rule(c.plugin.IsEligiblePod) }
+func (c *Chooser) Rules() Rule {
+	return func(node fwk.NodeInfo, victim fwk.PodInfo, preemptor *corev1.Pod) bool {
+		return c.plugin.IsEligiblePod(node, upstream.NewPodVictim(victim, nil, nil), preemptor)
+	}
+}
 
 // Restrict adds a rule. It is asked about the pods that the rules before it allow.
 func (c *Chooser) Restrict(rule Rule) {
-	before := c.Rules()
-	c.plugin.IsEligiblePod = func(node fwk.NodeInfo, victim fwk.PodInfo, preemptor *corev1.Pod) bool {
-		return before(node, victim, preemptor) && rule(node, victim, preemptor)
+	before := c.plugin.IsEligiblePod
+	c.plugin.IsEligiblePod = func(node fwk.NodeInfo, victim upstream.Victim, preemptor *corev1.Pod) bool {
+		return before(node, victim, preemptor) && !slices.ContainsFunc(victim.Pods(),
+			func(pod fwk.PodInfo) bool { return !rule(node, pod, preemptor) })
 	}
 }
 
 // MoreImportant reports whether pod a is spared before pod b.
-func (c *Chooser) MoreImportant(a, b *corev1.Pod) bool { return c.plugin.MoreImportantPod(a, b) }
+func (c *Chooser) MoreImportant(a, b *corev1.Pod) bool {
+	return c.plugin.MoreImportantVictim(victimOf(a), victimOf(b))
+}
+
+// victimOf returns one pod as kube-scheduler's unit of preemption. kube-scheduler makes others, of several pods, only
+// if the feature gate GenericWorkload is on, with which Tenon does not start.
+func victimOf(pod *corev1.Pod) upstream.Victim {
+	return upstream.NewPodVictim(&framework.PodInfo{Pod: pod}, nil, nil)
+}
 
 // OrderBy replaces the order in which pods are spared.
 func (c *Chooser) OrderBy(moreImportant func(a, b *corev1.Pod) bool) {
-	c.plugin.MoreImportantPod = moreImportant
+	c.plugin.MoreImportantVictim = func(a, b upstream.Victim) bool {
+		return moreImportant(a.Pods()[0].GetPod(), b.Pods()[0].GetPod())
+	}
 }
 
 // MayPreempt reports whether a pod may have victims: its policy allows it, and none of its former victims has yet to

@@ -79,7 +79,7 @@ func newFixture(t *testing.T, nodes []string, pods ...*corev1.Pod) *fixture {
 	f := &fixture{}
 	f.Framework, err = frameworkruntime.NewFramework(t.Context(), frameworkplugins.NewInTreeRegistry(), profile,
 		frameworkruntime.WithClientSet(client), frameworkruntime.WithInformerFactory(factory),
-		frameworkruntime.WithSnapshotSharedLister(snapshot),
+		frameworkruntime.WithSnapshotSharedLister(snapshot), frameworkruntime.WithMutableSnapshotLister(snapshot),
 		frameworkruntime.WithEventRecorder(events.NewFakeRecorder(10)),
 		frameworkruntime.WithPodActivator(activator{}), frameworkruntime.WithPodNominator(nominator{}),
 		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),

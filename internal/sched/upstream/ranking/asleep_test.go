@@ -18,6 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
+	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -39,7 +40,7 @@ func TestAPodSleepsUntilAPodLeavesItsRoom(t *testing.T) {
 				return fwk.Queue, nil
 			}})
 	}
-	inner := queue.NewTestQueue(t.Context(), func(a, b fwk.QueuedPodInfo) bool { return false },
+	inner := queue.NewTestQueue(t.Context(), func(a, b fwk.QueuedEntityInfo) bool { return false },
 		queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{"all": hints}))
 	q := (&hooks.Events{Attempts: p, Nodes: c.cache}).Watch(takeable(t, inner), &hooks.Changes{})
 	asleep, helped, elsewhere, preempts := 0, 0, 0, 0
@@ -59,18 +60,18 @@ func TestAPodSleepsUntilAPodLeavesItsRoom(t *testing.T) {
 		}
 		pod := c.waiter(c.pods[uid])
 		q.Add(t.Context(), pod)
-		info, err := q.Pop(logger)
+		info, err := podqueue.Pods(q.Pop)(logger)
 		testkit.Check(t, err)
 		info.PodSignature = p.SignPod(t.Context(), pod)
 		_, err = remembering(t.Context(), p, framework.NewCycleState(), info)
 		var fit *framework.FitError
 		if !errors.As(err, &fit) {
 			q.Done(pod.UID)
-			q.Delete(pod)
+			q.Delete(klog.Background(), pod)
 			continue
 		}
 		info.UnschedulablePlugins = fit.Diagnosis.UnschedulablePlugins
-		testkit.Check(t, q.AddUnschedulableIfNotPresent(logger, info, q.SchedulingCycle()))
+		testkit.Check(t, q.AddUnschedulablePodIfNotPresent(logger, info, q.SchedulingCycle()))
 		edited := pod.DeepCopy()
 		apart(edited, "app-0")
 		if p.Amounts(edited) != nil {
@@ -100,7 +101,7 @@ func TestAPodSleepsUntilAPodLeavesItsRoom(t *testing.T) {
 		case len(more) > 0:
 			elsewhere++
 		}
-		q.Delete(pod)
+		q.Delete(klog.Background(), pod)
 	}
 	t.Logf("%d slept; of those that woke %d fit, %d could preempt on the node, %d elsewhere", asleep, helped, preempts,
 		elsewhere)

@@ -88,14 +88,14 @@ type fed struct {
 	store *kube.Store
 }
 
-func (f *fed) AddNode(logger klog.Logger, node *corev1.Node) *framework.NodeInfo {
+func (f *fed) AddNode(logger klog.Logger, node *corev1.Node) {
 	f.store.PutNode(node)
-	return f.Cache.AddNode(logger, node)
+	f.Cache.AddNode(logger, node)
 }
 
-func (f *fed) UpdateNode(logger klog.Logger, old, node *corev1.Node) *framework.NodeInfo {
+func (f *fed) UpdateNode(logger klog.Logger, old, node *corev1.Node) {
 	f.store.PutNode(node)
-	return f.Cache.UpdateNode(logger, old, node)
+	f.Cache.UpdateNode(logger, old, node)
 }
 
 func (f *fed) RemoveNode(logger klog.Logger, node *corev1.Node) error {
@@ -134,10 +134,10 @@ func newClusterBy(t testing.TB, seed uint64, load bool) *cluster {
 		profiles: map[string]*Profile{}, sampled: map[string]bool{"part": true},
 		nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{},
 	}
-	less := func(a, b fwk.QueuedPodInfo) bool { return false }
+	less := func(a, b fwk.QueuedEntityInfo) bool { return false }
 	c.queue = (&hooks.Events{}).Watch(takeable(t, queue.NewTestQueue(t.Context(), less,
 		queue.WithPodLister(c.factory.Core().V1().Pods().Lister()))), c.changes)
-	c.cache = &fed{c.changes.Watch(schedulercache.New(t.Context(), nil, false), c.store), c.store}
+	c.cache = &fed{c.changes.Watch(schedulercache.New(t.Context(), nil, false, false), c.store), c.store}
 	created := func(all ...basemetrics.Registerable) {
 		for _, m := range all {
 			m.Create(nil)
@@ -171,6 +171,7 @@ func (c *cluster) framework(cfg *config.KubeSchedulerProfile, nodes fwk.SharedLi
 	f, err := frameworkruntime.NewFramework(c.t.Context(), c.registry, cfg,
 		frameworkruntime.WithInformerFactory(c.factory),
 		frameworkruntime.WithSnapshotSharedLister(nodes),
+		frameworkruntime.WithMutableSnapshotLister(hooks.Immutable{SharedLister: nodes}),
 		frameworkruntime.WithPodNominator(c.queue),
 	)
 	if err == nil {
@@ -394,6 +395,12 @@ func (c *cluster) scored(p *Profile, pod *corev1.Pod, among sets.Set[string],
 	}
 	for _, n := range feasible {
 		for name := range columns[n.Node().Name] {
+			if p.asked[name] == nil { // see addScore: its scores are those of pods without a ranking
+				if columns[n.Node().Name][name] != 0 {
+					c.t.Fatalf("%s scores a pod that has a ranking", name)
+				}
+				continue
+			}
 			raw[n.Node().Name][name], status = p.asked[name].Score(c.t.Context(), state, pod, n)
 			if !status.IsSuccess() {
 				c.t.Fatal(status)
@@ -704,7 +711,7 @@ func (c *cluster) leave(i int, f func()) {
 	c.t.Helper()
 	info := c.queue.Take(klog.Background(), c.waiting[i])
 	f()
-	if err := c.queue.AddUnschedulableIfNotPresent(klog.Background(), info, c.queue.SchedulingCycle()); err != nil {
+	if err := c.queue.AddUnschedulablePodIfNotPresent(klog.Background(), info, c.queue.SchedulingCycle()); err != nil {
 		c.t.Fatal(err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 func TestACopyHasTheNodesOfItsLastUpdate(t *testing.T) {
 	t.Parallel()
 	metrics.Register() // the cache cannot do without
-	c := cache.New(t.Context(), nil, false)
+	c := cache.New(t.Context(), nil, false, false)
 	s := NewCopy(c)
 	nodes := func() int {
 		all, err := s.List()
