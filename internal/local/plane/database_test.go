@@ -90,7 +90,7 @@ func TestDataOfAnotherReleaseAreMigratedWithWordsOrRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "db")
-			store(t, path, test.etcd, test.revisions)
+			writeDatabase(t, path, test.etcd, test.revisions)
 			kept, err := readDatabase(path)
 			testkit.Check(t, err)
 			news, err := kept.check("DIR")
@@ -104,8 +104,8 @@ func TestDataOfAnotherReleaseAreMigratedWithWordsOrRefused(t *testing.T) {
 	}
 }
 
-// store writes a database as etcd has it: its version, and revisions of objects in their order.
-func store(t *testing.T, path, version string, revisions []*mvccpb.KeyValue) {
+// writeDatabase writes a database as etcd has it: its version, and revisions of objects in their order.
+func writeDatabase(t *testing.T, path, version string, revisions []*mvccpb.KeyValue) {
 	t.Helper()
 	db, err := bolt.Open(path, 0o600, nil)
 	testkit.Check(t, err)
