@@ -314,17 +314,20 @@ func TestStatusNamesWhatTheAPIServerServesAndLacks(t *testing.T) {
 		want    string
 	}{
 		"1.34": {
-			"v1.34.2", []string{claims},
+			"v1.34.2",
+			[]string{claims},
 			"v1.34.2: Tenon works without podgroups.scheduling.k8s.io, compositepodgroups.scheduling.k8s.io, " +
 				"evictionrequests.lifecycle.k8s.io",
 		},
 		"1.36 with gangs": {
-			"v1.36.3", []string{claims, "scheduling.k8s.io/v1alpha2 podgroups"},
+			"v1.36.3",
+			[]string{claims, "scheduling.k8s.io/v1alpha2 podgroups"},
 			"v1.36.3 with podgroups of scheduling.k8s.io/v1alpha2 (feature gate GenericWorkload is on): Tenon works " +
 				"without compositepodgroups.scheduling.k8s.io, evictionrequests.lifecycle.k8s.io",
 		},
 		"1.37 with all of them": {
-			"v1.37.2", []string{
+			"v1.37.2",
+			[]string{
 				claims, "scheduling.k8s.io/v1beta1 podgroups", "scheduling.k8s.io/v1alpha3 compositepodgroups",
 				"lifecycle.k8s.io/v1alpha1 evictionrequests",
 			},
@@ -332,7 +335,8 @@ func TestStatusNamesWhatTheAPIServerServesAndLacks(t *testing.T) {
 				"compositepodgroups of scheduling.k8s.io/v1alpha3 (feature gate CompositePodGroup is on)",
 		},
 		"another resource of the group": {
-			"v1.37.2", []string{claims, "lifecycle.k8s.io/v1alpha1 evictions", "scheduling.k8s.io/v1beta1 workloads"},
+			"v1.37.2",
+			[]string{claims, "lifecycle.k8s.io/v1alpha1 evictions", "scheduling.k8s.io/v1beta1 workloads"},
 			"v1.37.2: Tenon works without podgroups.scheduling.k8s.io, compositepodgroups.scheduling.k8s.io, " +
 				"evictionrequests.lifecycle.k8s.io",
 		},

@@ -32,11 +32,13 @@ func TestCPULimitsAreThoseByWhichAKubeletSetsQuotas(t *testing.T) {
 	}{
 		"all limited": {
 			corev1.PodSpec{Containers: []corev1.Container{container("a", "1"), container("b", "500m")}},
-			map[string]int64{"a": 1000, "b": 500}, 1500,
+			map[string]int64{"a": 1000, "b": 500},
+			1500,
 		},
 		"one without": {
 			corev1.PodSpec{Containers: []corev1.Container{container("a", "1"), container("b", "")}},
-			map[string]int64{"a": 1000}, 0,
+			map[string]int64{"a": 1000},
+			0,
 		},
 		"an init container without": {
 			corev1.PodSpec{

@@ -144,8 +144,9 @@ func (p *Plane) apiServerFlags() ([]string, error) {
 	}, nil
 }
 
-// nativeGangs returns the flags by which the API server of a minor release serves PodGroups of Kubernetes, in the version
-// that the release has. No other component may schedule them. Releases before 1.36 have no version that Tenon reads.
+// nativeGangs returns the flags by which the API server of a minor release serves PodGroups of Kubernetes, in the
+// version that the release has. No other component may schedule them. Releases before 1.36 have no version that Tenon
+// reads.
 func nativeGangs(minor uint) []string {
 	served := map[bool]string{false: "v1alpha2", true: "v1beta1"}[minor >= 37]
 	if minor < 36 {

@@ -90,8 +90,8 @@ func readDatabase(path string) (kept database, err error) {
 			})
 		})
 	})
-	for _, is := range dropped {
-		if is {
+	for _, last := range dropped {
+		if last {
 			kept.dropped++
 		}
 	}

@@ -4,7 +4,7 @@
 //
 // The test binary stands in for the etcd program that the harness looks for in PATH.
 //
-// The harness has cases of gangs (podgroup, workload_preemption), which switch the feature gate GenericWorkload on. Tenon's
-// Coscheduling does not run beside that gate, and could not run in the harness either: a scheduler whose NextEntity is to
-// be replaced before it runs is out of reach.
+// The harness has cases of gangs (podgroup, workload_preemption), which switch the feature gate GenericWorkload on.
+// Tenon's Coscheduling does not run beside that gate, and could not run in the harness either: a scheduler whose
+// NextEntity is to be replaced before it runs is out of reach.
 package schedperf

@@ -62,8 +62,8 @@ func TestAccountsHaveDevicesBeforeTheQueue(t *testing.T) {
 	}
 }
 
-// TestKindsOfDevicesThatTheAPIServerLacksAreEmpty: upstream waits for each informer that it asked for, and would not start
-// on an API server of a release without the kind.
+// TestKindsOfDevicesThatTheAPIServerLacksAreEmpty: upstream waits for each informer that it asked for, and would not
+// start on an API server of a release without the kind.
 func TestKindsOfDevicesThatTheAPIServerLacksAreEmpty(t *testing.T) {
 	t.Parallel()
 	served := httptest.NewServer(http.NotFoundHandler())

@@ -74,7 +74,8 @@ func trim(object any) (any, error) {
 	return object, err
 }
 
-// serveDevices serves the kinds of dynamic resource allocation, which Kubernetes has since 1.34, taint rules since 1.37.
+// serveDevices serves the kinds of dynamic resource allocation, which Kubernetes has since 1.34, and taint rules, which it
+// has since 1.37.
 func serveDevices(client kubernetes.Interface, serve func(runtime.Object, cache.SharedIndexInformer)) {
 	server, devices, group := client.Discovery(), client.ResourceV1(), resourcev1.SchemeGroupVersion
 	claims, slices, classes := &resourcev1.ResourceClaim{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceClass{}
