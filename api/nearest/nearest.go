@@ -112,7 +112,8 @@ func plain(t reflect.Type) reflect.Type {
 	return t
 }
 
-// Fields are the types of a struct's fields, by their names in JSON. The struct may be below pointers and lists.
+// Fields are the types of a struct's fields, by their names in JSON. Fields of an embedded struct without a name are its
+// own. The struct may be below pointers and lists.
 func Fields(t reflect.Type) map[string]reflect.Type {
 	t = plain(t)
 	named := map[string]reflect.Type{}
@@ -121,7 +122,7 @@ func Fields(t reflect.Type) map[string]reflect.Type {
 	}
 	for i := range t.NumField() {
 		switch name, options, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); {
-		case name == "" && options == "inline":
+		case name == "" && (t.Field(i).Anonymous || options == "inline"):
 			maps.Copy(named, Fields(t.Field(i).Type))
 		case name != "" && name != "-":
 			named[name] = t.Field(i).Type

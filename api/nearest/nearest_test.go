@@ -89,3 +89,35 @@ func TestUnknownField(t *testing.T) {
 		}
 	}
 }
+
+// TestFieldsOfAnEmbeddedStructAreItsOwn: kinds of Kubernetes tag TypeMeta with or without the word inline.
+func TestFieldsOfAnEmbeddedStructAreItsOwn(t *testing.T) {
+	t.Parallel()
+	type Meta struct {
+		Kind string `json:"kind,omitempty"`
+	}
+	for name, kind := range map[string]any{
+		"tagged": struct {
+			Meta `json:",inline"`
+			Spec int `json:"spec"`
+		}{},
+		"with an empty tag": struct {
+			Meta `json:""`
+			Spec int `json:"spec"`
+		}{},
+		"without a tag": struct {
+			Meta
+			Spec int `json:"spec"`
+		}{},
+	} {
+		if got := Fields(reflect.TypeOf(kind)); len(got) != 2 || got["kind"] == nil || got["spec"] == nil {
+			t.Errorf("%s: %v, want kind and spec", name, got)
+		}
+	}
+	named := struct {
+		Meta `json:"metadata"`
+	}{}
+	if got := Fields(reflect.TypeOf(named)); len(got) != 1 || got["metadata"] == nil {
+		t.Errorf("an embedded struct with a name: %v, want metadata", got)
+	}
+}

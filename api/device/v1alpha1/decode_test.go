@@ -131,7 +131,7 @@ func TestDecodeReadsEverySpelling(t *testing.T) {
 			`{"type":"fpga","id":"a","healthy":true,"topology":{"nodeId":1}}`,
 			v1alpha1.DeviceInfo{Type: "fpga", ID: "a", Topology: &v1alpha1.DeviceTopology{SocketID: -1, NodeID: -1}},
 			[]annotation.Warning{
-				{Field: "spec.devices[0].healthy", Text: "unknown field"},
+				{Field: "spec.devices[0].healthy", Text: `unknown field, did you mean "health"?`},
 				{Field: "spec.devices[0].topology.nodeId", Text: `unknown field, did you mean "nodeID"?`},
 			},
 		},

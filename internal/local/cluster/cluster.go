@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -244,12 +245,20 @@ func (c *Cluster) nodeNames() []string {
 	return names
 }
 
+// news reports each line that is written to it.
+type news struct{ *Cluster }
+
+func (n news) Write(line []byte) (int, error) {
+	n.report(Step{Text: strings.TrimSuffix(string(line), "\n")})
+	return len(line), nil
+}
+
 func (c *Cluster) startPlane(ctx context.Context, id *identities, o Options) error {
 	var err error
 	c.plane, err = plane.Start(ctx, plane.Config{
 		Dir: c.dir, PKI: id.authority, Listener: c.ports.Listener(datadir.APIServer), Log: c.log,
 		Admin: id.adminConfig(), Flags: o.Flags, Program: o.APIServer,
-		Report: func(text string) { c.report(Step{Text: text}) },
+		News: news{c},
 	})
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ type Config struct {
 	Admin    *rest.Config // leads to Listener
 	Flags    []string     // further API server flags; a repeated flag overrides
 	Program  string       // a kube-apiserver that is run in place of the one of this process; empty: none
-	Report   func(string) // is called with news for the user; nil: with none
+	News     io.Writer    // gets news for the user, a line each; nil: none
 }
 
 // Plane is a running control plane.
@@ -48,7 +48,7 @@ func Start(ctx context.Context, c Config) (*Plane, error) {
 	p := &Plane{config: c}
 	p.broken, p.fail = context.WithCancelCause(context.Background())
 	var err error
-	if p.store, err = startStore(ctx, c.Dir, c.Log, c.Report, p.fail); err != nil {
+	if p.store, err = startStore(ctx, c.Dir, c.Log, c.News, p.fail); err != nil {
 		return nil, err
 	}
 	if err := p.startAPIServer(ctx); err != nil {

@@ -47,9 +47,9 @@ type store struct {
 	broken   *atomic.Bool
 }
 
-// startStore starts etcd. report, if set, is called with what the start does to data of an earlier release, before it
-// does it, and fail with a failure after the start.
-func startStore(ctx context.Context, dir datadir.Dir, log io.Writer, report func(string), fail func(error),
+// startStore starts etcd. It writes to the writer of news, if there is one, what the start does to data of an earlier
+// release, before it does it. fail is called with a failure after the start.
+func startStore(ctx context.Context, dir datadir.Dir, log, to io.Writer, fail func(error),
 ) (*store, error) {
 	config, err := storeConfig(dir)
 	if err != nil {
@@ -63,8 +63,10 @@ func startStore(ctx context.Context, dir datadir.Dir, log io.Writer, report func
 	if err != nil {
 		return nil, err
 	}
-	if news != "" && report != nil {
-		report(news)
+	if news != "" && to != nil {
+		if _, err := fmt.Fprintln(to, news); err != nil {
+			return nil, fmt.Errorf("report the migration: %w", err)
+		}
 	}
 	s := &store{endpoint: config.ListenClientUrls[0].String(), broken: new(atomic.Bool)}
 	// On a full or damaged disk etcd ends the process, from the goroutine that detects it. The logger's hooks end that
