@@ -64,6 +64,12 @@ func (n *nodes) HavePodsWithRequiredAntiAffinityList() ([]fwk.NodeInfo, error) {
 	return n.having(fwk.NodeInfo.GetPodsWithRequiredAntiAffinity)
 }
 
+// HavePodsWithRequiredNonHostScopedAntiAffinityList returns the nodes that have pods with required anti-affinity over
+// more than a node.
+func (n *nodes) HavePodsWithRequiredNonHostScopedAntiAffinityList() ([]fwk.NodeInfo, error) {
+	return n.having(fwk.NodeInfo.GetPodsWithRequiredNonHostScopedAntiAffinity)
+}
+
 // having returns the nodes with any of the pods that a function selects.
 func (n *nodes) having(pods func(fwk.NodeInfo) []fwk.PodInfo) (out []fwk.NodeInfo, err error) {
 	all, err := n.List()

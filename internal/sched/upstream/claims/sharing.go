@@ -142,12 +142,20 @@ func (p *plugin) shares(pod *corev1.Pod) string {
 	return p.gangs.StartsWith(pod)
 }
 
+// grouped is a cycle that may be that of a group, as each cycle of kube-scheduler is.
+type grouped interface {
+	SetPodGroupSchedulingCycle(state fwk.PodGroupCycleState)
+}
+
+var _ grouped = (*framework.CycleState)(nil)
+
 // with calls the plugin in the cycle of a group.
 func (g *group) with(cs fwk.CycleState, call func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	cs.SetPodGroupSchedulingCycle(g.state)
-	defer cs.SetPodGroupSchedulingCycle(nil) // for other plugins the pod is in a cycle of its own
+	cycle := cs.(grouped)
+	cycle.SetPodGroupSchedulingCycle(g.state)
+	defer cycle.SetPodGroupSchedulingCycle(nil) // for other plugins the pod is in a cycle of its own
 	call()
 }
 
