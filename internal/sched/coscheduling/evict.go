@@ -165,7 +165,7 @@ func remove(ctx context.Context, client clientset.Interface, evictor preempt.Pre
 		return err
 	}
 	pods := client.CoreV1().Pods(pod.Namespace)
-	err = retry.OnError(retry.DefaultBackoff, schedutil.Retriable, func() error {
+	err = retry.OnError(retry.DefaultBackoff, schedutil.RetriableWithConflict, func() error {
 		_, err := pods.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 		return err
 	})

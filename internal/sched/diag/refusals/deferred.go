@@ -204,7 +204,7 @@ func (r *Reporter) patch(ctx context.Context, pod *corev1.Pod, condition *corev1
 	pods := r.client.CoreV1().Pods(pod.Namespace)
 	_, read := podutil.GetPodCondition(&pod.Status, condition.Type)
 	err := retry.OnError(retry.DefaultBackoff, func(err error) bool {
-		return ctx.Err() == nil && schedutil.Retriable(err)
+		return ctx.Err() == nil && schedutil.RetriableWithConflict(err)
 	}, func() error {
 		_, has := podutil.GetPodCondition(&pod.Status, condition.Type)
 		foreign := has != nil && has.Message != said && !equality.Semantic.DeepEqual(has, read)

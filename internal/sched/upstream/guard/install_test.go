@@ -27,7 +27,7 @@ func TestEachPluginOfUpstreamIsGuarded(t *testing.T) {
 	t.Parallel()
 	notGuarded := []string{ // see doc.go; the queue has the first two
 		"preEnqueuePlugins", "enqueueExtensions", "queueSortPlugins", "extenders",
-		"placementGeneratePlugins", "placementScorePlugins", "podGroupPostFilterPlugins",
+		"placementFeasiblePlugins", "placementGeneratePlugins", "placementScorePlugins", "podGroupPostFilterPlugins",
 	}
 	schedulermetrics.Register()
 	cfg, err := latest.Default()

@@ -15,8 +15,13 @@ func TestTheWatchedCacheWrapsWhatChangesIt(t *testing.T) {
 	t.Parallel()
 	want := []string{
 		"Dump", "GetNode", "GetPod", "IsAssumedPod", "NodeCount", "PodCount", "PodGroupStates", // read
-		"BindPod",                                                           // sends a request
-		"AddPodGroupMember", "RemovePodGroupMember", "UpdatePodGroupMember", // change no pod on a node
+		"BindPod", // sends a request
+		// Groups of pods, which change no pod on a node: only the gate GenericWorkload, which is refused, calls them.
+		"AddPodGroup", "UpdatePodGroup", "RemovePodGroup",
+		"AddPodGroupMember", "RemovePodGroupMember", "UpdatePodGroupMember",
+		"AddCompositePodGroup", "UpdateCompositePodGroup", "RemoveCompositePodGroup",
+		"PodGroups", "CompositePodGroups", "CompositePodGroupStates", "GetRootKeyForGroup",
+		"BuildHierarchySnapshotFromPod",
 	}
 	slices.Sort(want)
 	if got := testkit.Promoted(reflect.TypeFor[*watched]()); !slices.Equal(got, want) {

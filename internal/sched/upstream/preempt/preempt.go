@@ -45,8 +45,9 @@ type Rule func(node fwk.NodeInfo, victim fwk.PodInfo, preemptor *corev1.Pod) boo
 
 // Rules returns the rules that were added so far as one: all must allow a victim.
 func (c *Chooser) Rules() Rule {
+	eligible := c.plugin.IsEligiblePod // without the rules that are added later
 	return func(node fwk.NodeInfo, victim fwk.PodInfo, preemptor *corev1.Pod) bool {
-		return c.plugin.IsEligiblePod(node, upstream.NewPodVictim(victim, nil, nil), preemptor)
+		return eligible(node, upstream.NewPodVictim(victim, nil, nil), preemptor)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -40,6 +41,8 @@ func (nominator) NominatedPodsForNode(string) []fwk.PodInfo { return nil }
 
 // activator activates no pod.
 type activator struct{ fwk.PodActivator }
+
+func (activator) Activate(klog.Logger, map[string]*corev1.Pod) {}
 
 // fixture is a profile that preempts, on nodes of 4 CPUs.
 type fixture struct {

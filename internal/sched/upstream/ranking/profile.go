@@ -191,7 +191,11 @@ func (p *Profile) RunPreScorePlugins(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo,
 ) *fwk.Status {
 	status := p.Framework.RunPreScorePlugins(ctx, state, pod, nodes)
-	if left := p.leftOut(state, pod); len(left) > 0 {
+	left := p.leftOut(state, pod)
+	if state.GetSkipFilterPlugins().Has(names.VolumeBinding) { // a pod without volumes has 0 on each node
+		left = left.Union(sets.New(names.VolumeBinding))
+	}
+	if len(left) > 0 {
 		state.SetSkipScorePlugins(left.Union(state.GetSkipScorePlugins()))
 	}
 	return status

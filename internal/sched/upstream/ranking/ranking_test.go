@@ -399,6 +399,7 @@ func (c *cluster) scored(p *Profile, pod *corev1.Pod, among sets.Set[string],
 				if columns[n.Node().Name][name] != 0 {
 					c.t.Fatalf("%s scores a pod that has a ranking", name)
 				}
+				delete(columns[n.Node().Name], name)
 				continue
 			}
 			raw[n.Node().Name][name], status = p.asked[name].Score(c.t.Context(), state, pod, n)
