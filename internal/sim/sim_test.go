@@ -365,8 +365,12 @@ func TestBadInputNamesFileDocumentAndField(t *testing.T) {
 			"(PodGroup a): spec.schedulingPolicy: must have either gang or basic, is {}",
 		},
 		"a PodGroup of Kubernetes with a misspelt field": {
-			nativeGroup("v1alpha2", "a", "{gang: {mincount: 2}}"),
+			nativeGroup("v1beta1", "a", "{gang: {mincount: 2}}"),
 			`unknown field "spec.schedulingPolicy.gang.mincount"`,
+		},
+		"a PodGroup of Kubernetes 1.36 with a misspelt field": {
+			nativeGroup("v1alpha2", "a", "{gang: {mincount: 2}}"),
+			"spec.schedulingPolicy.gang.minCount: must be a whole number from 1 to 2147483647, is absent",
 		},
 		"a PodGroup of Kubernetes 1.37 without a minimum": {
 			nativeGroup("v1beta1", "a", "{gang: {minCount: 0}}"),

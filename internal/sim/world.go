@@ -363,7 +363,8 @@ func informerOf(o runtime.Object, f informers.SharedInformerFactory) cache.Share
 	resource, _ := apimeta.UnsafeGuessKindToResource(kinds[0])
 	informer, err := f.ForResource(resource)
 	utilruntime.Must(err)
-	return informer.Informer()
+	informer.Informer()          // the factory makes it where it has none
+	return f.InformerFor(o, nil) // as it was made, not inside a typed one
 }
 
 // latest returns the latest time in a pod of the input. The simulation starts at this time.

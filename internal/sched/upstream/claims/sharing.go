@@ -105,7 +105,8 @@ type plugin struct {
 
 // wait is what Sharing knows of a pod in its cycle.
 type wait struct {
-	gang string // of the pod
+	// group is the one of PreFilter, in whose state the plugin has begun the group's data.
+	group *group
 	// claims are those of the pod that were not allocated when PreFilter read them.
 	claims []*resourcev1.ResourceClaim
 	// elsewhere says where the allocations can be used that siblings were promised.
@@ -169,12 +170,15 @@ func (s *Sharing) group(key string) *group {
 	return &group{key: key, pods: sets.New[types.UID](), state: framework.NewCycleState()}
 }
 
-// note adds a pod to a group, forget removes it.
-func (s *Sharing) note(g *group, uid types.UID) {
+// note adds a pod to the group of its gang: the one with reserved members, or that of its PreFilter. forget removes the
+// pod.
+func (s *Sharing) note(asked *group, uid types.UID) *group {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	g := cmp.Or(s.groups[asked.key], asked)
 	g.pods.Insert(uid)
 	s.groups[g.key], s.byPod[uid] = g, g
+	return g
 }
 
 func (s *Sharing) forget(uid types.UID) {
@@ -193,9 +197,9 @@ func (s *Sharing) forget(uid types.UID) {
 // ordered returns a pod as the plugin must see it, and what is to be known of it later. Filter notes the new
 // allocations of a pod before those that siblings were promised, and Reserve gives them to the claims in the order of
 // the pod: so the claims that siblings were promised come last.
-func (p *plugin) ordered(pod *corev1.Pod, gang string) (*corev1.Pod, *wait, error) {
+func (p *plugin) ordered(pod *corev1.Pod, g *group) (*corev1.Pod, *wait, error) {
 	var first, last []corev1.PodResourceClaim
-	w := &wait{gang: gang}
+	w := &wait{group: g}
 	for i := range pod.Spec.ResourceClaims {
 		c := pod.Spec.ResourceClaims[i]
 		claim := p.claim(pod, &c)
@@ -242,7 +246,7 @@ func (p *plugin) claim(pod *corev1.Pod, c *corev1.PodResourceClaim) *resourcev1.
 // ask runs PreFilter for a member of a group.
 func (p *plugin) ask(ctx context.Context, cs fwk.CycleState, g *group, pod *corev1.Pod, nodes []fwk.NodeInfo,
 ) (result *fwk.PreFilterResult, status *fwk.Status) {
-	pod, w, err := p.ordered(pod, g.key)
+	pod, w, err := p.ordered(pod, g)
 	if err != nil {
 		return nil, fwk.AsStatus(err)
 	}
@@ -288,8 +292,7 @@ func (r *reserve) Reserve(ctx context.Context, cs fwk.CycleState, pod *corev1.Po
 	if w == nil {
 		return r.ReservePlugin.Reserve(ctx, cs, pod, node)
 	}
-	g := r.p.group(w.gang)
-	r.p.note(g, pod.UID)
+	g := r.p.note(w.group, pod.UID)
 	g.with(cs, func() { status = r.ReservePlugin.Reserve(ctx, cs, pod, node) })
 	return status
 }
