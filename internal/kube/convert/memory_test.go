@@ -183,3 +183,25 @@ func TestStatusSaysWhereThePodsMemoryIs(t *testing.T) {
 		})
 	}
 }
+
+// TestEachResourceOfAPodIsHeldAsItIsRequestedNow: after a resize, in the shares of the NUMA nodes
+// that the pod was given.
+func TestEachResourceOfAPodIsHeldAsItIsRequestedNow(t *testing.T) {
+	t.Parallel()
+	pod := newPod(class("LSR"), container("2"))
+	pod.Spec.NodeName = "n"
+	pod.Spec.Containers[0].Resources.Requests["memory"] = apiresource.MustParse("10Gi")
+	pod.Spec.Containers[0].Resources.Requests["hugepages-1Gi"] = apiresource.MustParse("3Gi")
+	pod.Annotations = map[string]string{annotation.ResourceStatusKey: `{"cpuset":"0-1","numaNodeResources":[
+		{"node":0,"resources":{"cpu":"2","memory":"4Gi","hugepages-1Gi":"1Gi"}},
+		{"node":1,"resources":{"memory":"1Gi"}}]}`}
+	const gib = 1 << 30
+	want := []align.Amount{
+		{NUMAID: 0, Resource: "memory", N: 8 * gib},
+		{NUMAID: 0, Resource: "hugepages-1Gi", N: 3 * gib},
+		{NUMAID: 1, Resource: "memory", N: 2 * gib},
+	}
+	if diff := cmp.Diff(want, convert.ReadPod(pod).Entry.Amounts); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
