@@ -45,8 +45,8 @@ go run ./hack/chart "$chart" "$pages"
 # The page of flags is written by a test, which links every program, and the manifests by one that builds Helm's program;
 # the tests check them.
 if [ "${1:-}" != --check ]; then
-  go test -tags "${TAGS:-nomsgpack}" ./cmd/tenon -run Flags -update
-  go test -tags "${TAGS:-nomsgpack}" ./deploy -run 'TestTheManifestsAreTheChart|TestGoldens|TestTheRightsAreOnTheirPage' -update
+  go test -vet=off -tags "${TAGS:-nomsgpack}" ./cmd/tenon -run Flags -update
+  go test -vet=off -tags "${TAGS:-nomsgpack}" ./deploy -run 'TestTheManifestsAreTheChart|TestGoldens|TestTheRightsAreOnTheirPage' -update
 fi
 out=$(realpath "$protocol")
 (cd hack/tools/protobuf && go run . ../../.. api/runtime/v1alpha1/api.proto "$out")
