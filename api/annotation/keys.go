@@ -18,7 +18,7 @@ const (
 	ResourceStatusKey = "scheduling.koordinator.sh/resource-status"
 	// NUMATopologySpecKey holds a NUMATopologySpec, written by users.
 	NUMATopologySpecKey = "scheduling.koordinator.sh/numa-topology-spec"
-	// IsolationKey is prefer, require or avoid, which counts where it is absent: whether a pod with CPUs of its own gets
+	// IsolationKey is prefer, require or avoid, which counts where it is absent: whether a pod with exclusive CPUs gets
 	// CPUs that the boot of the node isolated.
 	IsolationKey = "tenon.sh/isolated-cpus"
 	// SimulateKey holds a Simulate: how a simulated node plays the pod.

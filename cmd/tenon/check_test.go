@@ -137,7 +137,7 @@ func TestCheck(t *testing.T) {
 			what: "manifest", good: true, want: "ok",
 			text: "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n",
 		},
-		"a subject that is none": {what: "pods", text: "", want: "give config, manifest or values"},
+		"a subject that is none": {what: "pods", text: "", want: "specify config, manifest or values"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := check(t, append([]string{c.what, write(t, c.text)}, c.more...)...)

@@ -136,7 +136,7 @@ type Manager struct {
 	// Each pod then needs a node of its own.
 	HostNetwork bool `json:"hostNetwork" default:"false"`
 	// Pods that will hold CPUs or devices get the annotation without which a runtime with NRI's default validator would
-	// start their containers while the agent is away.
+	// start their containers while the agent is down.
 	RequireNRIPlugin bool `json:"requireNRIPlugin" default:"true"`
 	// Accept an ElasticQuota whose max has only some of the resources of its parent's.
 	RelaxResourceKeys bool `json:"relaxResourceKeys" default:"false"`
@@ -164,8 +164,8 @@ type Agent struct {
 	// Taints that they tolerate.
 	Tolerations []map[string]any `json:"tolerations" default:"[{operator: Exists}]"`
 	Pods        `json:",inline" requests:"{cpu: 20m, memory: 48Mi}" limits:"{memory: 192Mi}"`
-	// How many nodes an upgrade works on at once, a number or a part. While an agent is away, its node starts no pods
-	// with CPUs of their own.
+	// How many nodes an upgrade works on at once, a number or a part. While an agent is down, its node starts no pods
+	// with exclusive CPUs.
 	MaxUnavailable any `json:"maxUnavailable" default:"10%"`
 	// Socket of the container runtime's NRI; empty where tenon-runtime-proxy is used.
 	NRISocket string `json:"nriSocket" default:"/var/run/nri/nri.sock" pattern:"^(/.+/[^/]+)?$"`

@@ -3,6 +3,7 @@
 //	text words -most N    words that are not plain technical English
 //	text names -most N    declarations of Go whose names have private words, or say nothing: is, of, by
 //	text lines -most N    lines of Go with more than 120 columns, and blocks that join statements on one line
+//	text patterns -most N constructions in texts for users that Kubernetes' own documentation does not have
 //
 // It prints the number of hits of each folder and ends with 1 above N; -v prints each hit.
 package main
@@ -31,7 +32,9 @@ type hit struct {
 }
 
 // checks by name; each returns the hits of one file.
-var checks = map[string]func(file string, content []byte) []hit{"words": words, "names": names, "lines": lines}
+var checks = map[string]func(file string, content []byte) []hit{
+	"words": words, "names": names, "lines": lines, "patterns": badPatterns,
+}
 
 func main() {
 	if err := run(os.Args[1:], os.Stdout); err != nil {

@@ -52,6 +52,42 @@ func TestWords(t *testing.T) {
 	}
 }
 
+func TestPatterns(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		file, text string
+		want       []string
+	}{
+		"plain":           {"a.md", "A pod with exclusive CPUs is pending; the agent is down.", []string{}},
+		"own CPUs":        {"a.md", "a pod with CPUs of its own", []string{"CPUs of its own (write: exclusive CPUs)"}},
+		"anew, not ANEW":  {"a.txt", "write it anew; ANEW=1", []string{"anew (write: again, recreate)"}},
+		"allocation":      {"a.json", "the kubelet gives out GPUs", []string{"gives out (write: allocate)"}},
+		"a program's end": {"a.md", "while the agent is away", []string{"agent is away (write: is down)"}},
+		"waiting":         {"a.md", "for a pod that waits", []string{"pod that waits (write: pending pod)"}},
+		"habit":           {"a.md", "they start as always", []string{"as always (write: as usual)"}},
+		"kernel": {"a.md", "it shows what the kernel has", []string{
+			"what the kernel has (write: the values in the kernel)",
+		}},
+		"continuation": {"a.md", "the pod goes on", []string{"goes on (write: continue)"}},
+		"search":       {"a.md", "6 sets were looked at", []string{"were looked at (write: is checked)"}},
+		"message":      {"a.md", "the text has both", []string{"the text has (write: the message names)"}},
+		"repair":       {"a.md", "the agent puts them right", []string{"puts them right (write: correct)"}},
+		"removal":      {"a.md", "this takes it off the node", []string{"takes it off the node (write: remove from)"}},
+		"a string and a comment of Go": {"a.go", "package p\n\n// it goes on\nconst a = `one\nanew`\n", []string{
+			"anew (write: again, recreate)",
+		}},
+		"a test":  {"a_test.go", "package p\n\nconst a = `anew`\n", []string{}},
+		"a style": {"a.css", "anew", []string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tt.want, texts(badPatterns(tt.file, []byte(tt.text)))); diff != "" {
+				t.Errorf("patterns (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestNames(t *testing.T) {
 	t.Parallel()
 	const code = `package p

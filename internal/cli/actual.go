@@ -171,7 +171,7 @@ func (e *explanation) addActual(ctx context.Context, answer *explained, pod *cor
 	}
 	actual, err := e.askAgent(ctx, pod)
 	if err != nil {
-		answer.Notes = append(answer.Notes, "what the kernel has is not known: "+err.Error())
+		answer.Notes = append(answer.Notes, "the values in the kernel are unknown: "+err.Error())
 	}
 	answer.Actual = actual
 	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -229,7 +229,7 @@ func valueText(v view.CgroupValue) string {
 	case view.Differs:
 		text := fmt.Sprintf("%s, wanted %s (%s)", has, v.Want, v.Cause)
 		if v.AtCreation {
-			text += ": set when the container is created, and left alone"
+			text += ": set when the container is created, not restored later"
 		}
 		return text
 	case view.Unreadable:

@@ -198,8 +198,8 @@ func TestTheAgentIsAskedThroughItsPod(t *testing.T) {
 	refuses := forwarding(t, pods, topologies, nodes, "")
 	for name, c := range map[string]struct{ pod, server, want string }{
 		"it answers":           {"lse", api.URL, "app: cpuset.cpus 2, wanted 1 (c)"},
-		"it knows another pod": {"lsr", api.URL, "not known: the agent reports another pod of that name"},
-		"it does not know it":  {"web", api.URL, "not known: error from the agent: no pod default/web runs here"},
+		"it knows another pod": {"lsr", api.URL, "unknown: the agent reports another pod of that name"},
+		"it does not know it":  {"web", api.URL, "unknown: error from the agent: no pod default/web runs here"},
 		"the right is not there": {
 			"lse", refuses.URL,
 			"unable to upgrade connection: User cannot create resource \"pods/portforward\" in the namespace",

@@ -45,7 +45,7 @@ func newCapacity(flags *genericclioptions.ConfigFlags, streams genericiooptions.
 	c := help.Command(texts, "capacity", &cobra.Command{
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("too many arguments: give the pod with -f FILE or with --like pod/NAME")
+				return usagef("too many arguments: specify the pod with -f FILE or --like pod/NAME")
 			}
 			return nil
 		},
@@ -79,8 +79,8 @@ func newCapacity(flags *genericclioptions.ConfigFlags, streams genericiooptions.
 	})
 	outputFlag(c, &o.format)
 	c.Flags().StringVarP(&o.file, "filename", "f", "", "file with the pod, or with a workload; - reads standard input")
-	c.Flags().StringVar(&o.like, "like", "", "pod of the cluster that the counted ones are equal to: pod/NAME")
-	c.Flags().IntVar(&o.gang, "gang", 0, "count whole gangs of so many pods, 1 to 10000")
+	c.Flags().StringVar(&o.like, "like", "", "count copies of this pod of the cluster: pod/NAME")
+	c.Flags().IntVar(&o.gang, "gang", 0, "count whole gangs of this many pods, 1 to 10000")
 	c.Flags().StringVar(&o.nodesLike, "nodes-like", "",
 		"count only nodes with the instance type, architecture, number of CPUs and devices of this one: node/NAME")
 	c.Flags().StringArrayVar(&o.add, "add", nil,
@@ -283,7 +283,7 @@ func addedNodes(text string, machines Machines) (*view.AddNode, error) {
 	}
 	switch {
 	case machines.Objects == nil:
-		return nil, usagef("--add %q: this program has no machines: use tenon, or \"N x like node/NAME\"", text)
+		return nil, usagef("--add %q: this program contains no machines: use tenon, or \"N x like node/NAME\"", text)
 	case strings.ContainsAny(parts[3], "=/"):
 		return nil, usagef("--add %q: %q is not a machine: use a name of tenon up --list-machines, or \"N x like "+
 			"node/NAME\"", text, parts[3])
@@ -350,7 +350,7 @@ func drawCapacity(c *view.Capacity, none *view.Pod, width int) string {
 	var out strings.Builder
 	out.WriteString(capacityHead(c, none) + "\n")
 	if c.Added > 0 {
-		fmt.Fprintf(&out, "Of the room for %d, the added nodes have room for %d.\n", c.Room, c.Added)
+		fmt.Fprintf(&out, "Of these %d, %d fit on the added nodes.\n", c.Room, c.Added)
 	}
 	if len(c.Groups) > 0 {
 		out.WriteString("\n")
@@ -426,7 +426,7 @@ func capacityHead(c *view.Capacity, none *view.Pod) string {
 	if short := lacking(&c.Limits[0]); short != "" {
 		return fmt.Sprintf("%s %s %s; then %s runs out first.", number, what, where, short)
 	}
-	return fmt.Sprintf("%s %s %s; then %s keeps one more off.", number, what, where, c.Limits[0].Code)
+	return fmt.Sprintf("%s %s %s; then %s prevents one more.", number, what, where, c.Limits[0].Code)
 }
 
 // lacking names the resource that a refusal is about; "" for none.

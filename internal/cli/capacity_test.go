@@ -209,7 +209,7 @@ func TestCapacityRefusesBadInput(t *testing.T) {
 	server := httptest.NewServer(w)
 	t.Cleanup(server.Close)
 	const add = `use "N x MACHINE" or "N x like node/NAME"`
-	const give = "give the pod with -f FILE or with --like pod/NAME"
+	const give = "specify the pod with -f FILE or --like pod/NAME"
 	const either = "specify either -f FILE or --like pod/NAME"
 	like := func(args ...string) []string { return append([]string{"--like", "pod/a"}, args...) }
 	file := []string{"-f", "-"}

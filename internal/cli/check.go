@@ -46,7 +46,7 @@ func NewCheck(streams genericiooptions.IOStreams, checks Checks) *cobra.Command 
 		ValidArgs: []string{"config", "manifest", "values"}, // and cluster, which is a verb below
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) < 2 || !slices.Contains(c.ValidArgs, args[0]) {
-				return usagef("give config, manifest or values, and files")
+				return usagef("specify config, manifest or values, and files")
 			}
 			var errs []error
 			if args[0] == "manifest" {

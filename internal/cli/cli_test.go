@@ -729,7 +729,7 @@ func TestVerbsAgainstAServer(t *testing.T) {
 			ExitOK,
 			[]string{
 				"exclusive CPUs 0-1,32-33", "2 whole cores",
-				"what the kernel has is not known: no agent runs on node epyc (namespace tenon-system, label " +
+				"the values in the kernel are unknown: no agent runs on node epyc (namespace tenon-system, label " +
 					"app.kubernetes.io/name=tenon-agent)",
 			},
 			nil,
@@ -752,7 +752,7 @@ func TestVerbsAgainstAServer(t *testing.T) {
 		"a scheduler that does not answer": {
 			[]string{"explain", "web", "--kubeconfig", with},
 			ExitOK,
-			[]string{"CPU shared pool", "what the kernel has is not known: error from the agent: no such pod here"},
+			[]string{"CPU shared pool", "the values in the kernel are unknown: error from the agent: no such pod here"},
 			[]string{"waits for leadership: the instance is not leader; this is what the objects say"},
 		},
 		"everything that waits": {
@@ -812,12 +812,12 @@ func TestVerbsAgainstAServer(t *testing.T) {
 		"two machines at once": {
 			[]string{"topology", "epyc", "static", "--kubeconfig", without},
 			ExitUsage, nil,
-			[]string{"too many arguments: give one node, or none for all"},
+			[]string{"too many arguments: specify one node, or none for all"},
 		},
 		"two pods at once": {
 			[]string{"explain", "a", "b", "--kubeconfig", without},
 			ExitUsage, nil,
-			[]string{"too many arguments: give one pod, or none for all"},
+			[]string{"too many arguments: specify one pod, or none for all"},
 		},
 		"no such kubeconfig": {
 			[]string{"top", "--kubeconfig", "/nonexistent/kubeconfig"},
@@ -942,7 +942,7 @@ func TestVerbsAgainstAServer(t *testing.T) {
 		"an unknown verb": {
 			[]string{"explian"},
 			ExitUsage, nil,
-			[]string{`unknown verb "explian", did you mean "explain"?`},
+			[]string{`unknown command "explian", did you mean "explain"?`},
 		},
 		"an unknown flag": {
 			[]string{"top", "--nope"},

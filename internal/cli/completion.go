@@ -171,7 +171,7 @@ func named(args []string, kinds ...string) (kind, name string, err error) {
 	kind = singular(given, kinds)
 	switch {
 	case len(args) > 2 || len(args) == 2 && kind == "":
-		return "", "", usagef("too many arguments: give one %s, or none for all", kinds[0])
+		return "", "", usagef("too many arguments: specify one %s, or none for all", kinds[0])
 	case kind == "":
 		return "", "", usagef("unknown kind in %q: use %s", args[0], strings.Join(kinds, ", "))
 	case name == "":

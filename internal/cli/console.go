@@ -43,10 +43,10 @@ func newConsole(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 		},
 	})
 	f := c.Flags()
-	f.StringVar(&address, "listen", "127.0.0.1:0", "`address` to serve on, of loopback unless there is a certificate")
+	f.StringVar(&address, "listen", "127.0.0.1:0", "`address` to serve on; loopback only, unless a certificate is set")
 	f.StringVar(&certificate.Cert, "tls-cert-file", "", "`file` with the certificate")
 	f.StringVar(&certificate.Key, "tls-private-key-file", "", "`file` with the key of the certificate")
-	f.StringSliceVar(&hosts, "allowed-hosts", nil, "`names` by which other machines reach the console")
+	f.StringSliceVar(&hosts, "allowed-hosts", nil, "`names` of the console for other machines")
 	return c
 }
 

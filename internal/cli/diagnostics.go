@@ -363,7 +363,7 @@ func holderOf(lease *coordinationv1.Lease) string {
 // certificate before it shows one of the client's, and before the first request.
 func (c cluster) componentClient(ctx context.Context, who component) (*http.Client, error) {
 	if c.config.Impersonate.UserName != "" {
-		return nil, fmt.Errorf("%s answers no one in the name of another: --as cannot be passed on", who.title)
+		return nil, fmt.Errorf("%s does not support impersonation: remove --as", who.title)
 	}
 	published, err := c.core.CoreV1().ConfigMaps(installedIn()).Get(ctx, authorityConfigMap, metav1.GetOptions{})
 	if err != nil {

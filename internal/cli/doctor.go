@@ -57,7 +57,7 @@ func newDoctor(flags *genericclioptions.ConfigFlags, streams genericiooptions.IO
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.node != "" && c.Flags().Changed("root") {
-				return usagef("--root and --node exclude each other: one is about files, the other about the API")
+				return usagef("--root and --node exclude each other: --root reads files, --node reads the API")
 			}
 			d, err := o.diagnose(c.Context(), flags, doctor)
 			if err != nil {
@@ -67,11 +67,11 @@ func newDoctor(flags *genericclioptions.ConfigFlags, streams genericiooptions.IO
 		},
 	})
 	outputFlag(c, &o.format)
-	c.Flags().StringVar(&o.root, "root", "/", "directory that stands in for the machine's /")
+	c.Flags().StringVar(&o.root, "root", "/", "directory to use as the machine's /")
 	c.Flags().StringVar(&o.node, "node", "", "diagnose this node of the cluster from the API")
 	utilruntime.Must(c.RegisterFlagCompletionFunc("node", completeNames(flags, "node")))
 	c.Flags().StringVar(&o.agent, "health-address", "127.0.0.1:10271",
-		"where the machine's agent answers; empty to ask none")
+		"health address of the machine's agent; empty to skip the agent")
 	c.AddCommand(newDoctorGPU(streams, doctor))
 	return c
 }
@@ -89,7 +89,7 @@ func newDoctorGPU(streams genericiooptions.IOStreams, doctor Doctor) *cobra.Comm
 		},
 	})
 	outputFlag(c, &format)
-	c.Flags().StringVar(&root, "root", "/", "directory that stands in for the machine's /")
+	c.Flags().StringVar(&root, "root", "/", "directory to use as the machine's /")
 	return c
 }
 

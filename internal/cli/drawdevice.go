@@ -95,9 +95,9 @@ func (d *drawing) use(o *view.DeviceOnNode) string {
 	case !o.Healthy:
 		parts = append(parts, "not healthy")
 	case o.Sliced:
-		parts = append(parts, "given out in slices")
+		parts = append(parts, "allocated in slices")
 	case d.Devices.Mode == "Follow":
-		parts = append(parts, "given out by the kubelet")
+		parts = append(parts, "allocated by the kubelet")
 	case len(parts) == 0:
 		parts = append(parts, "free")
 	case o.UsedPercent < 100:

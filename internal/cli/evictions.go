@@ -38,7 +38,7 @@ func newEvictions(flags *genericclioptions.ConfigFlags, streams genericiooptions
 				return err
 			}
 			if past && address != "" {
-				return usagef("--past and --descheduler exclude each other: Events and PodMigrationJobs tell the past")
+				return usagef("--past and --descheduler exclude each other: --past reads Events and PodMigrationJobs")
 			}
 			return repeat(c.Context(), watch, watchInterval, streams.Out, func(w io.Writer) error {
 				if past {
@@ -132,7 +132,7 @@ func drawEvictions(e *view.Evictions, width int) string {
 	}
 	out.WriteString("\n")
 	if len(e.Limits) == 0 {
-		out.WriteString("nothing counts against a limit\n")
+		out.WriteString("no eviction counts against a limit\n")
 	} else {
 		c := columns{width: width}
 		c.add("LIMIT", "USED", "OF", "COUNTS")

@@ -85,9 +85,9 @@ func newExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 	deschedulerFlag(c, &o.descheduler)
 	c.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "without a name: pods of all namespaces")
 	c.Flags().BoolVar(&o.everything, "all", false,
-		"show all nodes instead of the ten nearest, all masks instead of twenty")
+		"show all nodes instead of the ten nearest misses, all masks instead of twenty")
 	c.Flags().BoolVar(&o.hintTable, "hints", false, "show the NUMA hints of each resource on a node, and their merge")
-	c.Flags().IntVar(&o.scores, "scores", 0, "show the scores of this many nodes; -o wide adds how they came about")
+	c.Flags().IntVar(&o.scores, "scores", 0, "show the scores of this many nodes; -o wide adds how they were computed")
 	c.Flags().Lookup("scores").NoOptDefVal = allScores
 	c.Flags().StringVar(&o.node, "node", "", "with --hints: the node (default: the node of the pod)")
 	utilruntime.Must(c.RegisterFlagCompletionFunc("node", completeNames(flags, "node")))
@@ -261,7 +261,7 @@ func (e *explanation) explainPod(ctx context.Context, pod *corev1.Pod) (view.Pod
 			answer.Notes = append(answer.Notes, view.MissingNode(name))
 		case apierrors.IsForbidden(err):
 			answer.Placement = describe.Placement(pod, nil)
-			answer.Notes = append(answer.Notes, "what the node has is not shown: "+err.Error())
+			answer.Notes = append(answer.Notes, "the node's resources are not shown: "+err.Error())
 		case err != nil:
 			return view.Pod{}, err
 		default:

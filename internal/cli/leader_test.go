@@ -94,7 +94,7 @@ func TestTheLeaderIsAskedThroughItsPod(t *testing.T) {
 		"the lease has no holder":   {authority: trusted, lease: "_", want: "no scheduler leads"},
 		"in the name of another user": {
 			authority: trusted, lease: "tenon-scheduler-0_x", args: []string{"--as", "guest"},
-			want: "--as cannot be passed on",
+			want: "does not support impersonation: remove --as",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

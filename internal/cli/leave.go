@@ -89,10 +89,10 @@ func newLeave(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOS
 	})
 	outputFlag(c, &format)
 	c.Flags().StringVar(&l.name, "node", "", "leave only this node")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done on each node, and change nothing")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be done on each node, without changing anything")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "leave all nodes without asking")
 	utilruntime.Must(c.RegisterFlagCompletionFunc("node", completeNames(flags, "node")))
-	c.Flags().DurationVar(&wait, "wait", 5*time.Minute, "wait so long until all is done")
+	c.Flags().DurationVar(&wait, "wait", 5*time.Minute, "time to wait until everything is done")
 	return c
 }
 
@@ -172,7 +172,8 @@ func (l *leaver) step(ctx context.Context) (answer view.Diagnosis, err error) {
 		if err != nil {
 			return answer, err
 		}
-		add(n.Name, waits, cmp.Or(l.answers[n.Name], "no agent ran: containers keep CPUs until they are made anew"))
+		add(n.Name, waits, cmp.Or(l.answers[n.Name], "no agent ran: containers keep their CPUs until they are "+
+			"recreated"))
 	}
 	if l.name != "" || l.local || !answer.Healthy() {
 		return answer, nil
@@ -217,7 +218,7 @@ func (l *leaver) plan(ctx context.Context) (answer view.Diagnosis, err error) {
 			does = "would remove " + strings.Join(remove, ", ")
 		}
 		if l.hasAgent(n, agents) {
-			does = "would ask its agent to give the containers' groups back; " + does
+			does = "would ask its agent to return the containers' cgroups; " + does
 		}
 		add(n.Name, does)
 	}

@@ -171,7 +171,7 @@ func TestAClusterIsLeft(t *testing.T) {
 	if done || first["a"] != "asked its agent" || !strings.Contains(first["c"], "removed numatopologies/c") {
 		t.Fatalf("first step: %v, done: %v", first, done)
 	}
-	l.says("a", event.Left, "left; not on CPUs of their own any more: default/x")
+	l.says("a", event.Left, "left; no longer on exclusive CPUs: default/x")
 	l.says("b", "AgentNeeded", "containers of default/y need it")
 	l.next()
 	statuses := map[string]view.CheckStatus{}
@@ -294,7 +294,7 @@ func TestADryRunOfLeaveSaysWhatWouldBeDoneAndWritesNothing(t *testing.T) {
 	for _, f := range answer.Findings {
 		found[f.Check] = f.Found
 	}
-	const ask = "would ask its agent to give the containers' groups back; "
+	const ask = "would ask its agent to return the containers' cgroups; "
 	for check, want := range map[string]string{
 		"a": ask + "would remove ", "b": ask + "would find nothing to remove", "c": "would remove ",
 		"installation": "would remove the webhooks and the agents",

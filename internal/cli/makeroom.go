@@ -41,10 +41,10 @@ func newMakeRoom(flags *genericclioptions.ConfigFlags, streams genericiooptions.
 		RunE: func(c *cobra.Command, args []string) error {
 			kind, name, err := named(args, "pod", "gang")
 			if err == nil && name == "" {
-				err = usagef("name what needs room: pod/NAME or gang/NAME")
+				err = usagef("specify pod/NAME or gang/NAME")
 			}
 			if err == nil && o.format != "table" && !o.dryRun {
-				err = usagef("-o needs --dry-run: without it, the moves are made and shown as they go on")
+				err = usagef("-o needs --dry-run: otherwise the command makes the moves and shows their progress")
 			}
 			if err != nil {
 				return err
@@ -84,7 +84,7 @@ func newMakeRoom(flags *genericclioptions.ConfigFlags, streams genericiooptions.
 		},
 	})
 	outputFlag(c, &o.format)
-	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "show the moves, and make none")
+	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "show the moves without making them")
 	c.Flags().IntVar(&o.moves, "max-moves", 2, "how many pods may move, 1 to 8")
 	deschedulerFlag(c, &o.address)
 	return c
@@ -93,12 +93,12 @@ func newMakeRoom(flags *genericclioptions.ConfigFlags, streams genericiooptions.
 // diagnosticsFlag defines where the scheduler is asked, deschedulerFlag where the descheduler is.
 func diagnosticsFlag(c *cobra.Command, address *string) {
 	c.Flags().StringVar(address, "diagnostics", "",
-		"address of the scheduler's diagnostics (default: from the kubeconfig, else the replica that leads)")
+		"address of the scheduler's diagnostics (default: from the kubeconfig, else the leader)")
 }
 
 func deschedulerFlag(c *cobra.Command, address *string) {
 	c.Flags().StringVar(address, "descheduler", "",
-		"address of the descheduler (default: from the kubeconfig, else the replica that leads)")
+		"address of the descheduler (default: from the kubeconfig, else the leader)")
 }
 
 func askForRoom(ctx context.Context, flags *genericclioptions.ConfigFlags, address string, r *view.RoomRequest,
@@ -131,14 +131,14 @@ func drawRoom(a *view.RoomAnswer, width int) string {
 		}
 		out.WriteString(c.String())
 		if a.Proven {
-			fmt.Fprintf(&out, "\nNo smaller set of moves helps (%d sets were looked at).\n", a.Looked)
+			fmt.Fprintf(&out, "\nNo smaller set of moves helps (%d sets searched).\n", a.Looked)
 		} else {
-			fmt.Fprintf(&out, "\nThe search was cut short after %d sets%s: a smaller set may exist.\n", a.Looked, bound)
+			fmt.Fprintf(&out, "\nThe search ended early after %d sets%s: a smaller set may exist.\n", a.Looked, bound)
 		}
 	case a.Proven:
 		fmt.Fprintf(&out, "%s: no set of at most %s helps\n", need, view.Count(a.MaxMoves, "move"))
 	default:
-		fmt.Fprintf(&out, "%s: none of the %d sets of at most %s that were looked at helps%s\n", need, a.Looked,
+		fmt.Fprintf(&out, "%s: none of the %d searched sets of at most %s helps%s\n", need, a.Looked,
 			view.Count(a.MaxMoves, "move"), bound)
 	}
 	if len(a.Unschedulable) > 0 && a.Unschedulable[0].RootCause != nil {
@@ -266,7 +266,7 @@ func (r *roomMoves) create(ctx context.Context, m *view.RoomMove) (name string, 
 	namespace, podName, _ := strings.Cut(m.Pod, "/")
 	pod, err := r.core.CoreV1().Pods(namespace).Get(ctx, podName, metav1.GetOptions{})
 	if err == nil && (string(pod.UID) != m.UID || pod.Spec.NodeName != m.Node) {
-		err = fmt.Errorf("it is not on node %s any more", m.Node)
+		err = fmt.Errorf("it is no longer on node %s", m.Node)
 	}
 	if err != nil {
 		return "", fmt.Errorf("move pod %s: %w", m.Pod, err)

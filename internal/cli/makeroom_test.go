@@ -229,11 +229,11 @@ func TestMakeRoomSaysWhatWentWrong(t *testing.T) {
 			change: func(w *roomWorld) {
 				w.answer.Found, w.answer.Moves, w.answer.Proven, w.answer.Bound = false, nil, false, "1.5s"
 			},
-			code: ExitUnhealthy, writes: 1, want: "that were looked at helps (bound: 1.5s)",
+			code: ExitUnhealthy, writes: 1, want: "helps (bound: 1.5s)",
 		},
 		"the pod has gone from its node": {
 			change: func(w *roomWorld) { w.moved.UID = "another" }, code: ExitUnexpected, writes: 2,
-			want: "move pod default/web-1: it is not on node n1 any more",
+			want: "move pod default/web-1: it is no longer on node n1",
 		},
 		"output without a dry run": {args: []string{"-o", "json"}, code: ExitUsage, want: "-o needs --dry-run"},
 	} {

@@ -55,7 +55,7 @@ func newQuota(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOS
 	diagnosticsFlag(c, &o.address)
 	c.Flags().StringVar(&o.tree, "tree", "", `show only the tree with this id, "" is the default tree`)
 	utilruntime.Must(c.RegisterFlagCompletionFunc("tree", completeTrees(flags)))
-	c.Flags().BoolVar(&o.rounds, "rounds", false, "show the rounds of the divisions that gave the runtimes")
+	c.Flags().BoolVar(&o.rounds, "rounds", false, "show the rounds that computed the runtimes")
 	return c
 }
 

@@ -251,7 +251,7 @@ func (r *renderer) rejection(j view.Rejection) {
 	}
 	r.line(r.cross()+"rejected", text)
 	if j.BackoffSeconds > 0 {
-		r.line("", "no pod of this shape is placed on that node for another "+
+		r.line("", "the scheduler places no such pod on that node for another "+
 			age(time.Duration(j.BackoffSeconds)*time.Second))
 	}
 }
@@ -345,7 +345,7 @@ func (r *renderer) decision(d view.Decision) {
 		r.line("why here", text)
 		return
 	}
-	text := fmt.Sprintf("%d of %s would have taken it", d.Feasible, view.Count(d.Of, "node"))
+	text := fmt.Sprintf("%d of %s were feasible", d.Feasible, view.Count(d.Of, "node"))
 	chosen := slices.IndexFunc(d.Scores, func(s view.Score) bool { return s.Node == d.Node })
 	other := slices.IndexFunc(d.Scores, func(s view.Score) bool { return s.Node != d.Node })
 	if chosen >= 0 && other >= 0 {

@@ -39,7 +39,7 @@ func (r *renderer) devices(p *view.Placement) {
 		text = "chosen: " + keyTitles[c.Decided].meaning
 	}
 	if c.Approximate {
-		text += "; not all sets were looked at"
+		text += "; not all sets were searched"
 	}
 	if !c.Sets[0].Held && len(p.Devices) > 0 {
 		text += "; the pod was placed when other devices were free"
@@ -51,14 +51,15 @@ func (r *renderer) devices(p *view.Placement) {
 func isolationText(i *view.Isolation) string {
 	switch i.Strength {
 	case device.Hard:
-		return "hard: a MIG device has memory and compute of its own"
+		return "hard: the hardware isolates the memory and compute of a MIG device"
 	case device.Cooperative:
 		if i.By == annotation.MPS {
-			return "cooperative: MPS limits programs that keep its variables, and a fault of one ends all on the GPU"
+			return "cooperative: MPS limits programs that keep its variables; a fault of one program ends all on the " +
+				"GPU"
 		}
 		return "cooperative: " + i.By + " limits programs that load it"
 	}
-	return "none: nothing keeps the pods on the GPU to their parts"
+	return "none: nothing limits the pods on the GPU to their shares"
 }
 
 // sets is a table of sets with their keys, best first.

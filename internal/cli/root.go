@@ -74,7 +74,7 @@ func unknownVerb(c *cobra.Command, args []string) error {
 	if known := c.SuggestionsFor(args[0]); len(known) > 0 {
 		meant = fmt.Sprintf(", did you mean %q?", known[0])
 	}
-	return usagef("unknown verb %q%s (%s --help lists the verbs)", args[0], meant, c.DisplayName())
+	return usagef("unknown command %q%s (%s --help lists the commands)", args[0], meant, c.DisplayName())
 }
 
 // refuseArguments makes bad arguments of a command and those below it errors of usage.

@@ -73,7 +73,7 @@ func newStatus(flags *genericclioptions.ConfigFlags, streams genericiooptions.IO
 		},
 	})
 	outputFlag(c, &format)
-	c.Flags().DurationVar(&patience, "wait", 0, "wait so long until no check fails and all replicas are ready")
+	c.Flags().DurationVar(&patience, "wait", 0, "time to wait until no check fails and all replicas are ready")
 	return c
 }
 
@@ -409,12 +409,11 @@ func (c cluster) strategy(ctx context.Context, node *corev1.Node) (found []view.
 		return []view.Finding{f}, nil
 	}
 	f.Found = strings.ReplaceAll(err.Error(), "\n", "; ")
-	why := "the data before it still counts; a Node whose own label or annotation has an error grants batch pods " +
-		"nothing"
+	why := "the last valid data still apply; a Node whose own label or annotation is invalid grants batch pods nothing"
 	if config == nil {
-		why = "no data without an error is known: no Node grants batch pods anything"
+		why = "no valid data exist: no Node grants batch amounts"
 	}
-	return []view.Finding{f.Because(view.CheckWarn, why, "correct the field that the text names")}, nil
+	return []view.Finding{f.Because(view.CheckWarn, why, "correct the field that the message names")}, nil
 }
 
 // authorities reads what the manager publishes, and the certificates that are served; never the keys beside them.

@@ -168,11 +168,11 @@ func TestAStrategyWithAnErrorIsFound(t *testing.T) {
 		"valid data": {valid, "", "", view.CheckOK, "slo-controller-config is valid", ""},
 		"an error": {
 			invalid, "", "", view.CheckWarn, `colocation-config:1:2: enable: "x" is not allowed`,
-			"no data without an error",
+			"no valid data exist",
 		},
 		"an error after valid data": {
 			invalid, `{"colocation-config":"{}"}`, "", view.CheckWarn, `enable: "x" is not allowed`,
-			"the data before it",
+			"the last valid data",
 		},
 		"an error of the Node": {valid, "", "much", view.CheckWarn, `Invalid value "much"`, "a Node whose own label"},
 	} {

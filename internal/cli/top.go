@@ -57,7 +57,7 @@ func topSubject(args []string) (string, error) {
 		return "cpu", nil
 	}
 	if len(args) > 1 {
-		return "", usagef("too many arguments: give cpu, numa, gpu, nodes or pods")
+		return "", usagef("too many arguments: specify one of cpu, numa, gpu, nodes or pods")
 	}
 	switch args[0] {
 	case "cpu", "numa", "gpu":

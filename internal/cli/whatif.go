@@ -68,15 +68,15 @@ func newWhatIf(flags *genericclioptions.ConfigFlags, streams genericiooptions.IO
 	outputFlag(c, &o.format)
 	f := c.Flags()
 	f.StringVarP(&o.file, "filename", "f", "", "file with a pod to add, or with a workload; - reads standard input")
-	f.StringVar(&o.like, "like", "", "add a pod like one of the cluster: pod/NAME")
-	f.BoolVar(&o.preempt, "preempt", false, "let the pods evict others, as the scheduler would")
+	f.StringVar(&o.like, "like", "", "add a copy of a pod of the cluster: pod/NAME")
+	f.BoolVar(&o.preempt, "preempt", false, "allow the pods to preempt others, as the scheduler would")
 	for name, usage := range map[string]string{
 		"add":        `add nodes: "N x MACHINE" or "N x like node/NAME"`,
-		"cordon":     "let a node take no further pods: node/NAME",
-		"remove":     "let a bound pod leave its node; its successor can be named: pod/NAME",
+		"cordon":     "cordon a node: node/NAME",
+		"remove":     "remove a bound pod from its node, to ask about its successor: pod/NAME",
 		"change":     `any change as POST /apis/v1/whatif takes it, as JSON, such as {"patchNode":{…}}`,
 		"set-quota":  "change amounts of a quota: NAME:max.cpu=20,min.cpu=8",
-		"scale-gang": "let a gang have so many pods; new ones are named MEMBER-whatif-1 and so on: NAME=N",
+		"scale-gang": "scale a gang to N pods; new pods are named MEMBER-whatif-1 and so on: NAME=N",
 	} {
 		f.Var(changeFlag{name, &o.changes}, name, usage+"; may be repeated")
 	}

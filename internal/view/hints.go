@@ -171,9 +171,9 @@ func unpredicted(f *ledger.Facts, r *place.Request) string {
 		return "the kubelet's answers are not predicted: " + strings.Join(f.Model.Assumed, "; ")
 	case !f.Model.Predicts():
 		return "the kubelet makes no hints here: its CPU and memory managers and its topology policy are none, or " +
-			"its settings are not known"
+			"its settings are unknown"
 	case r.Kubelet == nil || !f.Model.Concerns(r.Kubelet):
-		return "the kubelet gives this pod nothing of its own: it makes no hints for it"
+		return "the kubelet allocates nothing exclusively to this pod, so it creates no hints"
 	}
 	return ""
 }

@@ -57,7 +57,7 @@ func Explain(s Subject, v Verdict, queue *Queue) Pod {
 		out.RootCause = &wire
 	} else if v.Feasible > 0 {
 		out.Notes = append(out.Notes, Count(v.Feasible, "node")+
-			" would take the pod now; it waits for its next attempt")
+			" would fit the pod now; it waits for its next attempt")
 	}
 	return out
 }

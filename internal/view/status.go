@@ -185,7 +185,7 @@ func (c *checks) component(name string) {
 	case DeschedulerName:
 		why = "no pod is moved, and PodMigrationJobs wait"
 	case AgentName:
-		workload, why = "daemonsets", "pods with CPUs or devices of their own do not start where it is not ready"
+		workload, why = "daemonsets", "pods with exclusive CPUs or devices do not start where it is not ready"
 	}
 	if c.unread(workload) {
 		return
@@ -271,7 +271,7 @@ func (c *checks) servers() {
 	switch {
 	case !c.unread("webhooks") && c.Webhooks == 0:
 		c.add("webhooks", "", "none is registered", CheckFail,
-			"wrong manifests are not refused, and pods with CPUs of their own may start unconfined", "install them")
+			"invalid manifests are not refused, and pods with exclusive CPUs may start unconfined", "install them")
 	case !c.Tried && !c.unread("webhooks"):
 		c.add("webhooks", "", fmt.Sprintf("%d are registered; tenon status tries a pod", c.Webhooks), CheckOK, "", "")
 	case c.Tried && !c.unread("admission"):
@@ -320,7 +320,7 @@ func (c *checks) nodes() {
 	}
 	if len(c.Left) > 0 {
 		c.add("left", "", first(c.Left), CheckWarn,
-			"tenon leave took Tenon off: no pod gets CPUs or devices of its own there",
+			"tenon leave removed Tenon: no pod gets exclusive CPUs or devices there",
 			"kubectl annotate node NAME node.tenon.sh/leave- brings a node back")
 	}
 	c.reports("topology", "noderesourcetopologies", func(n NodeReport) time.Time { return n.Topology })
@@ -392,7 +392,7 @@ func (c *checks) reports(check, resource string, lastReport func(NodeReport) tim
 	if !c.unread(resource) && (due || oldest.Name != "") {
 		c.written = append(c.written, report)
 		c.add(check, "", text, okUnless(due && (len(missing) > 0 || oldest.Name == ""), CheckWarn),
-			"pods that want CPUs of their own never land there", "tenon doctor --node NAME says what the node lacks")
+			"pods with exclusive CPUs are never placed there", "tenon doctor --node NAME shows what the node lacks")
 	}
 }
 

@@ -154,8 +154,8 @@ func deviceRequests() []badDevices {
 			name:     "cores of two GPUs, memory of one",
 			manifest: gpuPod("koordinator.sh/gpu-core: 200, koordinator.sh/gpu-memory-ratio: 100"),
 			says: []string{
-				koord + "gpu-core", "200 asks for several GPUs, but",
-				"koordinator.sh/gpu-memory-ratio asks for a part of one",
+				koord + "gpu-core", "200 requests several GPUs, but",
+				"koordinator.sh/gpu-memory-ratio requests a share of one",
 			},
 		},
 		{

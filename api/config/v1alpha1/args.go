@@ -32,7 +32,7 @@ type NodeNUMAResourceArgs struct {
 	// MinSharedCPUs is the number of CPUs that exclusive allocations leave to the CPU shared pool of every node, 0 or
 	// more. Default: the CPUs that the kubelet reserves, else one core.
 	MinSharedCPUs *int32 `json:"minSharedCPUs,omitempty"`
-	// BindAllPodsOnPolicyNodes gives every pod with a CPU request CPUs of its own, shared with BE pods alone, on nodes
+	// BindAllPodsOnPolicyNodes gives every pod with a CPU request exclusive CPUs, shared only with BE pods, on nodes
 	// with the label cpu-bind-policy FullPCPUsOnly or SpreadByPCPUs, and refuses it there when the request is not a
 	// whole number. BE and SYSTEM pods are not changed. Default: LSE and LSR pods alone.
 	BindAllPodsOnPolicyNodes bool `json:"bindAllPodsOnPolicyNodes,omitempty"`

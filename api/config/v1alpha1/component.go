@@ -60,7 +60,7 @@ type ManagerConfiguration struct {
 	// RelaxResourceKeys accepts an ElasticQuota whose max has only some of the resources of its parent's. Default:
 	// false.
 	RelaxResourceKeys bool `json:"relaxResourceKeys,omitempty"`
-	// RequireNRIPlugin makes runtimes refuse containers that hold CPUs while the agent is away. Default: true.
+	// RequireNRIPlugin makes runtimes refuse containers that hold CPUs while the agent is down. Default: true.
 	RequireNRIPlugin bool `json:"requireNRIPlugin,omitempty"`
 	// SchedulerIdentities are user names that may write the annotations of a scheduler. Default: the service accounts
 	// of tenon-scheduler and koord-scheduler.

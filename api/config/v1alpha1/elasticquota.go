@@ -53,7 +53,7 @@ type ElasticQuotaArgs struct {
 	MaxRevokedPerQuota *int32 `json:"maxRevokedPerQuota,omitempty"`
 	// MaxRevokedPerMinute is the same for all quotas together, 0 or more. Default: 60; 0 does not limit them.
 	MaxRevokedPerMinute *int32 `json:"maxRevokedPerMinute,omitempty"`
-	// RevokePolicy is OnDemand (default: only for pods that wait), Strict (always) or DryRun (record only).
+	// RevokePolicy is OnDemand (default: only for pending pods), Strict (always) or DryRun (record only).
 	RevokePolicy string `json:"revokePolicy,omitempty"`
 }
 

@@ -114,7 +114,7 @@ type reading struct {
 }
 
 // errStarting is what Ready says before Run has come far.
-var errStarting = errors.New("the node's pods and its topology are not known yet")
+var errStarting = errors.New("the agent does not know the node's pods and topology yet")
 
 var errUnpublished = errors.New("the node's topology is not published yet")
 

@@ -378,7 +378,7 @@ func TestGroupsOfUnknownPodsAndALostCheckpointAreReported(t *testing.T) {
 			sent = append(sent, e)
 		}
 		for _, want := range []string{
-			"OrphanHeld group kubepods/poduid-gone of a pod that the API does not know keeps CPUs 8-9",
+			"OrphanHeld cgroup kubepods/poduid-gone of a pod that is not in the API holds CPUs 8-9",
 			"CheckpointLost the record of granted CPUs cannot be used",
 		} {
 			if !slices.ContainsFunc(sent, func(e string) bool { return strings.Contains(e, want) }) {

@@ -22,7 +22,7 @@ func (a *Agent) Alive() error {
 		return fmt.Errorf("the loop that follows the node has not moved for %v", now.Sub(*at).Round(time.Second))
 	}
 	if at := a.enforcer.LastPass(); !at.IsZero() && now.Sub(at) > limit && a.Writes() {
-		return fmt.Errorf("the cgroup tree was last looked at %v ago", now.Sub(at).Round(time.Second))
+		return fmt.Errorf("the cgroup tree was last checked %v ago", now.Sub(at).Round(time.Second))
 	}
 	return nil
 }

@@ -121,7 +121,7 @@ func (a *Agent) compareHolders(ctx context.Context) error {
 		}
 	}
 	say("the kubelet's pods have the devices %s, which the Device object does not list", unknown)
-	say("the kubelet gave out %s, which Tenon's scheduler gave to another pod", twice)
+	say("the kubelet allocated %s, which Tenon's scheduler allocated to another pod", twice)
 	say("devices are in use by pods that the API does not have (namespace/name or UID): %s", f.Stale)
 	say("the sources name different devices for one container: %s", f.Disputed)
 	say("no source names the devices of the pods %s", f.Unknown)

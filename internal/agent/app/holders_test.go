@@ -174,7 +174,7 @@ func TestContradictionsAboutDevices(t *testing.T) {
 				strings.Replace(held, "uid-a", "default/a", 1))
 			w.create(askingForGPU("b", "GPU-a"))
 			later(2 * time.Minute)
-			if got := w.message(contradictory); !strings.Contains(got, "the kubelet gave out GPU-a, which Tenon's") {
+			if got := w.message(contradictory); !strings.Contains(got, "the kubelet allocated GPU-a, which Tenon's") {
 				t.Errorf("a GPU of two pods: %q", got)
 			}
 			counted, foreign := metric("allocation_mismatch_total", "PodResources"), metric("foreign_devices")

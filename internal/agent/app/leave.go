@@ -99,11 +99,11 @@ func (a *Agent) whyNeeded() (held, bound string) {
 		}
 		return fmt.Sprintf(format, strings.Join(names, ", "))
 	}
-	held += pods("; the runtime's NRI validator refuses containers of %s without it: make these pods anew, or switch "+
+	held += pods("; the runtime's NRI validator refuses containers of %s without it: recreate these pods, or switch "+
 		"the validator off, which shows at the next container that the runtime creates",
 		func(p *convert.Pod) bool { return named && convert.IsFenced(p.Annotations) })
-	held += pods("; containers of %s get their devices from it: make these pods anew",
+	held += pods("; containers of %s get their devices from it: recreate these pods",
 		func(p *convert.Pod) bool { return len(p.Entry.Devices) > 0 })
-	return strings.TrimPrefix(held, "; "), pods("; not on CPUs of their own any more: %s",
+	return strings.TrimPrefix(held, "; "), pods("; no longer on exclusive CPUs: %s",
 		func(p *convert.Pod) bool { return p.Entry.CPUList != "" })
 }

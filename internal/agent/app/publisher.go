@@ -71,7 +71,7 @@ func newPublisher(ctx context.Context, o publisherOptions) (*publisher, error) {
 	p := &publisher{o: o, topologies: o.API.object(o.Version.WithResource("noderesourcetopologies"))}
 	last, err := p.last()
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "The generation of the node's topology goes on from the API's alone", "node",
+		klog.FromContext(ctx).Error(err, "The generation of the node's topology continues from that in the API", "node",
 			o.Node)
 	}
 	p.reporter = report.New(report.Options{

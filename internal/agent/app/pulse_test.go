@@ -39,7 +39,7 @@ func TestAgentIsAliveWhileItsLoopsMove(t *testing.T) {
 				t.Errorf("Alive = %v after 4 minutes: it may be over soon", err)
 			}
 			later(4 * time.Minute)
-			if err := a.Alive(); err == nil || !strings.Contains(err.Error(), "the cgroup tree was last looked at") {
+			if err := a.Alive(); err == nil || !strings.Contains(err.Error(), "the cgroup tree was last checked") {
 				t.Errorf("Alive = %v while the tree hangs, want an error that says so", err)
 			}
 			tree.hangs.Store(false)

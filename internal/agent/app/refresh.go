@@ -160,14 +160,14 @@ func (a *Agent) reportIsolation(ctx context.Context) error {
 	}
 	mode := a.injects.Load().Mode
 	if gpus == 0 || mode != annotation.DeviceOwn && mode != annotation.DeviceMoving {
-		return a.status.Set(ctx, event.GPUIsolationWeak, false, "NoShares", "Tenon gives out no parts of GPUs here")
+		return a.status.Set(ctx, event.GPUIsolationWeak, false, "NoShares", "Tenon allocates no shares of GPUs here")
 	}
 	reason, says := "None", "nothing keeps pods to their parts of GPUs"
 	provider := node.Labels[annotation.GPUIsolationLabel]
 	strength := device.StrengthOfNode(hasShares, provider)
 	switch strength {
 	case device.Hard:
-		reason, says = "Hard", "MIG devices have memory and compute of their own"
+		reason, says = "Hard", "the hardware isolates the memory and compute of MIG devices"
 	case device.Cooperative:
 		reason, says = "Cooperative", provider+" limits programs that use it, in pods with its label, and no others"
 	}

@@ -51,14 +51,14 @@ type common struct {
 
 func (f *common) add(fs *pflag.FlagSet) {
 	f.gates = map[string]bool{}
-	fs.StringVar(&f.root, "root", "/", "directory that stands in for the host's /")
+	fs.StringVar(&f.root, "root", "/", "directory to use as the host's /")
 	fs.StringVar(&f.nodeName, "node-name", "",
 		"name of the node (default: $NODE_NAME, else the name of the host or of the root's folder)")
 	fs.StringVar(&f.kubelet, "kubelet", "",
-		"how the node's kubelet handles CPUs, memory and topology (default of run: as the kubelet says), like "+
+		"how the node's kubelet handles CPUs, memory and topology (default of run: ask the kubelet), such as "+
 			"static,full-pcpus-only,reserved=0-1,memory-static,restricted,pod-scope,version=1.36")
 	fs.BoolVar(&f.disableQuery, "disable-query-kubelet-config", false,
-		"do not ask the kubelet: take-over phase 1, only the topology is published")
+		"do not ask the kubelet, and only publish the topology (take-over phase 1)")
 	fs.BoolVar(&f.volcano, "publish-numatopology", false,
 		"also publish the node's Numatopology (nodeinfo.volcano.sh) for Volcano, in place of its resource exporter")
 	fs.Var(cliflag.NewMapStringBool(&f.gates), "feature-gates",

@@ -32,7 +32,7 @@ func newDoctorCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&address, "health-address", "127.0.0.1:10271",
-		"where the machine's agent answers; empty to ask none")
+		"health address of the machine's agent; empty to skip the agent")
 	gpu := &cobra.Command{
 		Use:   "gpu",
 		Short: "Check the NVIDIA cards of this machine, and say what to do",
@@ -43,7 +43,7 @@ func newDoctorCommand() *cobra.Command {
 		},
 	}
 	for _, verb := range []*cobra.Command{c, gpu} {
-		verb.Flags().StringVar(&root, "root", "/", "directory that stands in for the host's /")
+		verb.Flags().StringVar(&root, "root", "/", "directory to use as the host's /")
 		verb.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	}
 	c.AddCommand(gpu)

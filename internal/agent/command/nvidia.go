@@ -47,7 +47,7 @@ func newReportNVIDIACommand() *cobra.Command {
 		},
 	}
 	fs := c.Flags()
-	fs.StringVar(&root, "root", "/", "directory that stands in for the host's /")
+	fs.StringVar(&root, "root", "/", "directory to use as the host's /")
 	fs.StringVar(&out, "out", "/"+host.DropDirs()[0], "`folder` of the drop file "+nvidiaFile)
 	fs.DurationVar(&every, "every", 15*time.Second, "time between two runs of nvidia-smi")
 	return c

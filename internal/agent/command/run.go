@@ -139,26 +139,25 @@ func (r *runFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&o.NRISocket, "nri-socket", "/var/run/nri/nri.sock",
 		"NRI socket of the container runtime; empty to not connect")
 	fs.StringVar(&o.HookSocket, "hook-socket", "/run/tenon/hooks.sock",
-		"socket on which tenon-runtime-proxy asks; empty to not listen")
+		"socket for tenon-runtime-proxy; empty to not listen")
 	fs.StringVar(&o.CgroupRoot, "cgroup-root", "",
-		"cgroup below which the kubelet keeps its pods, like its own cgroupRoot (default: what the kubelet says, "+
-			"else /)")
+		"cgroup below which the kubelet keeps its pods, as its cgroupRoot (default: ask the kubelet, else /)")
 	fs.BoolVar(&o.AllowDegraded, "allow-degraded-enforcement", false,
-		"let LSE pods start where containers may start without the agent: on old runtimes, or without fences")
+		"start LSE pods even if containers may start without the agent: on old runtimes, or without NRI's validator")
 	fs.StringArrayVar(&r.exempt, "device-exempt", nil,
-		"NAMESPACE or NAMESPACE/SELECTOR of pods that see devices which were not allocated to them, such as exporters "+
-			"of metrics; can be repeated")
-	fs.StringVar(&r.deviceMode, "device-mode", "", "whose choice of devices holds: Follow (the kubelet's), Own "+
-		"(Tenon's; Moving while pods have devices of the kubelet) or Moving (default: what the Device object says)")
+		"NAMESPACE or NAMESPACE/SELECTOR of pods that may see devices without an allocation, such as metrics "+
+			"exporters; may be repeated")
+	fs.StringVar(&r.deviceMode, "device-mode", "", "who allocates devices: Follow (the kubelet), Own (Tenon; Moving "+
+		"while pods hold devices of the kubelet) or Moving (default: by the Device object)")
 	fs.BoolVar(&o.EvictDeviceOveruse, "evict-device-overuse", false,
-		"evict best-effort pods that use more memory of a GPU than they were allocated for a minute")
+		"evict best-effort pods that exceed their allocation of GPU memory for a minute")
 	fs.StringVar(&r.address, "health-address", "127.0.0.1:10271",
-		"loopback address of /healthz, /livez, /readyz, /configz and /metrics; empty to serve none")
+		"loopback address of /healthz, /livez, /readyz, /configz and /metrics; empty to disable")
 	fs.StringVar(&r.metrics, "metrics-address", "",
 		"`host:port` of /metrics for others than this node, over TLS with the API server's authorization; empty to "+
 			"serve none")
 	fs.BoolVar(&o.AllowUnallocatedLSR, "allow-unallocated-lsr", false,
-		"let LSR pods that another scheduler bound run on the CPU shared pool")
+		"run LSR pods that another scheduler bound on the CPU shared pool")
 	fs.StringSliceVar(&r.schedulers, "scheduler-names", nil, "names of the schedulers whose pods may use Tenon "+
 		"(spec.schedulerName); labels and annotations of Tenon on other pods are ignored (default: all)")
 	fs.DurationVar(&o.Resync, "resync", 30*time.Second, "time between two comparisons of the whole cgroup tree")

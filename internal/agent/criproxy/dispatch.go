@@ -68,9 +68,8 @@ func (d *dispatcher) ask(ctx context.Context, h Hook, enforced bool, q question)
 	servers := d.registry.servers(h)
 	if len(servers) == 0 && enforced && h.gate() {
 		return status.Errorf(codes.FailedPrecondition,
-			"runtime proxy: no hook server is registered for %s in %s, and this pod "+
-				"must not run unenforced: start tenon-agent and register it, or take the proxy out of the kubelet's "+
-				"way",
+			"runtime proxy: no hook server is registered for %s in %s, and this pod must not run unenforced: start "+
+				"tenon-agent and register it, or remove the proxy from the kubelet's way",
 			h, d.registry.dir)
 	}
 	for _, s := range servers {

@@ -50,7 +50,7 @@ func (v *ClusterView) policies() Finding {
 	const where = "admissionregistration.k8s.io/v1"
 	if !v.Policies {
 		return ok(where, "no ValidatingAdmissionPolicy").Because(Fail,
-			"nothing would keep an agent to the objects of its own node",
+			"nothing would limit an agent to the objects of its own node",
 			"serve admissionregistration.k8s.io/v1 and its admission plugin ValidatingAdmissionPolicy")
 	}
 	return ok(where, "ValidatingAdmissionPolicy")
@@ -143,7 +143,7 @@ func (v *ClusterView) platforms() Finding {
 	f := ok("", "%s", strings.Join(parts, ", "))
 	if len(left) > 0 {
 		slices.Sort(left)
-		f = f.Because(Warn, "Tenon has no image for "+strings.Join(left, ", ")+": no pod gets CPUs of its own there",
+		f = f.Because(Warn, "Tenon has no image for "+strings.Join(left, ", ")+": no pod gets exclusive CPUs there",
 			"nothing is to be done where that is meant")
 	}
 	return f
@@ -224,7 +224,7 @@ func (v *ClusterView) nri() (found []Finding) {
 		default:
 			f := ok(where, "%s: the node's file says whether it and its validator are on", text)
 			found = append(found, f.Because(Unknown,
-				"without NRI containers start on all CPUs, without the validator while the agent is away",
+				"without NRI containers start on all CPUs, without the validator while the agent is down",
 				"run tenon doctor on the node; the settings are in "+page))
 		}
 	}

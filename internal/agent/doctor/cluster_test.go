@@ -78,7 +78,7 @@ func TestClusterBeforeAnInstallation(t *testing.T) {
 		}, "warn runtime-version, warn nri", "update containerd to 2.2"},
 		"a runtime of another kind": {func(v *doctor.ClusterView) {
 			v.Nodes = []corev1.Node{newNode("o", "linux/arm64", "cri-o://1.36.0", nil, 0)}
-		}, "", "without the validator while the agent is away"},
+		}, "", "without the validator while the agent is down"},
 		"nodes of a local cluster": {func(v *doctor.ClusterView) {
 			v.Nodes = []corev1.Node{newNode("o", "linux/arm64", "tenon://1.0.0", nil, 0)}
 		}, "no nri", ""},

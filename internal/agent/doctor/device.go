@@ -119,7 +119,7 @@ func (m *machine) dropFiles(cards *host.Cards, dropped []host.Dropped, err error
 		if len(cards.List) > 0 && served && !known[d.UUID] {
 			return ok(where, "%s %s is not a card of a driver", d.Type, d.UUID).Because(Fail,
 				"a pod is placed on it, and its container is not created",
-				"correct the uuid in the file, or take the device out of it")
+				"correct the UUID in the file, or remove the device from it")
 		}
 	}
 	return ok(where, "%d devices", len(dropped))
@@ -132,7 +132,7 @@ func (m *machine) deviceCDI(cards *host.Cards) Finding {
 	const less = "their containers get device files and variables alone"
 	switch {
 	case err != nil:
-		return ok(where, "%v", err).Because(Warn, less, "delete the file: the agent or nvidia-ctk writes it anew")
+		return ok(where, "%v", err).Because(Warn, less, "delete the file: the agent or nvidia-ctk writes it again")
 	case len(names) > 0 && m.runtime.lacksCDI:
 		return ok(m.runtime.driverWhere, "cdi_spec_dirs has no /var/run/cdi").Because(Fail,
 			"containers with devices are not created: the runtime cannot resolve what the agent names",
@@ -179,7 +179,7 @@ func (m *machine) deviceRuntime(cards *host.Cards) Finding {
 		setting = `default_runtime = "runc"`
 	}
 	return f.Because(Fail,
-		"a container that starts while the agent is away, and whose image asks for GPUs, sees all of them",
+		"a container whose image requests GPUs sees all of them if it starts while the agent is down",
 		"set "+setting+", restart "+r.name+", and give pods with GPUs the NVIDIA runtime by a RuntimeClass")
 }
 

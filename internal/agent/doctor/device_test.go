@@ -95,7 +95,7 @@ func TestDevicesOfAMachine(t *testing.T) {
 			"drop-files",
 			map[string]string{"var/run/tenon/device-infos/gpus.json": `[{"uuid":"GPU-b"}]`},
 			nil, Fail,
-			"gpu GPU-b is not a card of a driver", "correct the uuid",
+			"gpu GPU-b is not a card of a driver", "correct the UUID",
 		},
 		"a specification of older cards": {
 			"device-cdi", map[string]string{
@@ -227,7 +227,7 @@ func TestDevicesOfANode(t *testing.T) {
 		found    string
 	}{
 		"no devices":           {nil, "", "", ""},
-		"GPUs of the kubelet":  {nil, "4", OK, "none: the kubelet gives out 4 nvidia.com/gpu"},
+		"GPUs of the kubelet":  {nil, "4", OK, "none: the kubelet allocates 4 nvidia.com/gpu"},
 		"devices of Tenon":     {made("Own", false), "", OK, "2 devices, mode Own"},
 		"an unhealthy one":     {made("Own", true), "", Warn, "2 devices, mode Own, not healthy: gpu GPU-b (Xid79)"},
 		"the kubelet's":        {made("Follow", false), "", Warn, "2 devices, mode Follow"},

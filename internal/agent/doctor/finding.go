@@ -61,7 +61,7 @@ func versionFinding(where, name, version string) Finding {
 	switch {
 	case !readable:
 		return f.Because(Unknown,
-			"it is not known whether a container of this runtime starts although the agent did not answer",
+			"it is unknown whether this runtime starts a container when the agent does not answer",
 			"run containerd 2.2, CRI-O 1.34 or newer")
 	case old:
 		return f.Because(Warn, fmt.Sprintf(

@@ -113,7 +113,7 @@ func (m *machine) mig(dropped []host.Dropped) Finding {
 	}
 	f := ok(below(capabilities), "%d GPU instances, %d MIG devices are reported", instances, reported)
 	if instances > 0 && reported == 0 {
-		return f.Because(Warn, "the agent does not know them, and gives their cards to pods as if they were whole",
+		return f.Because(Warn, "the agent does not see them, and allocates their cards as if they were whole",
 			"report them: install with --set nvidia.enabled=true")
 	}
 	if instances == 0 {
@@ -173,7 +173,8 @@ func (m *machine) toolkitCDI(cards *host.Cards) Finding {
 	described, err := host.ReadToolkitCDI(m.o.Root)
 	switch {
 	case err != nil:
-		return ok("", "%s", strings.ReplaceAll(err.Error(), "\n", "; ")).Because(Warn, less, "write it anew: "+generate)
+		return ok("", "%s", strings.ReplaceAll(err.Error(), "\n", "; ")).Because(Warn, less,
+			"write it again: "+generate)
 	case len(described) == 0:
 		return ok("/etc/cdi, /run/cdi", "no specification of %s", host.ToolkitCDI).Because(Warn, less, generate)
 	}
@@ -208,11 +209,11 @@ func (m *machine) devicePlugin() Finding {
 	}
 	switch {
 	case len(found) == 0:
-		return ok("", "none gives out cards of NVIDIA")
+		return ok("", "none allocates NVIDIA's cards")
 	case shared != "":
 		return ok("", "%s", strings.Join(found, ", ")).Because(Warn,
 			"it gives parts of cards to pods without limits: each part holds the whole card for Tenon",
-			"take the sharing out of its configuration, or keep the node in mode Follow")
+			"remove sharing from its configuration, or keep the node in mode Follow")
 	}
 	return ok("", "%s", strings.Join(found, ", "))
 }

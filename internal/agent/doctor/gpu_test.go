@@ -186,7 +186,7 @@ func TestTheGPUsOfAMachine(t *testing.T) {
 			"device-plugin", map[string]string{
 				"var/lib/kubelet/device-plugins/kubelet_internal_checkpoint": `{"Data":{"RegisteredDevices":` +
 					`{"nvidia.com/gpu":["tenon-0"]}}}`,
-			}, OK, "none gives out cards of NVIDIA", "",
+			}, OK, "none allocates NVIDIA's cards", "",
 		},
 		"NRI is off": {
 			"nri", map[string]string{

@@ -102,7 +102,7 @@ func (m *machine) kubeletConfig() Finding {
 		return unknown(k.where, "no kubelet configuration file was found")
 	case k.err != nil:
 		return ok(k.where, "%v", k.err).Because(Fail,
-			"the kubelet cannot use it either, or has values that Tenon does not know",
+			"the kubelet cannot use it either, or uses values that Tenon does not support",
 			"correct the field or line that is named")
 	}
 	c := k.config.Kubelet
@@ -167,7 +167,7 @@ func (m *machine) stateAgrees(file, field, policy, plain, recorded string, err e
 	case err != nil:
 		return ok("", "%v", err).Because(Fail, "the kubelet does not start with a record that it cannot read", remedy)
 	case !m.kubelet.usable():
-		return unknown(m.kubelet.where, "the policy is not known")
+		return unknown(m.kubelet.where, "the policy is unknown")
 	case recorded != "" && recorded != policy:
 		return ok(where, "the record is of the policy %s, %s is %s", recorded, field, policy).Because(Fail,
 			fmt.Sprintf("the kubelet ends at its start: configured policy %q differs from state checkpoint policy %q",
@@ -185,7 +185,7 @@ func (m *machine) stateAgrees(file, field, policy, plain, recorded string, err e
 
 func (m *machine) topologyPolicy() Finding {
 	if !m.kubelet.usable() {
-		return unknown(m.kubelet.where, "the policy is not known")
+		return unknown(m.kubelet.where, "the policy is unknown")
 	}
 	k := m.kubelet.config.Kubelet
 	f := ok(m.kubelet.where, "topologyManagerPolicy %s", k.Topology.Policy)
@@ -202,16 +202,16 @@ func (m *machine) cgroupDriver() Finding {
 	want := m.kubelet.config.CgroupDriver
 	switch {
 	case err != nil || !m.kubelet.usable():
-		return unknown(m.kubelet.where, "the kubelet's driver is not known")
+		return unknown(m.kubelet.where, "the kubelet's driver is unknown")
 	case m.runtime.driver != "" && m.runtime.driver != want:
 		f := ok(m.runtime.driverWhere, "the kubelet uses %s, the runtime %s", want, m.runtime.driver)
 		remedy := fmt.Sprintf("set %s in %s", m.runtime.driverSetting(want), m.runtime.driverWhere)
 		if m.runtime.reportsDriver() {
 			return f.Because(Warn,
-				"a kubelet from 1.31 on takes the driver of the runtime, an older one does not find its pods", remedy)
+				"a kubelet 1.31 or newer uses the runtime's driver, an older kubelet does not find its pods", remedy)
 		}
 		return f.Because(Fail,
-			"pods and containers are put into two hierarchies: no pod starts, or none is found", remedy)
+			"pods and containers are in two hierarchies: no pod starts, or the kubelet finds none", remedy)
 	case layout.Driver != host.UnknownDriver && layout.Driver != want && m.kubelet.config.CgroupRoot == "":
 		return ok(below("sys/fs/cgroup"), "the kubelet uses %s, the tree has groups of %s", want,
 			layout.Driver).Because(Warn,
@@ -222,7 +222,7 @@ func (m *machine) cgroupDriver() Finding {
 
 func (m *machine) endpoint() Finding {
 	if !m.kubelet.usable() {
-		return unknown(m.kubelet.where, "the kubelet's endpoint is not known")
+		return unknown(m.kubelet.where, "the kubelet's endpoint is unknown")
 	}
 	endpoint := m.kubelet.config.RuntimeEndpoint
 	f := ok(m.kubelet.where, "%s", endpoint)
@@ -237,7 +237,7 @@ func (m *machine) endpoint() Finding {
 			"start tenon-runtime-proxy, or take it out of the kubelet's way: tenon-runtime-proxy uninstall")
 	case through && m.runtime.nriOn && m.disconnected() == nil:
 		return f.Because(Warn, "the runtime has NRI as well: every container is judged twice",
-			"take the proxy out of the kubelet's way: tenon-runtime-proxy uninstall")
+			"remove the proxy: tenon-runtime-proxy uninstall")
 	}
 	return f
 }

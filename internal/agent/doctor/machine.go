@@ -66,7 +66,7 @@ func (m *machine) files() Finding {
 		return Finding{}
 	}
 	return ok("", "%s, and no agent runs", strings.Join(there, ", ")).Because(Warn,
-		"an agent that starts goes on with it", "once Tenon is uninstalled: rm -rf "+strings.Join(there, " "))
+		"a starting agent continues with it", "once Tenon is uninstalled: rm -rf "+strings.Join(there, " "))
 }
 
 // machine is what was read of a machine.

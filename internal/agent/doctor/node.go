@@ -94,7 +94,7 @@ func (v *NodeView) topology() Finding {
 	const where = "noderesourcetopologies.topology.node.k8s.io"
 	if v.Topology == nil {
 		return ok(where, "none").Because(Fail,
-			"the scheduler does not know the node's CPUs: pods that want CPUs of their own never land here",
+			"the scheduler does not know the node's CPUs: pods with exclusive CPUs are never placed here",
 			"run the agent on the node: "+enableAgent)
 	}
 	age := v.Now.Sub(v.Written)
@@ -137,7 +137,7 @@ func (v *NodeView) devices() Finding {
 	if v.Device == nil {
 		for name, amount := range v.Node.Status.Capacity {
 			if device.IsWholeGPU(string(name)) && !amount.IsZero() {
-				return ok(where, "none: the kubelet gives out %s %s", amount.String(), name)
+				return ok(where, "none: the kubelet allocates %s %s", amount.String(), name)
 			}
 		}
 		return Finding{}
@@ -161,7 +161,7 @@ func (v *NodeView) devices() Finding {
 			"set the annotation "+annotation.DeviceModeKey+" of the Device to Own or Follow")
 	case len(bad) > 0:
 		f.Found += ", not healthy: " + strings.Join(bad, ", ")
-		return f.Because(Warn, "no new pod gets them; pods that hold them go on",
+		return f.Because(Warn, "no new pod gets them; pods that hold them continue to run",
 			"see the driver's log on the node, and tenon-agent doctor there")
 	case mode == annotation.DeviceFollow:
 		return f.Because(Warn, "the kubelet chooses whole GPUs, and shares are refused",
@@ -184,7 +184,7 @@ func (v *NodeView) agent() Finding {
 			return ok(v.Agent.Name, "ready")
 		}
 	}
-	return ok(v.Agent.Name, "not ready").Because(Fail, "pods with CPUs of their own do not start while it is away",
+	return ok(v.Agent.Name, "not ready").Because(Fail, "pods with exclusive CPUs do not start while it is down",
 		"kubectl -n tenon-system logs "+v.Agent.Name)
 }
 

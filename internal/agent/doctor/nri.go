@@ -41,7 +41,7 @@ func (m *machine) nri() Finding {
 		return ok(r.nriWhere, "off; the kubelet asks tenon-runtime-proxy")
 	case !r.nriOn:
 		return ok(r.nriWhere, "off").Because(Fail,
-			"containers start on all CPUs, and are put right only when the agent sees them", m.nriRemedy())
+			"containers start on all CPUs, and are corrected only when the agent sees them", m.nriRemedy())
 	case r.closed:
 		return ok(r.nriWhere, "on, but plugins may not connect").Because(Fail,
 			"the agent is a plugin that connects from outside",
@@ -90,17 +90,17 @@ func (m *machine) validator() Finding {
 	case disconnected != nil && r.validator:
 		return ok(fmt.Sprintf("process %d", disconnected.PID),
 			"on, and tenon-agent runs with an empty --nri-socket").Because(Fail,
-			"the validator waits for the plugin tenon-agent, which never connects: pods with CPUs of their own do "+
-				"not start", "take --nri-socket out of the agent's arguments and start it again")
+			"the validator waits for the plugin tenon-agent, which never connects: pods with exclusive CPUs do not "+
+				"start", "take --nri-socket out of the agent's arguments and start it again")
 	case disconnected != nil && m.throughProxy():
 		return ok(r.nriWhere, "the default validator is off; the kubelet asks tenon-runtime-proxy")
 	case !r.validator:
 		return ok(r.nriWhere, "the default validator is off").Because(Fail,
-			"the annotation required-plugins.noderesource.dev is not read: while the agent is away, pods with CPUs "+
-				"or devices of their own start without them", setting)
+			"the annotation required-plugins.noderesource.dev is not read: while the agent is down, pods with exclusive "+
+				"CPUs or devices start without them", setting)
 	case slices.Contains(r.required, "tenon-agent"):
 		return ok(r.nriWhere, "on, and every container requires tenon-agent").Because(Warn,
-			"static pods, the API server's among them, and the agent's own pod do not start while the agent is away",
+			"static pods, the API server's among them, and the agent's own pod do not start while the agent is down",
 			"take tenon-agent out of the list of required plugins: the webhook requires it where it matters")
 	}
 	return ok(r.nriWhere, "the default validator is on")

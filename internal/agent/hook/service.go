@@ -277,7 +277,7 @@ func (s *Service) refuseUnknown(c *Container) error {
 		return nil
 	}
 	return engineContainer(c).Blocked(apply.ErrNotReady,
-		"the API server has not sent the pod yet, so that its scheduler is not known")
+		"the API server has not sent the pod yet, so its scheduler is unknown")
 }
 
 // refuseDegraded rejects LSE pods where their exclusive CPUs cannot be guaranteed.

@@ -252,6 +252,6 @@ func (b *Observer) detectRestart() {
 	}
 	b.o.Metrics.KubeletStarts.Inc()
 	b.o.Status.Event(event.KubeletRestarted,
-		"the kubelet has started anew: it made its PodResources socket at %s, the one before was of %s",
+		"the kubelet has restarted: it created its PodResources socket at %s, the previous one at %s",
 		status.Moment(now.Made), status.Moment(before.Made))
 }

@@ -173,7 +173,7 @@ func (b *Observer) reportAssumed(ctx context.Context, state *State) error {
 		assumed = s.Assumptions()
 	}
 	if len(assumed) == 0 {
-		return b.o.Status.Set(ctx, event.KubeletAssumed, false, "Known", "the scheduler's model knows this kubelet")
+		return b.o.Status.Set(ctx, event.KubeletAssumed, false, "Known", "the scheduler's model supports this kubelet")
 	}
 	return b.o.Status.Set(ctx, event.KubeletAssumed, true, "NotInTheModel", strings.Join(assumed, "; "))
 }

@@ -59,7 +59,7 @@ func (r *Reporter) Record(c apply.Record) {
 		r.o.Metrics.Failures.WithLabelValues(kind).Inc()
 		r.Event(reason, "the record of granted CPUs cannot be used; it is rebuilt from the cgroup tree: %v", c.Err)
 	case apply.OrphanHeld:
-		r.Event(reason, "group %s of a pod that the API does not know keeps CPUs %s until it is empty", c.Group, c.Got)
+		r.Event(reason, "cgroup %s of a pod that is not in the API holds CPUs %s until it is empty", c.Group, c.Got)
 	}
 }
 

@@ -57,8 +57,8 @@ func NewMetrics() *Metrics {
 				"cri (one question of its proxy) or reconcile (all containers of the node).",
 			Buckets: metrics.ExponentialBuckets(1e-4, 4, 8),
 		}, []string{"path"}),
-		Drift: newCounters("tenon_agent_drift_total", "Values of the cgroup tree that something else changed, and "+
-			"running containers that can use other devices than their own, by kind.", "kind"),
+		Drift: newCounters("tenon_agent_drift_total", "Values of the cgroup tree that another program changed, and "+
+			"running containers that can use devices of others, by kind.", "kind"),
 		Failures: newCounters("tenon_agent_enforcement_failures_total", "Containers held back and values that could "+
 			"not be set, by code.", "code"),
 		ConditionWrites: newCounters("tenon_agent_condition_writes_total", "Writes of Node conditions, by "+
@@ -79,33 +79,33 @@ func NewMetrics() *Metrics {
 			Buckets: metrics.ExponentialBuckets(1e-5, 4, 10),
 		}, []string{"node"}),
 		Mismatch: newCounters("tenon_device_allocation_mismatch_total", "Times that allocations of devices were "+
-			"contradicted, by source: kernel (a running container can use other devices than its own), PodResources "+
-			"(who has devices is not clear by the kubelet's word) or NVML (a pod's processes use more memory of a "+
-			"GPU).", "node", "source"),
+			"contradicted, by source: kernel (a running container can use devices of others), PodResources (the "+
+			"kubelet does not report the holders) or NVML (a pod's processes use more memory of a GPU).",
+			"node", "source"),
 		Caught: newCounters("tenon_device_failopen_total", "Containers that the runtime was about to create with "+
-			"other devices than their own, and that the agent's validation refused.", "node"),
+			"devices of others, and that the agent's validation refused.", "node"),
 		Disconnects: newCounters("tenon_device_nri_disconnects_total", "Times that the agent lost the container "+
-			"runtime, or could not connect to it, once for each cause in a row.", "node"),
-		Foreign: newGauges("tenon_device_foreign_devices", "Devices of the node that pods have of another program "+
-			"than Tenon's scheduler.", "node"),
-		UsedCPU: newGauges("tenon_node_used_cpus", "CPUs that are used, by who uses them: all, pods or system (what "+
-			"belongs to no pod and no application of NodeSLO).", "node", "by"),
-		UsedMemory: newGauges("tenon_node_used_memory_bytes", "Memory that is used, without page cache, by who uses "+
-			"it: all, pods or system.", "node", "by"),
+			"runtime or could not connect to it; consecutive equal causes count once.", "node"),
+		Foreign: newGauges("tenon_device_foreign_devices", "Devices of the node that another program than Tenon's "+
+			"scheduler has allocated.", "node"),
+		UsedCPU: newGauges("tenon_node_used_cpus", "Used CPUs, by user: all, pods or system (processes of no pod and "+
+			"no application of NodeSLO).", "node", "by"),
+		UsedMemory: newGauges("tenon_node_used_memory_bytes", "Used memory without page cache, by user: all, pods or "+
+			"system.", "node", "by"),
 		Evictions: newCounters("tenon_agent_evictions_total", "Evictions of best-effort pods, by cause (memory, "+
 			"cpu-satisfaction or device-memory) and outcome (evicted or failed).", "cause", "outcome"),
-		MachineChanges: newCounter("tenon_agent_machine_changes_total", "Times that CPUs or NUMA nodes came or went "+
-			"while the agent ran."),
+		MachineChanges: newCounter("tenon_agent_machine_changes_total", "Times that CPUs or NUMA nodes appeared or "+
+			"disappeared while the agent ran."),
 		UncleanEnds: newCounter("tenon_agent_unclean_ends_total", "Times that agents of this node ended without being "+
 			"stopped, since the first one that kept its state here."),
-		Refused: newCounter("tenon_agent_refused_agents_total", "Other agents that wanted to work on this machine and "+
-			"were refused."),
-		Unreachable: newCounter("tenon_agent_api_unreachable_seconds_total", "Time for which the API server did not "+
-			"answer the agent; it grows while that lasts."),
-		KubeletStarts: newCounter("tenon_agent_kubelet_restarts_total", "Times that the kubelet made its PodResources "+
-			"socket anew while the agent ran."),
-		Overridden: newCounter("tenon_agent_overridden_updates_total", "Updates of containers that the runtime was "+
-			"asked for and that the agent answered with other values, as those of a static kubelet."),
+		Refused: newCounter("tenon_agent_refused_agents_total", "Other agents that tried to start on this machine "+
+			"and were refused."),
+		Unreachable: newCounter("tenon_agent_api_unreachable_seconds_total", "Time during which the API server did "+
+			"not answer the agent; it grows while this lasts."),
+		KubeletStarts: newCounter("tenon_agent_kubelet_restarts_total", "Times that the kubelet recreated its "+
+			"PodResources socket while the agent ran."),
+		Overridden: newCounter("tenon_agent_overridden_updates_total", "Updates of containers that the agent "+
+			"answered with other values, such as those of a static kubelet."),
 		Age: &Ages{
 			desc: metrics.NewDesc("tenon_topology_age_seconds",
 				"Time since the published topology was last known to be up to date.", []string{"node"}, nil,

@@ -60,5 +60,5 @@ func (r Runtime) Old() string {
 	if v, err := version.ParseGeneric(r.Version); err == nil && v.AtLeast(version.MustParseGeneric(first)) {
 		return ""
 	}
-	return r.Name + " " + r.Version + " goes on without a plugin that fails: want " + first + " or later"
+	return r.Name + " " + r.Version + " continues without a plugin that fails: want " + first + " or later"
 }

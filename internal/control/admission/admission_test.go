@@ -222,7 +222,7 @@ func TestCreate(t *testing.T) {
 		"LSR with a fraction of a CPU as pod overhead": {
 			pod: newPod(class("LSR"), cpu("3"), func(p *corev1.Pod) { p.Spec.Overhead = amounts("cpu", "250m") }),
 			refusals: []string{
-				"spec.overhead[cpu]: the requested CPUs of LSR Pod must be integer: the containers ask for 3000m, " +
+				"spec.overhead[cpu]: the requested CPUs of LSR Pod must be integer: the containers request 3000m, " +
 					"pod overhead 250m, allowed are multiples of 1000m",
 			},
 		},
@@ -346,12 +346,12 @@ func TestCreate(t *testing.T) {
 		},
 		"isolated CPUs of a pod that shares its CPUs": {
 			pod: newPod(class("LS"), annot(annotation.IsolationKey, "require")), warnings: []string{
-				isolationField + "ignored: only LSE/LSR pods have CPUs of their own",
+				isolationField + "ignored: only LSE/LSR pods have exclusive CPUs",
 			},
 		},
 		"isolated CPUs of a pod without a class": {
 			pod: newPod(annot(annotation.IsolationKey, "prefer")), warnings: []string{
-				isolationField + "ignored: only LSE/LSR pods have CPUs of their own",
+				isolationField + "ignored: only LSE/LSR pods have exclusive CPUs",
 			},
 		},
 		"isolated CPUs, avoided": {pod: newPod(class("BE"), requests(), annot(annotation.IsolationKey, "avoid"))},

@@ -99,7 +99,7 @@ func Schedule(pod *corev1.Pod, kinds device.Kinds, scheduler string) (*corev1.Po
 	}
 	out := pod.DeepCopy()
 	out.Spec.SchedulerName = scheduler
-	a.warn("spec.schedulerName", "set to %s: the pod asks for devices, and its namespace has the label %s", scheduler,
+	a.warn("spec.schedulerName", "set to %s: the pod requests devices, and its namespace has the label %s", scheduler,
 		annotation.DeviceSchedulingLabel)
 	return out, a
 }
@@ -107,7 +107,7 @@ func Schedule(pod *corev1.Pod, kinds device.Kinds, scheduler string) (*corev1.Po
 // Bind checks the Binding of a pod by someone who is not Tenon's scheduler, which serves the named scheduler.
 func Bind(pod *corev1.Pod, kinds device.Kinds, scheduler string) (a Answer) {
 	if convert.AsksForDevices(pod, kinds) {
-		a.refuse(why.InvalidField, "metadata.name", "pod %s asks for devices, which only Tenon binds here: its "+
+		a.refuse(why.InvalidField, "metadata.name", "pod %s requests devices, which only Tenon binds here: its "+
 			"spec.schedulerName must be %s, or its namespace must lose the label %s", pod.Name, scheduler,
 			annotation.DeviceSchedulingLabel)
 	}

@@ -235,7 +235,7 @@ func (a *Answer) isolation(pod *corev1.Pod) {
 	class, _, _ := convert.PodQoS(pod)
 	switch cpus := convert.MilliCPU(pod) / 1000; {
 	case class != qos.LSE && class != qos.LSR:
-		a.warn(field, "ignored: only LSE/LSR pods have CPUs of their own")
+		a.warn(field, "ignored: only LSE/LSR pods have exclusive CPUs")
 	case cpus > 1:
 		a.warn(field, "the kernel moves no thread between isolated CPUs: the containers must pin their threads to the "+
 			"pod's %d CPUs themselves", cpus)

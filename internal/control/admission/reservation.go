@@ -57,8 +57,8 @@ func (a *Answer) reservationSpec(s *v1alpha1.ReservationSpec, kinds device.Kinds
 	}
 	if t := s.Template; s.PreAllocation && t != nil &&
 		!convert.IsCounted(&corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}) {
-		a.refuse(why.PreAllocationUnsupported, "spec.preAllocation", "must be false for a template that asks for CPUs "+
-			"or devices of its own: node(s) reservation pre allocation is unsupported with current attributes")
+		a.refuse(why.PreAllocationUnsupported, "spec.preAllocation", "must be false for a template that requests "+
+			"exclusive CPUs or devices: node(s) reservation pre allocation is unsupported with current attributes")
 	}
 	if len(s.Owners) == 0 {
 		a.refuse(why.InvalidField, "spec.owners", "must have at least one entry")

@@ -199,7 +199,7 @@ func indexByNode(object any) ([]string, error) {
 // colocation returns the profiles that can be used, sorted by name, and the labels of a namespace.
 func (c *cluster) colocation(namespace string) (profiles []*admission.Profile, l labels.Set, err error) {
 	if !c.profiles.HasSynced() || !c.namespaces.HasSynced() {
-		return nil, nil, errors.New("profiles and namespaces are not known yet: try again")
+		return nil, nil, errors.New("the manager has not read profiles and namespaces yet: try again")
 	}
 	keys := c.profiles.GetStore().ListKeys()
 	slices.Sort(keys)

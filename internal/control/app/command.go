@@ -25,8 +25,8 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.KeyFile, "tls-private-key-file", "/etc/tenon/webhook/tls.key",
 		"key `file` of the webhooks, beside the certificate")
 	f.StringVar(&o.CertificateSecret, "certificate-secret", "",
-		"Secret `name`, in the namespace of the leader's lease, in which the manager makes and renews certificates; "+
-			"without it they are read from files")
+		"Secret `name`, in the namespace of the leader's lease, in which the manager creates and rotates "+
+			"certificates (default: read them from files)")
 	f.StringVar(&o.MetricsAddress, "metrics-address", ":8443",
 		"`host:port` of /metrics: plain on loopback, else over TLS with the API server's authorization; 0 is none")
 	f.StringSliceVar(&o.SchedulerIdentities, "scheduler-identities", DefaultSchedulerIdentities(),
@@ -35,14 +35,14 @@ func NewCommand() *cobra.Command {
 		"`names` of the schedulers whose pods count, first the one that gets pods with devices of namespaces that ask "+
 			"for it; default: pods of every scheduler count, and they get tenon-scheduler")
 	f.BoolVar(&o.RequireNRIPlugin, "require-nri-plugin", true,
-		"add the annotation required-plugins.noderesource.dev to pods that will hold CPUs: a runtime with NRI's "+
-			"default validator does not start them without the agent")
+		"add the annotation required-plugins.noderesource.dev to pods with exclusive CPUs, so that a runtime with "+
+			"NRI's default validator does not start them without the agent")
 	f.BoolVar(&o.RelaxResourceKeys, "relax-resource-keys", false,
 		"accept an ElasticQuota whose max has only some of the resources of its parent's")
 	f.StringVar(&quotaArgs, "elastic-quota-args", "",
-		"`file` with the ElasticQuotaArgs of the scheduler; without it the defaults hold")
+		"`file` with the ElasticQuotaArgs of the scheduler (default: built-in defaults)")
 	f.BoolVar(&o.PublishDevices, "publish-device-resources", true,
-		"show the amounts of devices that Tenon gives out in the capacity of their nodes, and the labels of GPUs")
+		"publish the amounts of devices that Tenon allocates in the capacity of their nodes, and the labels of GPUs")
 	f.StringVar(&o.SLOConfigNamespace, "slo-config-namespace", "tenon-system",
 		"`namespace` of the ConfigMap slo-controller-config, by which NodeMetrics, NodeSLOs and the amounts of batch "+
 			"and mid pods in Nodes are written; empty to write none")

@@ -142,11 +142,11 @@ func newWriteMetrics() writeMetrics {
 	return writeMetrics{
 		groups: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenon_pod_group_status_writes_total",
-			Help: "Writes of what the pods of gangs do into their PodGroups, by outcome (written, failed).",
+			Help: "Writes of the status of PodGroups, by outcome (written, failed).",
 		}, []string{"outcome"}),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenon_quota_status_writes_total",
-			Help: "Writes of what quotas use into their objects, by outcome (written, failed).",
+			Help: "Writes of the status of quotas, by outcome (written, failed).",
 		}, []string{"outcome"}),
 		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenon_quota_evictions_total",

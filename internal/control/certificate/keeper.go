@@ -68,8 +68,8 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 func (k *Keeper) Expiry() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tenon_certificate_expiry_timestamp_seconds",
-		Help: "When the certificate expires that this manager serves, in seconds since 1970; 0 while it has none. " +
-			"Absent where certificates come from files.",
+		Help: "Expiry time of the certificate that this manager serves, in seconds since 1970; 0 while it has none. " +
+			"Absent if certificates come from files.",
 	}, func() float64 {
 		if c := k.served.Load(); c != nil {
 			return float64(c.Leaf.NotAfter.Unix())

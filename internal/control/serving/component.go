@@ -56,9 +56,9 @@ func (c *Component) Command(name, short, leads string, configure func(*pflag.Fla
 	}
 	f := cmd.Flags()
 	f.Bool("version", false, "print the version")
-	f.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; without it the service account is used")
+	f.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; default: the service account")
 	f.StringVar(&c.HealthAddress, "health-address", ":8081", "`host:port` of /healthz and /readyz; 0 is none")
-	f.BoolVar(&elect, "leader-elect", true, "elect a leader, which alone "+leads)
+	f.BoolVar(&elect, "leader-elect", true, "elect a leader; only the leader "+leads)
 	f.StringVar(&c.LeaderElectNamespace, "leader-elect-namespace", "tenon-system", "`namespace` of the leader's lease")
 	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(logging)

@@ -291,7 +291,7 @@ func NewMetrics() *Metrics {
 		}, []string{"webhook", "operation", "outcome"}),
 		warnings: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenon_admission_warnings_total",
-			Help: "Warnings that the webhooks gave.",
+			Help: "Warnings of the webhooks.",
 		}, []string{"webhook"}),
 	}
 }

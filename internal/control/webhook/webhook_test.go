@@ -167,7 +167,7 @@ func TestOnlyTenonBindsPodsWithDevices(t *testing.T) {
 	}{
 		"Tenon":                  {scheduler, "gpu", 0, ""},
 		"another one":            {"someone", "gpu", invalid, "only Tenon binds here: its spec.schedulerName"},
-		"a type of its own":      {"someone", "dpu", invalid, "asks for devices, which only Tenon binds here"},
+		"a type of its own":      {"someone", "dpu", invalid, "requests devices, which only Tenon binds here"},
 		"a plain pod":            {"someone", "plain", 0, ""},
 		"a pod that is not seen": {"someone", "new", later, "pod default/new is not known yet: try again"},
 	} {
@@ -413,7 +413,7 @@ func TestWhatAReservationSays(t *testing.T) {
 			now: object("", `"template":{"metadata":{"labels":{"koordinator.sh/qosClass":"LSR"}},"spec":{"containers":`+
 				`[{"name":"c","resources":{"requests":{"cpu":"2"},"limits":{"cpu":"2"}}}]}},"preAllocation":true,`+
 				owners, ""),
-			want: "spec.preAllocation: must be false for a template that asks for CPUs or devices of its own",
+			want: "spec.preAllocation: must be false for a template that requests exclusive CPUs or devices",
 		},
 		"pre-allocation that is required in words": {
 			now: object(`,"labels":{"scheduling.koordinator.sh/pre-allocation-required":"always"}`,

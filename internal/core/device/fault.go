@@ -66,7 +66,7 @@ func (f Fault) Text() string {
 		}
 		fmt.Fprintf(&b, "%d must be percentage of 100: at most 100, or a multiple of 100", f.Value)
 	case CountsAgree:
-		fmt.Fprintf(&b, "%d asks for several GPUs, but %s asks for a part of one", f.Value, f.Other)
+		fmt.Fprintf(&b, "%d requests several GPUs, but %s requests a share of one", f.Value, f.Other)
 	case Divisible:
 		fmt.Fprintf(&b, "%d must be a multiple of %d, the number of GPUs", f.Value, f.Allowed)
 	case MostPerDevice:

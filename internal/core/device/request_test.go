@@ -163,7 +163,7 @@ func TestBadRequestsNameContainerFieldAndRule(t *testing.T) {
 			device.HundredMultiple, device.GPUCore, asks{device.GPUCore: 101, device.GPUMemory: 1},
 		},
 		"rdma: 120 must be percentage of 100": {device.HundredMultiple, device.RDMAShare, asks{device.RDMAShare: 120}},
-		"200 asks for several GPUs": {
+		"200 requests several GPUs": {
 			device.CountsAgree, device.GPUCore, asks{device.GPUCore: 200, device.GPURatio: 100},
 		},
 		"100 must be a multiple of 3": {

@@ -28,7 +28,7 @@ func TestKubeletsThatNoModelKnowsAreNotTakenForKnownOnes(t *testing.T) {
 			kubelet.Settings{Version: "v1.32.9"},
 			[]string{"kubelet 1.32 has no model, the oldest is 1.33: only CPUs are counted"},
 		},
-		"no version": {kubelet.Settings{}, []string{"the kubelet's version is not known: only CPUs are counted"}},
+		"no version": {kubelet.Settings{}, []string{"the kubelet's version is unknown: only CPUs are counted"}},
 		"an odd version": {
 			kubelet.Settings{Version: "2.0"}, []string{`kubelet version "2.0" cannot be read: only CPUs are counted`},
 		},

@@ -149,7 +149,7 @@ func (s *Settings) Assumptions() []string {
 	model, known := ModelOf(s.Version)
 	switch minor, ok := minorOf(s.Version); {
 	case s.Version == "":
-		out = append(out, "the kubelet's version is not known: only CPUs are counted")
+		out = append(out, "the kubelet's version is unknown: only CPUs are counted")
 	case !ok:
 		out = append(out, fmt.Sprintf("kubelet version %q cannot be read: only CPUs are counted", s.Version))
 	case !known:

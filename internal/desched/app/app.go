@@ -140,17 +140,18 @@ func NewCommand() *cobra.Command {
 		func(ctx context.Context) error { return Run(ctx, o) })
 	f := cmd.Flags()
 	f.StringVar(&file, "config", "",
-		"`file` with a DeschedulerConfiguration or a DeschedulerPolicy; without it, pods move for jobs alone")
+		"`file` with a DeschedulerConfiguration or a DeschedulerPolicy; default: only PodMigrationJobs move pods")
 	f.StringSliceVar(&schedulers, "scheduler-names", nil,
 		"`names` of the schedulers that place Reservations; default: schedulerNames of the configuration")
 	f.StringVar(&o.ServingAddress, "serving-address", ":8443",
 		"`host:port` of /metrics, /configz and /apis/v1: plain on loopback, else over TLS with the API server's "+
 			"authorization; 0 is none")
 	f.StringVar(&o.CertFile, "tls-cert-file", "",
-		"certificate `file` of the serving address; without it the certificate signs itself")
+		"certificate `file` of the serving address; default: a self-signed certificate")
 	f.StringVar(&o.KeyFile, "tls-private-key-file", "", "key `file` of the serving address, beside the certificate")
 	f.StringVar(&o.SchedulerAddress, "scheduler-address", "",
-		"`URL` of the scheduler, such as https://tenon-scheduler.tenon-system.svc:10259, which says where pods fit")
+		"`URL` of the scheduler, such as https://tenon-scheduler.tenon-system.svc:10259, which finds nodes where "+
+			"pods fit")
 	f.StringVar(&o.SchedulerCAFile, "scheduler-ca-file", "",
 		"`file` of the authority that signed the scheduler's certificate")
 	return cmd

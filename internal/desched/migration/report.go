@@ -32,12 +32,12 @@ func NewMetrics() *Metrics {
 		}, []string{"phase", "reason"}),
 		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenon_descheduler_evictions_total",
-			Help: "Evictions that were asked for, by outcome: evicted, also by another program that was asked to, " +
-				"refused by the Eviction API, or failed.",
+			Help: "Requested evictions, by outcome: evicted, also by another program on request, refused by the " +
+				"Eviction API, or failed.",
 		}, []string{"outcome"}),
 		blocked: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tenon_descheduler_jobs_blocked",
-			Help: "PodMigrationJobs that wait for arbitration, by the code that refuses.",
+			Help: "PodMigrationJobs that wait for arbitration, by the code of the refusal.",
 		}, []string{"code"}),
 	}
 }

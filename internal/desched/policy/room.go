@@ -99,7 +99,7 @@ func (n *round) RoomFor(ctx context.Context, w plugin.Waiting, without map[types
 		case without[pod.UID]:
 			return "it is not to move in this round"
 		case priority > most:
-			return fmt.Sprintf("its priority %d is above the %d of the pod that waits", priority, most)
+			return fmt.Sprintf("its priority %d is above the %d of the pending pod", priority, most)
 		}
 		return ""
 	}))

@@ -91,7 +91,7 @@ const containersCPU = "spec.containers[*].resources.requests[cpu]"
 func CPURequest(pod *corev1.Pod) (field, text string) {
 	overhead := pod.Spec.Overhead.Cpu().MilliValue()
 	rest := MilliCPU(pod) - overhead
-	field, text = containersCPU, fmt.Sprintf("the containers ask for %dm", rest)
+	field, text = containersCPU, fmt.Sprintf("the containers request %dm", rest)
 	if r := pod.Spec.Resources; r != nil && requested(r, corev1.ResourceCPU, milliOf) == rest {
 		field, text = "spec.resources.requests[cpu]", fmt.Sprintf("the pod's own request is %dm", rest)
 	}

@@ -146,7 +146,7 @@ func TestKubeletOfANode(t *testing.T) {
 		},
 		"a kubelet of unknown version has no model": {
 			annotations: map[string]string{annotation.KubeletKey: `{"cpu":{"policy":"static"}}`},
-			want:        model{Assumed: []string{"the kubelet's version is not known: only CPUs are counted"}},
+			want:        model{Assumed: []string{"the kubelet's version is unknown: only CPUs are counted"}},
 		},
 		"managers that are off are not predicted": {
 			version: versioned, annotations: map[string]string{

@@ -210,7 +210,7 @@ func originsOf(n *corev1.Node, f *ledger.Facts, k *view.Kubelet) map[string]view
 }
 
 // onlyVolcano is Assumed of a node that only Volcano's exporter describes.
-const onlyVolcano = "only Volcano's exporter describes this node; the age of its data is not known, so it may be " +
+const onlyVolcano = "only Volcano's exporter describes this node; the age of its data is unknown, so it may be " +
 	"stale. Options of the kubelet, its scope, its memory manager and the ids of its reserved CPUs are assumed"
 
 func setImported(o *view.Node, n *nodeinfo.Numatopology, f *ledger.Facts) {

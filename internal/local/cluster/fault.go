@@ -67,7 +67,7 @@ func Explain(err error, dir datadir.Dir) error {
 	case errors.Is(err, syscall.ENOTDIR):
 		what = fmt.Sprintf("%s is not a folder (%v)", dir.Root(), err)
 	case errors.As(err, &corrupt):
-		what, remedy = corrupt.Error(), "remove the file: it is made anew, nothing of the cluster is lost"
+		what, remedy = corrupt.Error(), "remove the file: it is created again, and the cluster loses nothing"
 	case errors.As(err, &broken):
 		what = fmt.Sprintf("the cluster's certificates are damaged: %v", broken)
 		remedy = fmt.Sprintf("remove %s: new ones are made, and copies of the old kubeconfig stop working", dir.PKI())

@@ -103,7 +103,7 @@ func outcome(pods []corev1.Pod) string {
 	if len(pending) > 0 {
 		fmt.Fprintf(&b, ", %d pending (%s)", len(pending), strings.Join(pending, ", "))
 	}
-	b.WriteString(". Go on with:\n")
+	b.WriteString(". Try next:\n")
 	for _, devices := range []bool{false, true} {
 		if pod := explained[devices]; pod != "" {
 			fmt.Fprintf(&b, "  %s explain pod/%s\n", name(), pod)

@@ -48,7 +48,7 @@ func TestTheOutcomeOfTheDemoNamesTheNextCommands(t *testing.T) {
 		asks(pod("big", "", "")), asks(pod("tune", "", "n2")),
 		*object.Pod("nightly", object.Class("BE"), object.On("n1"), object.Requests(string(convert.BatchCPU), "500")),
 	})
-	want := "Demo: 4 pods are placed, 3 pending (big, cannot-fit, eval). Go on with:\n" +
+	want := "Demo: 4 pods are placed, 3 pending (big, cannot-fit, eval). Try next:\n" +
 		"  " + name() + " explain pod/cannot-fit\n  " + name() + " topology node/n0\n" +
 		"  " + name() + " explain pod/big\n  " + name() + " topology node/n2\n" +
 		"  " + name() + " quota --rounds\n  " + name() + " gang\n" +

@@ -52,7 +52,7 @@ func newUp(serve ServeConsole) *cobra.Command {
 		},
 	})
 	c.Flags().StringArrayVar(&f.machines, "machine", nil,
-		"machine of the cluster, may be repeated: NAME[@KUBELET][=COUNT], see above")
+		"machine of the cluster: NAME[@KUBELET][=COUNT], see above; may be repeated")
 	utilruntime.Must(c.RegisterFlagCompletionFunc("machine",
 		cobra.FixedCompletions(Presets(), cobra.ShellCompDirectiveDefault)))
 	c.Flags().IntVar(&f.nodes, "nodes", 0, "repeat the list of machines until N nodes exist")
@@ -60,11 +60,11 @@ func newUp(serve ServeConsole) *cobra.Command {
 		fmt.Sprintf("replicas of the scheduler, at most %d; one of them is the leader", datadir.MaxSchedulers))
 	c.Flags().StringVar(&f.data, "data", "", "folder of the cluster's data (default ~/.tenon)")
 	c.Flags().BoolVar(&f.fences, "require-nri-plugin", false,
-		"for clusters that real nodes join: pods that will hold CPUs carry the annotation "+
+		"for clusters that real nodes join: add to pods with exclusive CPUs the annotation "+
 			"required-plugins.noderesource.dev, as in tenon-manager")
 	c.Flags().StringVar(&f.config, "descheduler-config", "",
-		"file with a DeschedulerConfiguration or a DeschedulerPolicy for the descheduler (default: pods move for "+
-			"PodMigrationJobs alone)")
+		"file with a DeschedulerConfiguration or a DeschedulerPolicy for the descheduler (default: only "+
+			"PodMigrationJobs move pods)")
 	c.Flags().StringVar(&f.profiles, "scheduler-config", "",
 		"file with a KubeSchedulerConfiguration for the scheduler; its clientConnection and leaderElection are "+
 			"replaced by the cluster's own (default: the default profile, as default-scheduler, tenon-scheduler and "+
@@ -72,10 +72,10 @@ func newUp(serve ServeConsole) *cobra.Command {
 	c.Flags().StringVar(&f.console, "console", "",
 		"serve the console on this loopback `address`, such as 127.0.0.1:0 (0: any free port)")
 	c.Flags().BoolVar(&f.journal, "journal", false,
-		"record what the scheduler decides below journal/ of the cluster's data, for tenon replay")
+		"record the scheduler's decisions below journal/ of the cluster's data, for tenon replay")
 	c.Flags().BoolVar(&f.detach, "detach", false, "return when the cluster is ready, and leave it running")
 	c.Flags().BoolVar(&f.demo, "demo", false, "when the cluster is ready, apply pods of every class")
-	c.Flags().BoolVar(&f.list, "list-machines", false, "print the presets, and start nothing")
+	c.Flags().BoolVar(&f.list, "list-machines", false, "print the presets without starting a cluster")
 	c.Flags().IntVar(&f.report, "report-fd", 0, "descriptor to report the start on")
 	c.Flags().DurationVar(&f.lease, "leader-lease", 0, "how long a leader of the scheduler that is gone leads on")
 	c.Flags().DurationVar(&f.revoke, "revoke-after", 0, "how long a quota may use more than its share")

@@ -67,22 +67,22 @@ func NewOptions(with ...Option) *Options {
 	}
 	fs := o.Flags.FlagSet("tenon")
 	fs.StringSliceVar(&o.SchedulerNames, "serve-scheduler-names", o.SchedulerNames,
-		"Names under which pods ask for this scheduler (spec.schedulerName). Leave default-scheduler out beside a "+
-			"cluster's own kube-scheduler; add koord-scheduler to serve what was written for Koordinator. Not with "+
-			"--config, whose profiles have the names.")
+		"Names that this scheduler serves (spec.schedulerName). Omit default-scheduler beside a cluster's own "+
+			"kube-scheduler. Add koord-scheduler to serve Koordinator's pods. Not with --config, whose profiles "+
+			"contain the names.")
 	fs.StringSliceVar(&o.TrustedNames, "trusted-scheduler-names", o.TrustedNames,
-		"Names of other schedulers whose pods count with the CPUs and devices that their annotations record, like "+
-			"Koordinator's while a cluster moves over. What pods of any other scheduler say is ignored.")
+		"Names of other schedulers whose allocations in pod annotations count, such as Koordinator's while a cluster "+
+			"moves over. Annotations of pods of all other schedulers are ignored.")
 	fs.IntVar(&o.RankingMegabytes, "ranking-memory-mb", o.RankingMegabytes,
-		"Memory in MiB that the rankings of nodes may take in each profile. Pods with equal requests share a ranking, "+
-			"which takes a few bytes for each node. The least recently used one is forgotten.")
+		"Memory limit in MiB for the rankings of nodes in each profile. Pods with equal requests share a ranking, "+
+			"which uses a few bytes for each node. The scheduler discards the least recently used ranking.")
 	fs.StringVar(&o.LegacyDebugAddress, "legacy-debug-address", "",
-		"Loopback address, e.g. 127.0.0.1:10251, of read-only diagnostics without authentication. Empty: none.")
+		"Loopback address, e.g. 127.0.0.1:10251, for read-only diagnostics without authentication. Empty: none.")
 	fs.BoolVar(&o.LegacyDebugAllowFlags, "legacy-debug-allow-flags", false,
 		"Let every process of the host change the debug flags at --legacy-debug-address.")
 	fs.StringVar(&o.Journal, "journal", "",
-		"Folder in which the scheduler records what it reads and decides, for tenon replay: at most 256 MiB, of which "+
-			"the oldest part is dropped. It has no Secrets and no environment variables. Empty: nothing is recorded.")
+		"Folder for the scheduler's record of events and decisions, for tenon replay. It keeps the latest 256 MiB, "+
+			"without Secrets and environment variables. Empty: nothing is recorded.")
 	return o
 }
 

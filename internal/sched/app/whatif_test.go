@@ -301,8 +301,8 @@ func TestMakeRoom(t *testing.T) {
 	for question, want := range map[string]string{
 		`{"ask":{"mode":"makeRoom"}}`:                                       "ask.pods is empty",
 		`{"ask":{"mode":"makeRoom","pods":["default/large"],"maxMoves":9}}`: "ask.maxMoves is 9, want 1 to 8",
-		`{"ask":{"mode":"makeRoom","pods":["default/large","default/huge"]}}`: "pod default/huge asks for " +
-			"something else than pod default/large",
+		`{"ask":{"mode":"makeRoom","pods":["default/large","default/huge"]}}`: "pod default/huge has " +
+			"other requests than pod default/large",
 		`{"changes":[{"cordon":"a"}],"ask":{"mode":"makeRoom","pods":["default/large"]}}`: "exclude mode makeRoom",
 	} {
 		if _, err := a.answer(question); err == nil || !strings.Contains(err.Error(), want) {
@@ -428,7 +428,7 @@ func TestAQuestionThatCannotBeAnsweredNamesTheRule(t *testing.T) {
 		`{"changes":[{"addPod":{"metadata":{"name":"n"},"spec":{"schedulerName":"tenon-scheduler","volumes":[` +
 			`{"name":"d","persistentVolumeClaim":{"claimName":"c"}}]}}}],"ask":{"mode":"count",` +
 			`"pods":["default/n"]}}`: "" +
-			"pod default/n: volume d has a claim: where further volumes can be is not known",
+			"pod default/n: volume d has a claim: the location of further volumes is unknown",
 		`{"changes":[{"addPod":{"metadata":{"name":"n"},"spec":{"schedulerName":"tenon-scheduler","resourceClaims":[` +
 			`{"name":"d"}]}}}],"ask":{"mode":"count","pods":["default/n"]}}`: "pod default/n: spec.resourceClaims",
 		`{"changes":[{}]}`: "changes[0]: has 0 kinds of change, want one of",

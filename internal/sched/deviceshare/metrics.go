@@ -29,19 +29,19 @@ func NewGauges(store *kube.Store, p *Plugin) metrics.StableCollector {
 			"Amounts of the devices of a node, in percent or bytes, by type and resource.",
 			labels, nil, metrics.ALPHA, ""),
 		free: metrics.NewDesc("tenon_device_free",
-			"Amounts that pods may still have of the devices of a node, by type and resource. Devices that are not "+
-				"healthy have nothing.", labels, nil, metrics.ALPHA, ""),
+			"Free amounts of the devices of a node, by type and resource. Unhealthy devices have none.", labels, nil,
+			metrics.ALPHA, ""),
 		used: metrics.NewDesc("tenon_device_used",
-			"Amounts that pods have of the devices of a node, by type and resource.", labels, nil, metrics.ALPHA, ""),
+			"Amounts of the devices of a node that pods hold, by type and resource.", labels, nil, metrics.ALPHA, ""),
 		fit: metrics.NewDesc("tenon_device_fit_nodes",
-			"Nodes whose devices have room for one more pod of so many whole GPUs (k: 1, 2, 4, 8), by model.",
+			"Nodes whose devices have room for one more pod of k whole GPUs (1, 2, 4 or 8), by model.",
 			[]string{"model", "k"}, nil, metrics.ALPHA, ""),
 		fragmented: metrics.NewDesc("tenon_device_fragmentation_milli",
-			"Thousandths of GPUs that are free and that an expected pod cannot use, summed over nodes, by model.",
+			"Free thousandths of GPUs that an expected pod cannot use, summed over nodes, by model.",
 			[]string{"model"}, nil, metrics.ALPHA, ""),
 		idle: metrics.NewDesc("tenon_device_stranded_gpus",
-			"GPUs with something free that no pod can use, by model and cause: unhealthy, kubelet, cordon, cpu, "+
-				"memory, partition, numa, pods, share.", []string{"model", "cause"}, nil, metrics.ALPHA, ""),
+			"GPUs with a free part that no pod can use, by model and cause: unhealthy, kubelet, cordon, cpu, memory, "+
+				"partition, numa, pods, share.", []string{"model", "cause"}, nil, metrics.ALPHA, ""),
 	}
 	if p != nil {
 		g.survey = p.survey

@@ -24,8 +24,8 @@ func NewMetrics(register func(...metrics.Registerable)) *Metrics {
 		}, []string{"mode", "model"}),
 		mispredictions: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "tenon_topology_mispredict_total",
-			Help: "Pods whose kubelet did something else than was predicted, by mode, model and kind: " +
-				"rejected, mask, cpus, memory, device.",
+			Help: "Pods whose kubelet did something else than predicted, by mode, model and kind: rejected, mask, " +
+				"cpus, memory, device.",
 		}, []string{"mode", "model", "kind"}),
 		rejections: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "tenon_kubelet_rejections_total",
@@ -33,13 +33,12 @@ func NewMetrics(register func(...metrics.Registerable)) *Metrics {
 		}, []string{"reason"}),
 		repairs: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "tenon_device_holder_repairs_total",
-			Help: "Pods with devices about which the account of their node was repaired, as it had differed for a " +
-				"minute.",
+			Help: "Pods with devices for which the node's account was repaired after it had differed for a minute.",
 		}, []string{"node"}),
 		mismatches: metrics.NewCounter(&metrics.CounterOpts{
 			Name: "tenon_ledger_mismatch_total",
-			Help: "Pods, and quotas, about which an account and the API server's objects differed for a minute; " +
-				"each is repaired. Always 0.",
+			Help: "Pods and quotas whose account differed from the API server's objects for a minute; each is " +
+				"repaired. Always 0.",
 		}),
 	}
 	register(m.predictions, m.mispredictions, m.rejections, m.repairs, m.mismatches)

@@ -92,7 +92,7 @@ func New(folder string, header Snapshot, export func(...metrics.Registerable)) *
 		reserved: map[types.UID]Decision{},
 		counted: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "tenon_journal_records_total",
-			Help: "Records of the journal: written, or dropped where writing was slower than scheduling.",
+			Help: "Records of the journal: written, or dropped because writing was slower than scheduling.",
 		}, []string{"result"}),
 	}
 	export(r.counted)

@@ -27,8 +27,8 @@ type Metrics struct {
 func NewMetrics(register func(...metrics.Registerable)) *Metrics {
 	memo := metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "tenon_place_memo_total",
-		Help: "Questions of Filter to a node's account, by result: hit (an equal pod has asked since the " +
-			"account changed), miss.",
+		Help: "Lookups of Filter in a node's account, by result: hit (an equal pod was tried since the account " +
+			"changed), miss.",
 	}, []string{"result"})
 	m := &Metrics{
 		mismatches: metrics.NewCounter(&metrics.CounterOpts{
@@ -37,7 +37,7 @@ func NewMetrics(register func(...metrics.Registerable)) *Metrics {
 		}),
 		commits: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "tenon_ledger_commits_total",
-			Help: "Offers brought to a node's account, by result: ok, expired (the account had moved), refused.",
+			Help: "Offers committed to a node's account, by result: ok, expired (the account had changed), refused.",
 		}, []string{"result"}),
 		place: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Name:    "tenon_place_seconds",
@@ -46,8 +46,8 @@ func NewMetrics(register func(...metrics.Registerable)) *Metrics {
 		}, []string{"phase"}),
 		decisions: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "tenon_decisions_total",
-			Help: "Attempts that a plugin decided, by plugin and result: granted (CPUs reserved), refused " +
-				"(root cause).",
+			Help: "Attempts that a plugin decided, by plugin and result: granted (CPUs reserved) or refused (root " +
+				"cause).",
 		}, []string{"plugin", "result"}),
 		regret: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Name: "tenon_device_link_regret",

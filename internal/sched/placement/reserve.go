@@ -209,5 +209,5 @@ func (d *decision) renew(s *Cycle) error {
 			break
 		}
 	}
-	return fmt.Errorf("predict pod %s/%s anew on node %s: %w", s.Request.Namespace, s.Request.Name, s.reserved, err)
+	return fmt.Errorf("predict pod %s/%s again on node %s: %w", s.Request.Namespace, s.Request.Name, s.reserved, err)
 }

@@ -53,7 +53,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 				_, err := io.WriteString(streams.Out, Role)
 				return err
 			case count < 0:
-				return bad("--count %d is not allowed: use a number of pods, or 0 to go on until it is interrupted",
+				return bad("--count %d is not allowed: use a number of pods, or 0 to run until interrupted",
 					count)
 			case !slices.Contains([]string{"text", "json"}, format):
 				return bad("-o %s is not allowed: use text, json", format)
@@ -61,12 +61,12 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 			return run(c.Context(), flags, streams, count, format)
 		},
 	})
-	c.Flags().IntVar(&count, "count", 100, "end after this many pods; 0: when it is interrupted")
-	c.Flags().BoolVar(&rbac, "rbac", false, "print the ClusterRole that the verb needs, and end")
+	c.Flags().IntVar(&count, "count", 100, "end after this many pods; 0: run until interrupted")
+	c.Flags().BoolVar(&rbac, "rbac", false, "print the ClusterRole that the command needs, and exit")
 	c.Flags().StringVarP(&format, "output", "o", "text", "text or json")
 	c.Flags().StringVar(flags.KubeConfig, "kubeconfig", "", "path of the kubeconfig")
 	c.Flags().StringVar(flags.Context, "context", "", "context of the kubeconfig")
-	c.Flags().StringVar(flags.Impersonate, "as", "", "account whose rights are used")
+	c.Flags().StringVar(flags.Impersonate, "as", "", "account to impersonate")
 	return c
 }
 

@@ -86,7 +86,7 @@ func (e *endpoints) add(fs *pflag.FlagSet) {
 	fs.StringVar(&e.Listen, "listen", "",
 		"unix socket that the kubelet connects to (default "+defaultListen+"; in front of CRI-O "+crioListen+")")
 	fs.StringVar(&e.Runtime, "runtime", defaultRuntime, "the container runtime's unix socket")
-	fs.StringVar(&e.Images, "image-endpoint", "", "the image service's unix socket, where it is not the runtime's")
+	fs.StringVar(&e.Images, "image-endpoint", "", "the image service's unix socket, if it differs from the runtime's")
 	fs.StringVar(&e.HooksDir, "hooks-dir", defaultHooks, "folder of hook servers' registrations")
 }
 
@@ -171,7 +171,7 @@ func newCheckCommand() *cobra.Command {
 		},
 	}
 	e.add(c.Flags())
-	c.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "how long the runtime may take")
+	c.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "time limit for the runtime's answer")
 	return c
 }
 
@@ -195,7 +195,7 @@ func newSetupCommand(use, short string, do func(setup.Setup, context.Context) ([
 		},
 	}
 	e.add(c.Flags())
-	c.Flags().StringVar(&s.Root, "root", "/", "directory that stands in for the node's /")
+	c.Flags().StringVar(&s.Root, "root", "/", "directory to use as the node's /")
 	c.Flags().StringVar(&s.KubeletDir, "kubelet-config-dir", defaultKubelet, "the kubelet's --config-dir")
 	c.Flags().StringVar(&s.AgentSocket, "agent-socket", defaultAgent, "the --hook-socket of tenon-agent")
 	return c

@@ -139,13 +139,13 @@ func (s *session) model(ask *view.Ask) (*corev1.Pod, error) {
 	}
 	for i := range pod.Spec.Volumes {
 		if v := &pod.Spec.Volumes[i]; v.PersistentVolumeClaim != nil || v.Ephemeral != nil {
-			return nil, bad("pod %s: volume %s has a claim: where further volumes can be is not known; ask about the "+
-				"pod without it", ask.Pods[0], v.Name)
+			return nil, bad("pod %s: volume %s has a claim: the location of further volumes is unknown; ask about "+
+				"the pod without it", ask.Pods[0], v.Name)
 		}
 	}
 	if len(pod.Spec.ResourceClaims) > 0 {
-		return nil, bad("pod %s: spec.resourceClaims: what further claims get is not known; ask about the pod without "+
-			"them", ask.Pods[0])
+		return nil, bad("pod %s: spec.resourceClaims: the devices of further claims are unknown; ask about the pod "+
+			"without them", ask.Pods[0])
 	}
 	template := convert.SuccessorTemplate(pod)
 	alike := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}

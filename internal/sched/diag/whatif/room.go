@@ -183,8 +183,8 @@ func (r *room) check(q *view.WhatIf) (moves int, err error) {
 	}
 	for i, pod := range r.demand[1:] {
 		if !equality.Semantic.DeepEqual(wishes(r.demand[0]), wishes(pod)) {
-			return 0, bad("ask.pods[%d]: pod %s/%s asks for something else than pod %s/%s: make room for them one "+
-				"after the other", i+1, pod.Namespace, pod.Name, r.demand[0].Namespace, r.demand[0].Name)
+			return 0, bad("ask.pods[%d]: pod %s/%s has other requests than pod %s/%s: make room for them one after "+
+				"the other", i+1, pod.Namespace, pod.Name, r.demand[0].Namespace, r.demand[0].Name)
 		}
 	}
 	return moves, nil

@@ -59,7 +59,7 @@ func New(inner queue.SchedulingQueue) (Queue, error) {
 	inFlight, e3 := inside.Field[map[types.UID]*list.Element](inner, "activeQ", "inFlightPods")
 	less, e4 := inside.Field[heap.LessFunc[entry]](inner, "activeQ", "queue", "data", "lessFunc")
 	if err := errors.Join(e1, e2, e3, e4); err != nil {
-		return nil, fmt.Errorf("the scheduling queue cannot give out pods by name: %w", err)
+		return nil, fmt.Errorf("the scheduling queue cannot pop pods by name: %w", err)
 	}
 	q := &taking{
 		SchedulingQueue: inner, active: active{lock, *pods, *inFlight},

@@ -414,7 +414,7 @@ func TestTakeBesideInformers(t *testing.T) {
 func TestAQueueOfAnotherKindIsRefused(t *testing.T) {
 	t.Parallel()
 	_, err := New(struct{ queue.SchedulingQueue }{newBench(t, byPriority).inner})
-	if err == nil || !strings.Contains(err.Error(), "the scheduling queue cannot give out pods by name") {
+	if err == nil || !strings.Contains(err.Error(), "the scheduling queue cannot pop pods by name") {
 		t.Errorf("got %v", err)
 	}
 }
