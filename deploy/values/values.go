@@ -2,7 +2,7 @@ package values
 
 // Values are all settings of the chart. No other key is allowed.
 type Values struct {
-	// What this chart's parent shares with its parts. Tenon reads nothing of it.
+	// Values that a parent chart shares with its subcharts. Tenon does not read them.
 	Global map[string]any `json:"global" default:"{}"`
 	// Where the images come from.
 	Image Images `json:"image"`
@@ -34,11 +34,11 @@ type Values struct {
 
 // Images are settings of all images.
 type Images struct {
-	// Registry with the path below which the images are; empty for none.
+	// Registry and path of the images; empty for none.
 	Registry string `json:"registry" default:"localhost"`
-	// Tag of the images that have no digest; empty for the version of the chart's application.
+	// Tag of the images without a digest; empty for the chart's appVersion.
 	Tag string `json:"tag" default:"\"\"" pattern:"^[A-Za-z0-9_.-]*$"`
-	// When a kubelet pulls.
+	// When a kubelet pulls the images.
 	PullPolicy string `json:"pullPolicy" default:"IfNotPresent" enum:"IfNotPresent Always Never"`
 	// Names of Secrets of the release's namespace with credentials for the registry.
 	PullSecrets []string `json:"pullSecrets" default:"[]"`
@@ -48,7 +48,7 @@ type Images struct {
 type Image struct {
 	// Name below the registry.
 	Repository string `json:"repository" pattern:"^[a-z0-9._/-]+$"`
-	// Digest, which counts in place of the tag.
+	// Digest, which replaces the tag.
 	Digest string `json:"digest" default:"\"\"" pattern:"^(sha256:[0-9a-f]{64})?$"`
 }
 
@@ -58,7 +58,7 @@ type CRDs struct {
 	Enabled bool `json:"enabled" default:"true"`
 	// Keep them, and with them all objects of their kinds, when the release is uninstalled.
 	Keep bool `json:"keep" default:"true"`
-	// Names of those that another installation owns, such as podgroups.scheduling.x-k8s.io.
+	// Names of CustomResourceDefinitions that another installation owns, such as podgroups.scheduling.x-k8s.io.
 	Skip []string `json:"skip" default:"[]"`
 }
 
@@ -76,9 +76,9 @@ type Pods struct {
 	NodeSelector map[string]string `json:"nodeSelector" default:"{}"`
 	// Affinity, as in a pod.
 	Affinity map[string]any `json:"affinity" default:"{}"`
-	// Annotations of the pods, such as those by which a service mesh leaves them alone.
+	// Annotations of the pods, such as those that exclude them from a service mesh.
 	PodAnnotations map[string]string `json:"podAnnotations" default:"{}"`
-	// More arguments of the program; docs/reference/flags.md lists them.
+	// Additional arguments of the program; docs/reference/flags.md lists them.
 	ExtraArgs []string `json:"extraArgs" default:"[]"`
 }
 
@@ -110,20 +110,20 @@ type Quantity any
 // Scheduler is the settings of tenon-scheduler.
 type Scheduler struct {
 	Replicated `repository:"tenon-scheduler" requests:"{cpu: 200m, memory: 256Mi}" limits:"{memory: 2Gi}"`
-	// Names under which pods ask for it (spec.schedulerName). default-scheduler is only for a cluster without another
-	// kube-scheduler. Not read where config is set: its profiles have the names.
+	// Names that the scheduler serves (spec.schedulerName). Use default-scheduler only in a cluster without another
+	// kube-scheduler. Ignored if config is set, whose profiles contain the names.
 	Names []string `json:"names" default:"[tenon-scheduler]" minItems:"1" pattern:"^[a-z0-9.-]+$"`
-	// Names of other schedulers whose allocations count: Koordinator's, while a cluster moves over. The webhooks check
-	// the pods of these and of this release's schedulers; labels and annotations of Tenon on any other pod are ignored.
-	// A name that leaves names belongs here while its pods run.
+	// Names of other schedulers whose allocations count, such as Koordinator's while a cluster moves over. The webhooks
+	// check the pods of these and of this release's schedulers; labels and annotations of Tenon on other pods are
+	// ignored. If you remove a name from names, add it here while its pods run.
 	Trusted []string `json:"trusted" default:"[koord-scheduler]" pattern:"^[a-z0-9.-]+$"`
-	// A whole KubeSchedulerConfiguration; empty for kube-scheduler's default profile with Tenon's plugins. The manager
-	// follows its first ElasticQuotaArgs.
+	// A complete KubeSchedulerConfiguration; empty for kube-scheduler's default profile with Tenon's plugins. The
+	// manager uses its first ElasticQuotaArgs.
 	Config map[string]any `json:"config" default:"{}"`
-	// How much the heap may grow until the next garbage collection, in percent. More costs memory and saves CPU.
+	// How much the heap may grow until the next garbage collection, in percent. A higher value costs memory and saves
+	// CPU.
 	GarbageCollection int `json:"garbageCollection" default:"200" minimum:"20" maximum:"1000"`
-	// Record what the scheduler reads and decides, for tenon replay: at most 256 MiB of each pod's own disk, which end
-	// with the pod.
+	// Record the scheduler's events and decisions for tenon replay: at most 256 MiB on an ephemeral volume of each pod.
 	Journal bool `json:"journal" default:"false"`
 }
 
@@ -132,25 +132,25 @@ type Manager struct {
 	Replicated `repository:"tenon-manager" requests:"{cpu: 100m, memory: 128Mi}" limits:"{memory: 1Gi}"`
 	// The webhook configurations. Without them no manifest is refused, and no pod gets defaults.
 	Webhooks Switch `json:"webhooks"`
-	// Use the network of the nodes, with the ports 9443, 8443 and 8081, for an API server that does not reach pods.
-	// Each pod then needs a node of its own.
+	// Use the network of the nodes, with the ports 9443, 8443 and 8081, for an API server that cannot reach pods. Each
+	// pod then needs a separate node.
 	HostNetwork bool `json:"hostNetwork" default:"false"`
-	// Pods that will hold CPUs or devices get the annotation without which a runtime with NRI's default validator would
-	// start their containers while the agent is down.
+	// Add the annotation to pods with exclusive CPUs or devices that makes a runtime with NRI's default validator
+	// refuse their containers while the agent is down.
 	RequireNRIPlugin bool `json:"requireNRIPlugin" default:"true"`
 	// Accept an ElasticQuota whose max has only some of the resources of its parent's.
 	RelaxResourceKeys bool `json:"relaxResourceKeys" default:"false"`
-	// Show the amounts of devices that Tenon allocates in the capacity of their nodes.
+	// Publish the amounts of devices that Tenon allocates in the capacity of their nodes.
 	PublishDeviceResources bool `json:"publishDeviceResources" default:"true"`
-	// User names that may write what a scheduler writes, beside the account of this release's scheduler.
+	// User names that may write the annotations of a scheduler, in addition to the account of this release's scheduler.
 	Schedulers []string `json:"schedulers" default:"[system:serviceaccount:koordinator-system:koord-scheduler]"`
 }
 
 // Descheduler is the settings of tenon-descheduler.
 type Descheduler struct {
 	Replicated `repository:"tenon-descheduler" requests:"{cpu: 50m, memory: 128Mi}" limits:"{memory: 1Gi}"`
-	// A whole DeschedulerConfiguration, or a DeschedulerPolicy; empty to move pods for PodMigrationJobs alone.
-	// docs/reference/descheduler-config.yaml has every field.
+	// A complete DeschedulerConfiguration or DeschedulerPolicy; empty to move pods only for PodMigrationJobs.
+	// docs/reference/descheduler-config.yaml lists every field.
 	Config map[string]any `json:"config" default:"{}"`
 }
 
@@ -164,25 +164,24 @@ type Agent struct {
 	// Taints that they tolerate.
 	Tolerations []map[string]any `json:"tolerations" default:"[{operator: Exists}]"`
 	Pods        `json:",inline" requests:"{cpu: 20m, memory: 48Mi}" limits:"{memory: 192Mi}"`
-	// How many nodes an upgrade works on at once, a number or a part. While an agent is down, its node starts no pods
+	// How many nodes are upgraded at once, as a number or percentage. While an agent is down, its node starts no pods
 	// with exclusive CPUs.
 	MaxUnavailable any `json:"maxUnavailable" default:"10%"`
-	// Socket of the container runtime's NRI; empty where tenon-runtime-proxy is used.
+	// Socket of the container runtime's NRI; empty if tenon-runtime-proxy is used.
 	NRISocket string `json:"nriSocket" default:"/var/run/nri/nri.sock" pattern:"^(/.+/[^/]+)?$"`
 	// Folder of the kubelet on the nodes.
 	KubeletDir string `json:"kubeletDir" default:"/var/lib/kubelet" pattern:"^/.*[^/]$"`
-	// Whose choice of devices holds, Follow (the kubelet's), Own (Tenon's) or Moving; empty for what the Device object
-	// of a node says.
+	// Who allocates devices: Follow (the kubelet), Own (Tenon) or Moving; empty to use the mode in a node's Device
+	// object.
 	DeviceMode string `json:"deviceMode" default:"\"\"" pattern:"^(Follow|Own|Moving)?$"`
-	// NAMESPACE or NAMESPACE/SELECTOR of pods that see devices which were not allocated to them, such as exporters of
-	// metrics.
+	// NAMESPACE or NAMESPACE/SELECTOR of pods that may see devices without an allocation, such as metrics exporters.
 	DeviceExempt []string `json:"deviceExempt" default:"[]"`
-	// Let LSE pods start where containers may start without the agent: on old runtimes, or without NRI's validator.
+	// Start LSE pods even if containers may start without the agent: on old runtimes, or without NRI's validator.
 	AllowDegradedEnforcement bool `json:"allowDegradedEnforcement" default:"false"`
 	// Also publish the Numatopology of each node, for Volcano.
 	PublishNumatopology bool `json:"publishNumatopology" default:"false"`
-	// Port of the nodes at which agents serve metrics where monitoring is enabled, over TLS and to those whom the API
-	// server lets read them; 0 for none.
+	// Node port for the agents' metrics if monitoring is enabled, over TLS and with the API server's authorization; 0
+	// for none.
 	MetricsPort int `json:"metricsPort" default:"10272" minimum:"0" maximum:"65535"`
 }
 
@@ -190,8 +189,8 @@ type Agent struct {
 type NVIDIA struct {
 	// Install it.
 	Enabled bool `json:"enabled" default:"false"`
-	// Labels of the nodes that have such cards; empty for the nodes on which Node Feature Discovery or GPU Feature
-	// Discovery has found one.
+	// Labels of the nodes with such cards; empty for nodes on which Node Feature Discovery or GPU Feature Discovery has
+	// found one.
 	NodeSelector map[string]string `json:"nodeSelector" default:"{}"`
 	// Taints that the pods tolerate.
 	Tolerations []map[string]any `json:"tolerations" default:"[{operator: Exists}]"`
@@ -207,10 +206,10 @@ type Console struct {
 	Enabled bool `json:"enabled" default:"false"`
 	// The image.
 	Image Image `json:"image" repository:"kubectl-tenon"`
-	// Names by which browsers reach it, beside its Service and kubectl port-forward.
+	// Names by which browsers reach the console, in addition to its Service and kubectl port-forward.
 	Hosts []string `json:"hosts" default:"[]"`
-	// Secret with the certificate for those names (tls.crt, tls.key); empty for one of the manager, which browsers do
-	// not know, and which names the Service alone.
+	// Secret with the certificate for those names (tls.crt, tls.key); empty for a certificate of the manager, which
+	// browsers do not trust, and which names only the Service.
 	TLSSecret string `json:"tlsSecret" default:"\"\"" pattern:"^[a-z0-9.-]*$"`
 	// PriorityClass of the pod.
 	PriorityClassName string `json:"priorityClassName" default:"\"\""`
@@ -224,7 +223,7 @@ type NetworkPolicy struct {
 	Switch `json:",inline"`
 	// Namespace whose pods may read metrics.
 	ScrapeNamespace string `json:"scrapeNamespace" default:"monitoring" pattern:"^[a-z0-9-]+$"`
-	// Ports at which pods reach the API server, of its Service and behind it.
+	// Ports of the API server: that of its Service, and that of its endpoints.
 	APIServerPorts []int `json:"apiServerPorts" default:"[443, 6443]" minItems:"1"`
 }
 
@@ -232,8 +231,8 @@ type NetworkPolicy struct {
 type Monitoring struct {
 	// ServiceMonitors and a PrometheusRule, and dashboards in ConfigMaps with the label grafana_dashboard.
 	Enabled bool `json:"enabled" default:"false"`
-	// Labels that the Prometheus operator selects ServiceMonitors and PrometheusRules by.
+	// Labels by which the Prometheus operator selects ServiceMonitors and PrometheusRules.
 	Labels map[string]string `json:"labels" default:"{}"`
-	// How often metrics are read.
+	// Time between two scrapes.
 	Interval string `json:"interval" default:"30s" pattern:"^[0-9]+(ms|s|m)$"`
 }

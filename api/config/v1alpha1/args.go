@@ -16,37 +16,38 @@ const APIVersion = "kubescheduler.config.k8s.io/v1"
 type NodeNUMAResourceArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// DefaultCPUBindPolicy is for pods that name none: FullPCPUs (default) or SpreadByPCPUs.
+	// DefaultCPUBindPolicy applies to pods without a bind policy: FullPCPUs (default) or SpreadByPCPUs.
 	DefaultCPUBindPolicy string `json:"defaultCPUBindPolicy,omitempty"`
-	// DefaultCPUExclusivePolicy is for pods that name none: None (default), PCPULevel or NUMANodeLevel.
+	// DefaultCPUExclusivePolicy applies to pods without an exclusive policy: None (default), PCPULevel or
+	// NUMANodeLevel.
 	DefaultCPUExclusivePolicy string `json:"defaultCPUExclusivePolicy,omitempty"`
 	// ScoringStrategy ranks nodes. Default: LeastAllocated over cpu and memory.
 	ScoringStrategy *ScoringStrategy `json:"scoringStrategy,omitempty"`
-	// NUMAScoringStrategy ranks the NUMA nodes of a node that says nothing itself. Default: LeastAllocated.
+	// NUMAScoringStrategy ranks the NUMA nodes of a node without its own strategy. Default: LeastAllocated.
 	NUMAScoringStrategy *ScoringStrategy `json:"numaScoringStrategy,omitempty"`
 
-	// DefaultNUMATopologyPolicy is the NUMA topology policy of nodes of which neither the label numa-topology-policy
-	// nor a NodeResourceTopology (of a kubelet) says one: None (default), BestEffort, Restricted or SingleNUMANode.
-	// What they say counts, None too. It applies to what Tenon places; it does not change any kubelet.
+	// DefaultNUMATopologyPolicy is the NUMA topology policy of nodes without a policy in the label numa-topology-policy
+	// or in a kubelet's NodeResourceTopology: None (default), BestEffort, Restricted or SingleNUMANode. An explicit
+	// None of the node wins. It applies to pods that Tenon places; it does not change any kubelet.
 	DefaultNUMATopologyPolicy string `json:"defaultNUMATopologyPolicy,omitempty"`
 	// MinSharedCPUs is the number of CPUs that exclusive allocations leave to the CPU shared pool of every node, 0 or
 	// more. Default: the CPUs that the kubelet reserves, else one core.
 	MinSharedCPUs *int32 `json:"minSharedCPUs,omitempty"`
 	// BindAllPodsOnPolicyNodes gives every pod with a CPU request exclusive CPUs, shared only with BE pods, on nodes
-	// with the label cpu-bind-policy FullPCPUsOnly or SpreadByPCPUs, and refuses it there when the request is not a
-	// whole number. BE and SYSTEM pods are not changed. Default: LSE and LSR pods alone.
+	// with the label cpu-bind-policy FullPCPUsOnly or SpreadByPCPUs, and refuses it there if the request is not a whole
+	// number. BE and SYSTEM pods do not change. Default: only LSE and LSR pods.
 	BindAllPodsOnPolicyNodes bool `json:"bindAllPodsOnPolicyNodes,omitempty"`
-	// FilterLSROnDegradedNodes keeps LSR pods, too, off nodes whose containers may start without the agent (condition
-	// tenon.sh/EnforcementDegraded). Default: LSE pods alone.
+	// FilterLSROnDegradedNodes also keeps LSR pods off nodes whose containers may start without the agent (condition
+	// tenon.sh/EnforcementDegraded). Default: only LSE pods.
 	FilterLSROnDegradedNodes bool `json:"filterLSROnDegradedNodes,omitempty"`
-	// FollowAssumedKubelets says what becomes of pods whose CPUs the kubelet chooses (mode Follow) on nodes whose
-	// kubelet is not one that the model knows: a newer or older release, an unknown option or feature gate (condition
-	// tenon.sh/KubeletAssumed). RankLast (default) predicts with the newest model and puts such nodes behind others,
-	// Refuse keeps the pods off them, Trust treats them as all others.
+	// FollowAssumedKubelets determines the placement of pods whose CPUs the kubelet chooses (mode Follow) on nodes
+	// whose kubelet the model does not support: a newer or older release, an unknown option or feature gate (condition
+	// tenon.sh/KubeletAssumed). RankLast (default) predicts with the newest model and ranks such nodes last, Refuse
+	// keeps the pods off them, Trust treats them like all others.
 	FollowAssumedKubelets string `json:"followAssumedKubelets,omitempty"`
 	// VolcanoScore scores nodes for pods with the annotation volcano.sh/numa-topology-policy as Volcano does: 100 on
 	// the fewest NUMA nodes down to 0 on the most among the nodes that fit, times the plugin's weight in the profile.
-	// Default: such pods are scored as all others.
+	// Default: such pods are scored like all others.
 	VolcanoScore bool `json:"volcanoScore,omitempty"`
 	// VolcanoStrictPolicyMatch keeps pods with the annotation volcano.sh/numa-topology-policy off nodes whose kubelet
 	// has another topology policy, as Volcano does. Default: their placement must satisfy their policy, whatever the

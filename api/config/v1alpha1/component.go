@@ -15,31 +15,34 @@ const (
 type AgentConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// AllowDegradedEnforcement lets LSE pods start where containers may start without the agent. Default: false.
+	// AllowDegradedEnforcement starts LSE pods even if containers may start without the agent. Default: false.
 	AllowDegradedEnforcement bool `json:"allowDegradedEnforcement,omitempty"`
-	// AllowUnallocatedLSR lets LSR pods that another scheduler bound run on the CPU shared pool. Default: false.
+	// AllowUnallocatedLSR runs LSR pods that another scheduler bound on the CPU shared pool. Default: false.
 	AllowUnallocatedLSR bool `json:"allowUnallocatedLSR,omitempty"`
-	// CgroupRoot is the cgroup below which the kubelet keeps its pods, as an absolute path. Default: what the kubelet
-	// says, else /.
+	// CgroupRoot is the cgroup below which the kubelet keeps its pods, as an absolute path. Default: as the kubelet
+	// reports, else /.
 	CgroupRoot string `json:"cgroupRoot,omitempty"`
-	// DeviceExempt are NAMESPACE or NAMESPACE/SELECTOR of pods that see devices which were not allocated to them.
+	// DeviceExempt lists NAMESPACE or NAMESPACE/SELECTOR of pods that may see devices without an allocation.
 	DeviceExempt []string `json:"deviceExempt,omitempty"`
-	// DeviceMode is whose choice of devices holds: Follow, Own or Moving. Default: what the Device object says.
+	// DeviceMode determines who allocates devices: Follow (the kubelet), Own (Tenon) or Moving. Default: by the Device
+	// object.
 	DeviceMode string `json:"deviceMode,omitempty"`
 	// DisableQueryKubeletConfig does not ask the kubelet (take-over phase 1). Default: false.
 	DisableQueryKubeletConfig bool `json:"disableQueryKubeletConfig,omitempty"`
-	// EvictDeviceOveruse evicts best-effort pods that use more memory of a GPU than they were allocated for a minute.
-	// Default: false.
+	// EvictDeviceOveruse evicts best-effort pods that exceed their allocation of GPU memory for a minute. Default:
+	// false.
 	EvictDeviceOveruse bool `json:"evictDeviceOveruse,omitempty"`
-	// FeatureGates has CPUSetAllocator: whether the agent writes cpusets. Default: true.
+	// FeatureGates contains CPUSetAllocator: whether the agent writes cpusets. Default: true.
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
-	// HookSocket is where tenon-runtime-proxy asks; empty to not listen. Default: /run/tenon/hooks.sock.
+	// HookSocket is the socket for tenon-runtime-proxy; empty to not listen. Default: /run/tenon/hooks.sock.
 	HookSocket string `json:"hookSocket,omitempty"`
-	// Kubelet is how the kubelet handles CPUs, memory and topology, like static,restricted. Default: as it says.
+	// Kubelet describes how the kubelet handles CPUs, memory and topology, such as static,restricted. Default: as the
+	// kubelet reports.
 	Kubelet string `json:"kubelet,omitempty"`
-	// NRISocket is the container runtime's; empty to not connect. Default: /var/run/nri/nri.sock.
+	// NRISocket is the container runtime's NRI socket; empty to not connect. Default: /var/run/nri/nri.sock.
 	NRISocket string `json:"nriSocket,omitempty"`
-	// PodResourcesSocket is the kubelet's; empty to not ask. Default: the kubelet's own, below the root.
+	// PodResourcesSocket is the kubelet's PodResources socket; empty to not ask. Default: the standard path, below the
+	// root.
 	PodResourcesSocket string `json:"podResourcesSocket,omitempty"`
 	// PublishNumatopology also publishes the node's Numatopology for Volcano. Default: false.
 	PublishNumatopology bool `json:"publishNumatopology,omitempty"`
@@ -55,7 +58,7 @@ type AgentConfiguration struct {
 type ManagerConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// PublishDeviceResources shows the amounts of devices in the capacity of their nodes. Default: true.
+	// PublishDeviceResources publishes the amounts of devices in the capacity of their nodes. Default: true.
 	PublishDeviceResources bool `json:"publishDeviceResources,omitempty"`
 	// RelaxResourceKeys accepts an ElasticQuota whose max has only some of the resources of its parent's. Default:
 	// false.

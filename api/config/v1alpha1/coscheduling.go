@@ -17,25 +17,27 @@ import (
 type CoschedulingArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// DefaultMatchPolicy is for gangs that say none: once-satisfied (default), only-waiting or waiting-and-running.
+	// DefaultMatchPolicy applies to gangs without a policy: once-satisfied (default), only-waiting or
+	// waiting-and-running.
 	DefaultMatchPolicy string `json:"defaultMatchPolicy,omitempty"`
-	// DefaultTimeout is how long reserved members of NonStrict gangs wait that say nothing, more than 0. Default: 600s.
+	// DefaultTimeout is how long reserved members of NonStrict gangs without their own time wait, more than 0. Default:
+	// 600s.
 	DefaultTimeout *metav1.Duration `json:"defaultTimeout,omitempty"`
-	// EnablePreemption lets a gang evict pods of lower priority where all its members fit then. Default: true.
+	// EnablePreemption lets a gang evict pods of lower priority if all its members then fit. Default: true.
 	EnablePreemption *bool `json:"enablePreemption,omitempty"`
-	// PreemptionDelay is how long after it first did not fit a gang waits before it evicts pods: a cluster autoscaler
-	// or a job that ends may serve it meanwhile. Default: 0s, it evicts at once.
+	// PreemptionDelay is how long a gang waits after its first failed attempt before it evicts pods: in the meantime a
+	// cluster autoscaler may add nodes, or a job may end. Default: 0s, it evicts at once.
 	PreemptionDelay *metav1.Duration `json:"preemptionDelay,omitempty"`
-	// MaxOvertakes is how many pods or gangs behind a gang in the queue, of lower priority or younger, may be started
-	// before it while it does not fit. Then nodes on which it will fit are kept for it. 0: it gets no nodes kept,
-	// however long it waits. Default: 10.
+	// MaxOvertakes is how many pods or gangs behind a gang in the queue, of lower priority or younger, may start before
+	// it while it does not fit. Then the scheduler reserves nodes on which it will fit. 0: it reserves none. Default:
+	// 10.
 	MaxOvertakes *int32 `json:"maxOvertakes,omitempty"`
-	// EnableJointGPUs gives gangs whose members all ask for whole GPUs the best-linked set of one node where they fit
-	// on one, as if each member had the annotation device-joint-allocate. Default: true.
+	// EnableJointGPUs allocates the best-linked set of one node to gangs whose members all request whole GPUs, if they
+	// fit on one node, as if each member had the annotation device-joint-allocate. Default: true.
 	EnableJointGPUs *bool `json:"enableJointGPUs,omitempty"`
 
-	// InterruptedGangs is for Strict gangs that say nothing of it: Keep (default) or Evict, what becomes of the bound
-	// members if a scheduler stopped while it bound their gang, and the others do not fit within the waiting time.
+	// InterruptedGangs applies to Strict gangs without their own setting: Keep (default) or Evict the bound members if
+	// a scheduler stopped while it bound their gang, and the others do not fit within the waiting time.
 	InterruptedGangs string `json:"interruptedGangs,omitempty"`
 
 	// ControllerWorkers is accepted from configurations of Koordinator, without effect: there are no such workers.

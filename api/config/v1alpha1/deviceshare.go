@@ -23,13 +23,13 @@ type DeviceShareArgs struct {
 	// ScoringStrategy ranks nodes by their devices. Default: FragmentationAware.
 	ScoringStrategy *DeviceScoringStrategy `json:"scoringStrategy,omitempty"`
 
-	// DisableDeviceNUMATopologyAlignment lets devices be on other NUMA nodes than the CPUs and the memory of their pod,
-	// whatever the topology policy. Default: false.
+	// DisableDeviceNUMATopologyAlignment allows devices on other NUMA nodes than the CPUs and the memory of their pod,
+	// for any topology policy. Default: false.
 	DisableDeviceNUMATopologyAlignment bool `json:"disableDeviceNUMATopologyAlignment,omitempty"`
-	// GPUSharedResourceTemplatesConfig names the ConfigMap with the templates of shared Ascend NPUs; {} has
-	// Koordinator's defaults. Default: there are no templates, and no part of such a device is given.
+	// GPUSharedResourceTemplatesConfig names the ConfigMap with the templates of shared Ascend NPUs; {} means
+	// Koordinator's defaults. Default: no templates, so such a device is not shared.
 	GPUSharedResourceTemplatesConfig *GPUTemplatesConfig `json:"gpuSharedResourceTemplatesConfig,omitempty"`
-	// GPUShareUnsupportedModels are GPU models that are only given whole. Default: none.
+	// GPUShareUnsupportedModels lists GPU models that are only allocated whole. Default: none.
 	GPUShareUnsupportedModels []GPUModel `json:"gpuShareUnsupportedModels,omitempty"`
 	// DevicePluginAdaption writes the annotations gpu-minors and bind-timestamp at the bind, which device plugins of
 	// some vendors read. Default: false.
@@ -64,12 +64,12 @@ type GPUModel struct {
 // DeviceScoringStrategy ranks nodes by their devices.
 type DeviceScoringStrategy struct {
 	// Type is FragmentationAware (default), LeastAllocated or MostAllocated. FragmentationAware prefers the node on
-	// which the pod leaves the most that expected pods can use; it scores pods without devices, too, so that they leave
-	// the CPUs that GPUs need. The others score the nodes for pods with devices by the part of Resources in use.
+	// which the pod preserves most capacity for expected pods; it also scores pods without devices, so that they
+	// preserve the CPUs that GPUs need. The others score nodes for pods with devices by the used part of Resources.
 	Type string `json:"type,omitempty"`
 	// Resources are what LeastAllocated and MostAllocated compare: koordinator.sh/gpu-core, gpu-memory,
-	// gpu-memory-ratio, rdma and fpga. Default: gpu-memory-ratio, rdma and fpga, with weight 1 each. It must be left
-	// out with FragmentationAware.
+	// gpu-memory-ratio, rdma and fpga. Default: gpu-memory-ratio, rdma and fpga, with weight 1 each. It must be absent
+	// with FragmentationAware.
 	Resources []ResourceWeight `json:"resources,omitempty"`
 }
 

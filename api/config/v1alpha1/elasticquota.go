@@ -20,16 +20,16 @@ type ElasticQuotaArgs struct {
 	// EnableCheckParentQuota compares at every quota from the pod's own up to the top of its tree. Default: true; with
 	// false a quota's children can use more than its max together.
 	EnableCheckParentQuota *bool `json:"enableCheckParentQuota,omitempty"`
-	// EnableRuntimeQuota compares what is used with the runtime. Default: true; with false it is compared with max.
+	// EnableRuntimeQuota limits the use to the runtime. Default: true; with false it is limited to max.
 	EnableRuntimeQuota *bool `json:"enableRuntimeQuota,omitempty"`
-	// EnableMinQuotaScale shares the total in proportion to min where it is smaller than the sum of mins. Default:
-	// true; with false the runtimes can exceed the total together.
+	// EnableMinQuotaScale shares the total in proportion to min if it is smaller than the sum of all min. Default:
+	// true; with false the sum of all runtimes can exceed the total.
 	EnableMinQuotaScale *bool `json:"enableMinQuotaScale,omitempty"`
-	// DisableDefaultQuotaPreemption leaves pods of the default quota pending where the quota's max rejects them.
-	// Default: true; with false they preempt pods of the default quota.
+	// DisableDefaultQuotaPreemption leaves pods of the default quota pending if the quota's max rejects them. Default:
+	// true; with false they preempt pods of the default quota.
 	DisableDefaultQuotaPreemption *bool `json:"disableDefaultQuotaPreemption,omitempty"`
-	// DefaultQuotaGroupMax is the max of the default quota while no ElasticQuota koordinator-default-quota says one, as
-	// quantities by resource, 0 or more. Default: no limit.
+	// DefaultQuotaGroupMax is the max of the default quota unless an ElasticQuota koordinator-default-quota sets one,
+	// as quantities by resource, 0 or more. Default: no limit.
 	DefaultQuotaGroupMax corev1.ResourceList `json:"defaultQuotaGroupMax,omitempty"`
 	// SystemQuotaGroupMax is accepted from configurations of Koordinator, without effect: the system quota is never
 	// limited.
@@ -37,19 +37,19 @@ type ElasticQuotaArgs struct {
 	// QuotaGroupNamespace is the namespace of the quotas koordinator-root-quota, koordinator-system-quota and
 	// koordinator-default-quota. Default: koordinator-system.
 	QuotaGroupNamespace string `json:"quotaGroupNamespace,omitempty"`
-	// MissingQuotaPolicy is for pods that name a quota which does not exist: Default (default) counts and admits them
-	// in the default quota until the quota exists, Reject leaves them pending.
+	// MissingQuotaPolicy applies to pods that name a missing quota: Default (default) admits them to the default quota
+	// until the quota exists, Reject leaves them pending.
 	MissingQuotaPolicy string `json:"missingQuotaPolicy,omitempty"`
 
-	// MonitorAllQuotas revokes what a quota uses above its runtime. Default: true. The manager revokes; so it and the
-	// three arguments below take effect in the manager, and the scheduler only checks them.
+	// MonitorAllQuotas revokes what a quota uses above its runtime. Default: true. This and the three arguments below
+	// take effect in the manager; the scheduler only validates them.
 	MonitorAllQuotas *bool `json:"monitorAllQuotas,omitempty"`
-	// DelayEvictTime is how long a quota must use more without a break before any of it is revoked. Default: 120s.
+	// DelayEvictTime is how long a quota must exceed its share without a break before pods are evicted. Default: 120s.
 	DelayEvictTime *metav1.Duration `json:"delayEvictTime,omitempty"`
 	// RevokePodInterval is the time between two passes. Default: 1s.
 	RevokePodInterval *metav1.Duration `json:"revokePodInterval,omitempty"`
 	// MaxRevokedPerQuota is the most pods of one quota that are evicted in any minute, 0 or more. Default: 30; 0 does
-	// not limit them. A gang that can only go whole and is larger is not revoked.
+	// not limit them. A larger gang that can only be evicted as a whole is not revoked.
 	MaxRevokedPerQuota *int32 `json:"maxRevokedPerQuota,omitempty"`
 	// MaxRevokedPerMinute is the same for all quotas together, 0 or more. Default: 60; 0 does not limit them.
 	MaxRevokedPerMinute *int32 `json:"maxRevokedPerMinute,omitempty"`

@@ -18,43 +18,43 @@ import (
 type LoadAwareSchedulingArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// FilterExpiredNodeMetrics refuses nodes whose NodeMetric is too old. With false, an old one counts as a fresh one
-	// in the check of thresholds. Default: true.
+	// FilterExpiredNodeMetrics refuses nodes whose NodeMetric is too old. With false, the check of thresholds uses an
+	// old NodeMetric like a fresh one. Default: true.
 	FilterExpiredNodeMetrics *bool `json:"filterExpiredNodeMetrics,omitempty"`
-	// NodeMetricExpirationSeconds is the age from which a NodeMetric is too old, 0 or more; 0 is for no age. Nodes
-	// with such a NodeMetric get a score of 0, whatever FilterExpiredNodeMetrics says. Default: 180.
+	// NodeMetricExpirationSeconds is the age from which a NodeMetric is too old, 0 or more; 0 means no limit. Nodes
+	// with such a NodeMetric score 0, for any value of FilterExpiredNodeMetrics. Default: 180.
 	NodeMetricExpirationSeconds *int64 `json:"nodeMetricExpirationSeconds,omitempty"`
 	// EnableScheduleWhenNodeMetricsExpired skips the check of thresholds on nodes whose NodeMetric is too old, and does
 	// not refuse them. Default: false.
 	EnableScheduleWhenNodeMetricsExpired *bool `json:"enableScheduleWhenNodeMetricsExpired,omitempty"`
 
-	// ResourceWeights are how much what is left of each resource counts in the score, 0 to 100. Default: cpu 1 and
+	// ResourceWeights are the weights of the free part of each resource in the score, 0 to 100. Default: cpu 1 and
 	// memory 1, unless dominantResourceWeight is set.
 	ResourceWeights map[corev1.ResourceName]int64 `json:"resourceWeights,omitempty"`
-	// DominantResourceWeight is how much the resource counts of which the least is left, 0 to 100. Default: 0.
+	// DominantResourceWeight is the weight of the scarcest resource, 0 to 100. Default: 0.
 	DominantResourceWeight int64 `json:"dominantResourceWeight,omitempty"`
 
-	// UsageThresholds are the percentages of a node's allocatable resources above which it takes no more pods, 0 to
-	// 100; 0 is for none. What is named replaces the default as a whole. Default: cpu 65 and memory 95.
+	// UsageThresholds are the percentages of a node's allocatable resources above which the node accepts no more pods,
+	// 0 to 100; 0 means no threshold. A value replaces the whole default. Default: cpu 65 and memory 95.
 	UsageThresholds map[corev1.ResourceName]int64 `json:"usageThresholds,omitempty"`
-	// ProdUsageThresholds are the same for production pods, by the use of production pods alone, and in place of all
-	// other thresholds. Default: none.
+	// ProdUsageThresholds are the same for production pods: they compare the use of production pods only, and replace
+	// all other thresholds. Default: none.
 	ProdUsageThresholds map[corev1.ResourceName]int64 `json:"prodUsageThresholds,omitempty"`
-	// ScoreAccordingProdUsage scores nodes for production pods by the use of production pods alone. Default: false.
+	// ScoreAccordingProdUsage scores nodes for production pods only by the use of production pods. Default: false.
 	ScoreAccordingProdUsage bool `json:"scoreAccordingProdUsage,omitempty"`
-	// ProdUsageIncludeSys adds the use of what is not in pods to that of production pods. Default: false.
+	// ProdUsageIncludeSys adds the use of processes outside pods to that of production pods. Default: false.
 	ProdUsageIncludeSys bool `json:"prodUsageIncludeSys,omitempty"`
 	// Aggregated judges nodes by averages or percentiles over a time. Default: by the last average.
 	Aggregated *LoadAwareAggregatedArgs `json:"aggregated,omitempty"`
 
-	// EstimatedScalingFactors are how much of what a pod asks for it is expected to use, in percent, 1 to 100. A
-	// resource that is not named has its default: cpu 85, memory 70. If profiles differ, those of the last one count.
+	// EstimatedScalingFactors are the expected use of a pod in percent of its request, 1 to 100. A resource that is not
+	// named has its default: cpu 85, memory 70. If profiles differ, those of the last one count.
 	EstimatedScalingFactors map[corev1.ResourceName]int64 `json:"estimatedScalingFactors,omitempty"`
-	// EstimatedSecondsAfterPodScheduled is for how long after a pod was scheduled its estimate counts beside what is
-	// reported of it, 0 or more. Default: until a report covers a whole interval of its life.
+	// EstimatedSecondsAfterPodScheduled is how long the estimate of a pod counts beside its reported use after it was
+	// scheduled, 0 or more. Default: until a report covers a whole interval of its life.
 	EstimatedSecondsAfterPodScheduled *int64 `json:"estimatedSecondsAfterPodScheduled,omitempty"`
-	// EstimatedSecondsAfterInitialized is the same, from when its init containers have ended. It counts before
-	// EstimatedSecondsAfterPodScheduled. Default: as if it were not set.
+	// EstimatedSecondsAfterInitialized is the same after its init containers have ended. It wins over
+	// EstimatedSecondsAfterPodScheduled. Default: unset.
 	EstimatedSecondsAfterInitialized *int64 `json:"estimatedSecondsAfterInitialized,omitempty"`
 	// AllowCustomizeEstimation reads the pod annotations load-estimated-scaling-factors,
 	// load-estimated-seconds-after-pod-scheduled and load-estimated-seconds-after-initialized. Default: false.
@@ -73,11 +73,11 @@ type LoadAwareAggregatedArgs struct {
 	UsageThresholds map[corev1.ResourceName]int64 `json:"usageThresholds,omitempty"`
 	// UsageAggregationType is avg, p50, p90, p95 or p99. It must be set with UsageThresholds.
 	UsageAggregationType string `json:"usageAggregationType,omitempty"`
-	// UsageAggregatedDuration is over which time, such as 5m. Default: the longest that the NodeMetric has.
+	// UsageAggregatedDuration is the duration, such as 5m. Default: the longest in the NodeMetric.
 	UsageAggregatedDuration metav1.Duration `json:"usageAggregatedDuration,omitempty"`
-	// ScoreAggregationType is by what nodes are scored: avg, p50, p90, p95 or p99. Default: the last average.
+	// ScoreAggregationType determines how nodes are scored: avg, p50, p90, p95 or p99. Default: the last average.
 	ScoreAggregationType string `json:"scoreAggregationType,omitempty"`
-	// ScoreAggregatedDuration is over which time. Default: the longest that the NodeMetric has.
+	// ScoreAggregatedDuration is the duration. Default: the longest in the NodeMetric.
 	ScoreAggregatedDuration metav1.Duration `json:"scoreAggregatedDuration,omitempty"`
 }
 
