@@ -217,7 +217,7 @@ func TestCreate(t *testing.T) {
 		}},
 		"LSE with a fraction of a CPU": {pod: newPod(class("LSE"), cpu("1500m")), refusals: []string{
 			"spec.containers[*].resources.requests[cpu]: the requested CPUs of LSE Pod must be integer: the " +
-				"containers ask for 1500m, allowed are multiples of 1000m",
+				"containers request 1500m, allowed are multiples of 1000m",
 		}},
 		"LSR with a fraction of a CPU as pod overhead": {
 			pod: newPod(class("LSR"), cpu("3"), func(p *corev1.Pod) { p.Spec.Overhead = amounts("cpu", "250m") }),
@@ -248,7 +248,7 @@ func TestCreate(t *testing.T) {
 				"koordinator.sh/qosClass=LSR and priorityClass=koord-free cannot be used in combination: LSR allows " +
 				"koord-prod",
 			"spec.containers[*].resources.requests[cpu]: the requested CPUs of LSR Pod must be integer: the " +
-				"containers ask for 100m, allowed are multiples of 1000m",
+				"containers request 100m, allowed are multiples of 1000m",
 			"spec.containers[0].resources.limits[cpu]: requests must equal limits for LSR Pod",
 			specField + "byte 1: unexpected end of JSON input",
 		}},
