@@ -154,7 +154,7 @@ func (r *runFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&r.address, "health-address", "127.0.0.1:10271",
 		"loopback address of /healthz, /livez, /readyz, /configz and /metrics; empty to disable")
 	fs.StringVar(&r.metrics, "metrics-address", "",
-		"`host:port` of /metrics for others than this node, over TLS with the API server's authorization; empty to "+
+		"`host:port` of /metrics for other machines, over TLS with the API server's authorization; empty to "+
 			"serve none")
 	fs.BoolVar(&o.AllowUnallocatedLSR, "allow-unallocated-lsr", false,
 		"run LSR pods that another scheduler bound on the CPU shared pool")
