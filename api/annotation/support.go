@@ -192,7 +192,7 @@ func Supports() []Support {
 			"huawei.com/npu-core", "huawei.com/npu-cpu", "huawei.com/npu-dvpp",
 		}},
 		{"CPU burst", NotPlanned, PodAnnotation, []string{koord + "cpuBurst"}},
-		{"CPU QoS (group identity)", NotPlanned, PodAnnotation, []string{koord + "cpuQOS"}},
+		{"CPU QoS (group identity, cpu.idle)", NotPlanned, PodAnnotation, []string{koord + "cpuQOS"}},
 		{"OOM scores", NotPlanned, PodAnnotation, []string{koord + "oom-score-adj", koord + "oom-score-adj-spec"}},
 		{"other resources by annotation", NotPlanned, PodAnnotation, []string{"pod.koordinator.sh/replace-resources"}},
 		{"settings of Koordinator's webhooks", NotPlanned, PodLabel, []string{

@@ -28,8 +28,8 @@ func TestIsolatedCPUsAreGivenToPodsThatAsk(t *testing.T) {
 		got := stateOf(r, name)
 		if got.CPUSet != want.cpus || got.State != want.state ||
 			want.code != why.None && (len(got.Reasons) == 0 || got.Reasons[0].Code != want.code) {
-			t.Errorf("%s: %s with CPUs %q, %+v; want %s with %q, %v", name, got.State, got.CPUSet, got.Reasons, want.state,
-				want.cpus, want.code)
+			t.Errorf("%s: %s with CPUs %q, %+v; want %s with %q, %v", name, got.State, got.CPUSet, got.Reasons,
+				want.state, want.cpus, want.code)
 		}
 	}
 	if !strings.Contains(warnings, "the kernel moves no thread between isolated CPUs") {

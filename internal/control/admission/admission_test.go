@@ -357,7 +357,8 @@ func TestCreate(t *testing.T) {
 		"isolated CPUs, avoided": {pod: newPod(class("BE"), requests(), annot(annotation.IsolationKey, "avoid"))},
 		"isolated CPUs by the key of nodes": {
 			pod: newPod(class("LSE"), cpu("1"), annot(annotation.IsolatedCPUsKey, "prefer")), warnings: []string{
-				"metadata.annotations[node.tenon.sh/isolated-cpus]: has no effect here: it is a NodeResourceTopology annotation",
+				"metadata.annotations[node.tenon.sh/isolated-cpus]: has no effect here: it is a NodeResourceTopology " +
+					"annotation",
 			},
 		},
 		"an unknown topology policy": {pod: newPod(annot(annotation.NUMATopologySpecKey,
@@ -486,7 +487,8 @@ func TestUpdate(t *testing.T) {
 			},
 		},
 		"isolated CPUs after the pod is bound": {
-			old: newPod(class("LSE"), onNode), pod: newPod(class("LSE"), onNode, annot(annotation.IsolationKey, "require")),
+			old:      newPod(class("LSE"), onNode),
+			pod:      newPod(class("LSE"), onNode, annot(annotation.IsolationKey, "require")),
 			refusals: []string{isolationField + "field is immutable once the pod is bound to a node"},
 		},
 		"a topology policy that is wrong": {

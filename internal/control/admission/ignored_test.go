@@ -43,6 +43,32 @@ func TestKeysOfFeaturesThatAreNotHereAreWarnedOfOnceEach(t *testing.T) {
 	}
 }
 
+// TestIsolationThatIsLeftOutIsWarnedOf has the keys of docs/adr/0011.
+func TestIsolationThatIsLeftOutIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	answer := admission.Create(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Labels: map[string]string{"koordinator.sh/core-sched-group-id": "g"},
+			Annotations: map[string]string{
+				"koordinator.sh/memoryQOS": "{}", "koordinator.sh/cpuQOS": "{}", "node.koordinator.sh/resctrl": "{}",
+				"koordinator.sh/oom-score-adj": "-500",
+			},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{}}},
+	}, nil)
+	want := []string{
+		"metadata.labels[koordinator.sh/core-sched-group-id]: has no effect: core scheduling: not planned",
+		"metadata.annotations[koordinator.sh/cpuQOS]: has no effect: CPU QoS (group identity, cpu.idle): not planned",
+		"metadata.annotations[koordinator.sh/memoryQOS]: has no effect: memory QoS: not planned",
+		"metadata.annotations[koordinator.sh/oom-score-adj]: has no effect: OOM scores: not planned",
+		"metadata.annotations[node.koordinator.sh/resctrl]: has no effect: last-level cache and memory bandwidth " +
+			"control: not planned",
+	}
+	if diff := cmp.Diff(want, answer.Warnings); diff != "" || !answer.Allowed() {
+		t.Errorf("refusals %v, warnings (-want +got):\n%s", answer.Refusals, diff)
+	}
+}
+
 func TestKeysOfANodeThatHaveNoEffectAreWarnedOf(t *testing.T) {
 	t.Parallel()
 	answer := admission.Node(&corev1.Node{ObjectMeta: metav1.ObjectMeta{

@@ -72,7 +72,8 @@ func (s State) Limited(bind Bind) State {
 	for n, limit := range s.Caps {
 		here := s.Machine.NUMACPUs(topo.NUMA(n)).Intersect(s.Free)
 		if here.Len() > limit {
-			kept, _ := Allocate(State{Machine: s.Machine, Free: here, NoTick: s.NoTick}, Request{Count: limit, Bind: bind})
+			all := State{Machine: s.Machine, Free: here, NoTick: s.NoTick}
+			kept, _ := Allocate(all, Request{Count: limit, Bind: bind})
 			s.Free = s.Free.Minus(here).Union(kept.CPUs)
 		}
 	}

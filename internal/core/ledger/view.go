@@ -341,7 +341,8 @@ type NodeSummary struct {
 
 // equal reports whether two summaries give the same answers.
 func (s *Summary) equal(o *Summary) bool {
-	return slices.Equal(s.Nodes, o.Nodes) && slices.Equal(s.Usable, o.Usable) && slices.Equal(s.Isolated, o.Isolated) && s.UsableTotal == o.UsableTotal &&
+	return slices.Equal(s.Nodes, o.Nodes) && slices.Equal(s.Usable, o.Usable) && s.UsableTotal == o.UsableTotal &&
+		slices.Equal(s.Isolated, o.Isolated) &&
 		s.Committed == o.Committed && s.NodeCount == o.NodeCount && s.PoolCPUs == o.PoolCPUs &&
 		s.PoolMilli == o.PoolMilli &&
 		slices.Equal(s.Limits, o.Limits) && s.Confined == o.Confined && s.Spanned == o.Spanned &&

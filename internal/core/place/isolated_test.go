@@ -150,7 +150,9 @@ func TestIsolatedCPUsAreGivenAsAsked(t *testing.T) {
 		},
 		"require with memory of the same NUMA node": {
 			isolating(t, 2, 1, "6-7,14-15", func(f *ledger.Facts) {
-				f.Amounts = []align.Amount{{NUMAID: 0, Resource: why.Memory, N: 1}, {NUMAID: 1, Resource: why.Memory, N: 9}}
+				f.Amounts = []align.Amount{
+					{NUMAID: 0, Resource: why.Memory, N: 1}, {NUMAID: 1, Resource: why.Memory, N: 9},
+				}
 			}), nil, binding(2, isolation(require), policy(hint.SingleNUMANode), func(r *place.Request) {
 				r.Needs = []align.Need{{Resource: why.Memory, N: 5}}
 			}), "14-15", why.None, 0,

@@ -306,7 +306,8 @@ func TestRequestRefusesWhatCanNeverWork(t *testing.T) {
 		"a wish for isolated CPUs that there is not": {
 			newPod(class("LSE"), container("1"), annot(annotation.IsolationKey, "yes")),
 			why.Reason{Code: why.BadAnnotation},
-			`metadata.annotations[tenon.sh/isolated-cpus]: byte 0: Unsupported value "yes": supported prefer, require, avoid`,
+			`metadata.annotations[tenon.sh/isolated-cpus]: byte 0: Unsupported value "yes": supported prefer, ` +
+				"require, avoid",
 		},
 		"constrained burst without a limit": {
 			newPod(class("LS"), bounded("1", ""),
