@@ -26,6 +26,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 	"github.com/tenon-project/tenon/internal/testkit"
 	testobject "github.com/tenon-project/tenon/internal/testkit/object"
@@ -908,7 +909,7 @@ func TestAGangStartsForWhichANodeIsFreedWhileItsPlanFails(t *testing.T) {
 		&fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: "n0"})
 	other = other.DeepCopy()
 	other.Status.NominatedNodeName = "n0"
-	l.core.SchedulingQueue = &nominationEnds{podqueue.Of(l.core.Scheduler), other}
+	l.core.SchedulingQueue = &nominationEnds{loop.Of(l.core.Scheduler).Queue(), other}
 	l.gang("a", 2, 2)
 	l.runUntilIdle()
 	if len(l.on("a")) != 2 {

@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
@@ -52,7 +53,7 @@ type stepper struct {
 // watchSteps puts a stepper around all that a transaction calls.
 func watchSteps(e *engine, at seam) {
 	s := &stepper{e: e, at: at}
-	e.core.SchedulingQueue = &steppedQueue{podqueue.Of(e.core.Scheduler), s}
+	e.core.SchedulingQueue = &steppedQueue{loop.Of(e.core.Scheduler).Queue(), s}
 	e.core.Cache = &steppedCache{e.core.Cache, s}
 	for name, f := range e.core.Profiles {
 		e.core.Profiles[name] = &steppedProfile{f, s}

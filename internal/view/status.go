@@ -34,8 +34,8 @@ type Installation struct {
 	// settings of Kubernetes, which Tenon uses where the API server has them.
 	Kubernetes string
 	Lacking    []string
-	// NativeGangs are the resources by which the API server serves gangs of Kubernetes itself, each with its version and
-	// its feature gate.
+	// NativeGangs are the resources by which the API server serves gangs of Kubernetes itself, each with its version
+	// and its feature gate.
 	NativeGangs  []string
 	Components   []Component
 	Certificates []Certificate

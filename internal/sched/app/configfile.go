@@ -25,7 +25,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/loadaware"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
-	"github.com/tenon-project/tenon/internal/sched/topologyspread"
+	"github.com/tenon-project/tenon/internal/sched/upstream/topologyspread"
 )
 
 // ConfigurationKind is the kind of the scheduler's file, which is kube-scheduler's own.

@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
-	"github.com/tenon-project/tenon/internal/sched/topologyspread"
+	"github.com/tenon-project/tenon/internal/sched/upstream/topologyspread"
 )
 
 // DefaultConfig is what holds without --config: upstream's defaults with our plugins, once under each name.

@@ -28,7 +28,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
-	"github.com/tenon-project/tenon/internal/sched/topologyspread"
+	"github.com/tenon-project/tenon/internal/sched/upstream/topologyspread"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 

@@ -6,10 +6,7 @@ import (
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/config"
-	"k8s.io/kubernetes/pkg/scheduler"
-	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
-	"k8s.io/kubernetes/pkg/scheduler/profile"
 
 	"github.com/tenon-project/tenon/internal/kube/accounts"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
@@ -18,8 +15,10 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/follow"
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/upstream/claims"
+	schedconfig "github.com/tenon-project/tenon/internal/sched/upstream/config"
 	"github.com/tenon-project/tenon/internal/sched/upstream/guard"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
+	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
 )
@@ -32,9 +31,9 @@ type Options struct {
 	// Config has the API: client, informers and profiles.
 	Config *config.CompletedConfig
 	// Events returns what sends the Events of a profile.
-	Events profile.RecorderFactory
+	Events loop.Recorders
 	// Upstream are further options of kube-scheduler.
-	Upstream []scheduler.Option
+	Upstream []loop.Option
 
 	// Clock is that of the accounts and plugins, Loop that of the scheduling loop, of which gangs have a share.
 	Clock, Loop Clock
@@ -87,9 +86,9 @@ func NewMetrics(export func(...metrics.Registerable), c Clock) *Metrics {
 
 // Core is kube-scheduler with all layers in place.
 type Core struct {
-	*scheduler.Scheduler
+	*loop.Scheduler
 	// Completed are the profiles with all arguments of kube-scheduler's plugins.
-	Completed []schedulerconfig.KubeSchedulerProfile
+	Completed []schedconfig.Profile
 	// Nodes is the cache for snapshots beside those of the scheduling loop: the layers of Cache do not see them.
 	Nodes snapshot.Cache
 	// Plugins are Tenon's and those of Options, by name.
@@ -128,24 +127,9 @@ func New(ctx context.Context, o Options) (*Core, error) {
 	if err := c.registry.Merge(o.Plugins); err != nil {
 		return nil, err
 	}
-	s := &o.Config.ComponentConfig
-	// The options are those of kube-scheduler's own command, but for the registry, which notes the plugins of each
-	// profile for their endpoints.
-	api := o.Config
-	upstream, err := scheduler.New(ctx, api.Client, api.InformerFactory, api.DynInformerFactory, o.Events,
-		append([]scheduler.Option{
-			scheduler.WithComponentConfigVersion(s.APIVersion),
-			scheduler.WithKubeConfig(o.Config.KubeConfig),
-			scheduler.WithProfiles(s.Profiles...),
-			scheduler.WithPercentageOfNodesToScore(s.PercentageOfNodesToScore),
-			scheduler.WithFrameworkOutOfTreeRegistry(c.Plugins.Watch(c.registry)),
-			scheduler.WithPodMaxBackoffSeconds(s.PodMaxBackoffSeconds),
-			scheduler.WithPodInitialBackoffSeconds(s.PodInitialBackoffSeconds),
-			scheduler.WithExtenders(s.Extenders...),
-			scheduler.WithParallelism(s.Parallelism),
-			scheduler.WithBuildFrameworkCapturer(
-				func(p schedulerconfig.KubeSchedulerProfile) { c.Completed = append(c.Completed, p) }),
-		}, o.Upstream...)...)
+	// The registry notes the plugins of each profile for their endpoints.
+	upstream, err := loop.New(ctx, o.Config, o.Events, c.Plugins.Watch(c.registry),
+		func(p schedconfig.Profile) { c.Completed = append(c.Completed, p) }, o.Upstream...)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +139,7 @@ func New(ctx context.Context, o Options) (*Core, error) {
 	}
 	c.events = &hooks.Events{SiblingPlugin: coscheduling.Name, Attempts: c}
 	c.Rounds = coscheduling.NewRounds(coscheduling.Cluster{
-		Gangs: o.Gangs, Core: upstream, Quotas: o.Quotas, Clock: o.Loop, Changes: c.changes, Events: c.events,
+		Gangs: o.Gangs, Core: loop.Of(upstream), Quotas: o.Quotas, Clock: o.Loop, Changes: c.changes, Events: c.events,
 		Plugins: plugins{o.Nodes},
 	})
 	if o.Serving != nil {

@@ -6,11 +6,10 @@ import (
 	"reflect"
 	"slices"
 
-	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
+	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
 )
@@ -52,7 +51,7 @@ type layer interface {
 type NextPod = hooks.NextPod
 
 // SchedulePod chooses a node.
-type SchedulePod = diag.SchedulePod
+type SchedulePod = loop.Schedule
 
 // The seams. Each method returns what takes the place of inner.
 type (
@@ -69,7 +68,7 @@ type (
 		Schedule(inner SchedulePod) SchedulePod
 	}
 	failSeam interface {
-		Fail(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerFn
+		Fail(inner loop.Fail) loop.Fail
 	}
 	// profileSeam is called for each profile, with its scheduler name.
 	profileSeam interface {
@@ -96,7 +95,7 @@ func (c *Core) put(ctx context.Context, layers []layer) error {
 			c.Scheduler.Cache = l.Cache(c.Scheduler.Cache)
 		}
 		if l, ok := l.(queueSeam); ok {
-			c.SchedulingQueue = l.Queue(podqueue.Of(c.Scheduler))
+			c.SchedulingQueue = l.Queue(loop.Of(c.Scheduler).Queue())
 		}
 		if l, ok := l.(nextSeam); ok {
 			c.NextEntity = podqueue.Entities(l.Next(podqueue.Pods(c.NextEntity)))

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
@@ -16,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
+	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
@@ -184,13 +184,13 @@ type reserved struct{ base }
 
 func (reserved) inside() []layer { return []layer{counted{}} }
 
-func (l reserved) Fail(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
-	return reserving.Fail(l.c.Scheduler, l.c.options.Reservations, inner)
+func (l reserved) Fail(inner loop.Fail) loop.Fail {
+	return reserving.Fail(loop.Of(l.c.Scheduler), l.c.options.Reservations, inner)
 }
 
 // Reporter writes why a pod has no node.
 type Reporter interface {
-	Wrap(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerFn
+	Wrap(inner loop.Fail) loop.Fail
 }
 
 // reported writes why a pod has no node, in place of what kube-scheduler's handler would write. It surrounds reserved,
@@ -199,7 +199,7 @@ type reported struct{ base }
 
 func (reported) inside() []layer { return []layer{reserved{}} }
 
-func (l reported) Fail(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
+func (l reported) Fail(inner loop.Fail) loop.Fail {
 	return l.c.options.Reporter.Wrap(inner)
 }
 
@@ -248,7 +248,7 @@ func (l together) Next(inner NextPod) NextPod { return l.c.Rounds.Next(inner) }
 
 func (l together) Schedule(inner SchedulePod) SchedulePod { return l.c.Rounds.Schedule(inner) }
 
-func (l together) Fail(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
+func (l together) Fail(inner loop.Fail) loop.Fail {
 	return l.c.Rounds.Fail(inner)
 }
 

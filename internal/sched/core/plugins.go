@@ -2,12 +2,9 @@ package core
 
 import (
 	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
@@ -20,9 +17,11 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
-	"github.com/tenon-project/tenon/internal/sched/topologyspread"
+	"github.com/tenon-project/tenon/internal/sched/upstream/config"
+	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 	"github.com/tenon-project/tenon/internal/sched/upstream/preempt"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
+	"github.com/tenon-project/tenon/internal/sched/upstream/topologyspread"
 )
 
 var _ ranking.Valuer = (*deviceshare.Plugin)(nil)
@@ -132,11 +131,9 @@ func protect(f framework.Framework, e *coscheduling.Evictions) {
 }
 
 // startTogether returns the names of the profiles that start gangs whole.
-func startTogether(core *scheduler.Scheduler) (names []string) {
+func startTogether(core *loop.Scheduler) (names []string) {
 	for name, f := range core.Profiles {
-		if slices.ContainsFunc(f.ListPlugins().Permit.Enabled, func(p config.Plugin) bool {
-			return p.Name == coscheduling.Name
-		}) {
+		if config.Enables(f.ListPlugins().Permit, coscheduling.Name) {
 			names = append(names, name)
 		}
 	}

@@ -1,10 +1,10 @@
 package core
 
 import (
-	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/sched/journal"
+	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
@@ -16,7 +16,7 @@ type Record interface {
 	Queue(inner podqueue.Queue) podqueue.Queue
 	Next(inner NextPod) NextPod
 	Schedule(inner SchedulePod) SchedulePod
-	Fail(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerFn
+	Fail(inner loop.Fail) loop.Fail
 	Profile(inner *ranking.Profile) framework.Framework
 }
 
@@ -36,7 +36,7 @@ func (Unrecorded) Next(inner NextPod) NextPod { return inner }
 func (Unrecorded) Schedule(inner SchedulePod) SchedulePod { return inner }
 
 // Fail returns inner.
-func (Unrecorded) Fail(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerFn { return inner }
+func (Unrecorded) Fail(inner loop.Fail) loop.Fail { return inner }
 
 // Profile returns inner.
 func (Unrecorded) Profile(inner *ranking.Profile) framework.Framework { return inner }

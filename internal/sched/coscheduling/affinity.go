@@ -6,10 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/interpodaffinity"
+
+	"github.com/tenon-project/tenon/internal/sched/upstream/schedpod"
 )
 
 // gatherByAffinity lets members be tried in the domains that their required pod affinity allows, where no pod matches
@@ -58,7 +58,7 @@ func (pl *planner) gatherByAffinity(ctx context.Context, m *members) {
 
 // profileOf returns the profile of a pod.
 func (pl *planner) profileOf(pod *corev1.Pod) framework.Framework {
-	return pl.cluster.Core.Profiles[pod.Spec.SchedulerName]
+	return pl.cluster.Core.Profile(pod.Spec.SchedulerName)
 }
 
 // sharesAffinity reports whether two pods require the same affinity to pods.
@@ -76,6 +76,6 @@ func matchesAll(ctx context.Context, f framework.Framework, terms []fwk.Affinity
 			return !t.Matches(pod, nil)
 		}
 		all := f.SharedInformerFactory().Core().V1().Namespaces().Lister()
-		return !t.Matches(pod, interpodaffinity.GetNamespaceLabelsSnapshot(klog.FromContext(ctx), pod.Namespace, all))
+		return !t.Matches(pod, schedpod.NamespaceLabels(ctx, pod.Namespace, all))
 	})
 }

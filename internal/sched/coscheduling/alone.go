@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 )
 
 // scheduleAlone schedules a pod that starts without others. A member whose gang has rules for domains is placed in the
@@ -25,7 +25,7 @@ import (
 // of nodes where it may be; a rule that is only preferred lets it go anywhere in the end.
 func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state fwk.CycleState,
 	pod *framework.QueuedPodInfo,
-) (scheduler.ScheduleResult, error) {
+) (loop.Result, error) {
 	uid := string(pod.Pod.UID)
 	g := kube.Ask(r.cluster.Gangs, func(s *gang.State) *domain.Request { return s.DomainRequest(uid) })
 	if g == nil {
@@ -48,7 +48,7 @@ func (r *Rounds) scheduleAlone(ctx context.Context, f framework.Framework, state
 		chosen.mark(state)
 	}
 	if err := r.planner.domains.confine(f, &chosen.parts[0]); err != nil {
-		return scheduler.ScheduleResult{}, err
+		return loop.Result{}, err
 	}
 	result, err := r.planner.schedule(ctx, f, state, pod)
 	// The preferred domain refused the pod after all: it may go anywhere.

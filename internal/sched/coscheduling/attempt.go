@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
+	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
 )
 
@@ -30,7 +30,7 @@ type attempt struct {
 	// places are the domains in which members are tried that may not be anywhere, by UID.
 	places map[string]*place
 	// planned has the node that is tried first for a member, by UID, and the result once it is placed.
-	planned map[string]scheduler.ScheduleResult
+	planned map[string]loop.Result
 	// trial is the copy of the nodes' accounts on which members are reserved.
 	trial Trial
 	// admits is set where the caller decides about quotas, and not the cycles of the members.
@@ -61,14 +61,14 @@ type placed struct {
 
 // attempt begins an attempt on members in their places, anywhere without. planned has the nodes to try first.
 func (pl *planner) attempt(ctx context.Context, m *members, places map[string]*place,
-	planned map[string]scheduler.ScheduleResult,
+	planned map[string]loop.Result,
 ) *attempt {
 	for _, chosen := range places {
 		chosen.at = 0
 	}
 	a := &attempt{
 		cluster: pl.cluster, planner: pl, members: m, ctx: ctx, places: places,
-		planned: map[string]scheduler.ScheduleResult{}, trial: pl.cluster.Plugins.Trial(), placed: map[string]*placed{},
+		planned: map[string]loop.Result{}, trial: pl.cluster.Plugins.Trial(), placed: map[string]*placed{},
 		session: snapshot.Begin(pl.profileOf(m.first())),
 	}
 	maps.Copy(a.planned, planned)
@@ -76,17 +76,17 @@ func (pl *planner) attempt(ctx context.Context, m *members, places map[string]*p
 }
 
 // on returns nodes of members as what an attempt tries first.
-func on(nodes map[string]string) map[string]scheduler.ScheduleResult {
-	planned := map[string]scheduler.ScheduleResult{}
+func on(nodes map[string]string) map[string]loop.Result {
+	planned := map[string]loop.Result{}
 	for uid, node := range nodes {
-		planned[uid] = scheduler.ScheduleResult{SuggestedHost: node}
+		planned[uid] = loop.Result{SuggestedHost: node}
 	}
 	return planned
 }
 
 // profile returns the profile of a member. Members of one gang may have different ones.
 func (a *attempt) profile(uid string) framework.Framework {
-	return a.cluster.Core.Profiles[a.pods[uid].Pod.Spec.SchedulerName]
+	return a.cluster.Core.Profile(a.pods[uid].Pod.Spec.SchedulerName)
 }
 
 // state returns the state of a cycle that works on the copies.
@@ -102,7 +102,7 @@ func (a *attempt) state() fwk.CycleState {
 }
 
 // findNode chooses a node for a member.
-func (a *attempt) findNode(uid string, state fwk.CycleState) (scheduler.ScheduleResult, error) {
+func (a *attempt) findNode(uid string, state fwk.CycleState) (loop.Result, error) {
 	a.planner.attempting = a
 	defer func() { a.planner.attempting = nil }()
 	return a.planner.schedule(a.ctx, a.profile(uid), state, anywhere(a.pods[uid]))
@@ -141,7 +141,7 @@ func (a *attempt) tryOn(uid, node string) error {
 	if err := a.planner.domains.confine(a.profile(uid), alone); err != nil {
 		return err
 	}
-	a.planned[uid] = scheduler.ScheduleResult{SuggestedHost: node}
+	a.planned[uid] = loop.Result{SuggestedHost: node}
 	result, err := a.findNode(uid, state)
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func (a *attempt) tryOn(uid, node string) error {
 }
 
 // reserveResult reserves a member on the node that was chosen for it, until rollback.
-func (a *attempt) reserveResult(uid string, state fwk.CycleState, result scheduler.ScheduleResult) error {
+func (a *attempt) reserveResult(uid string, state fwk.CycleState, result loop.Result) error {
 	assumed := anywhere(a.pods[uid]).DeepCopy()
 	assumed.Pod.Spec.NodeName = result.SuggestedHost
 	if err := a.reserveOn(uid, &placed{f: a.profile(uid), state: state, pod: assumed.PodInfo}); err != nil {

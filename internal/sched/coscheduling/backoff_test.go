@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
+	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 )
 
@@ -34,7 +35,7 @@ func TestSiblingsInBackoffComeWithTheHead(t *testing.T) {
 		queue.WithPodInitialBackoffDuration(time.Minute),
 		queue.WithPodMaxBackoffDuration(time.Hour)))
 	r := coscheduling.NewRounds(coscheduling.Cluster{
-		Gangs: gangs, Core: &scheduler.Scheduler{SchedulingQueue: q}, Events: &hooks.Events{},
+		Gangs: gangs, Core: loop.Of(&scheduler.Scheduler{SchedulingQueue: q}), Events: &hooks.Events{},
 	})
 	next := r.Next(podqueue.Pods(q.Pop))
 	fail := r.Fail(func(_ context.Context, _ framework.Framework, pod *framework.QueuedPodInfo, _ *fwk.Status,

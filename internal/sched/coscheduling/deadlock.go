@@ -46,7 +46,7 @@ func (r *Rounds) LookForDeadlocks(logger klog.Logger) bool {
 		for _, uid := range h.Plan.Members {
 			if pod := gangs.Pod(uid); pod != nil {
 				r.deadlocks.requested.Store(true)
-				r.cluster.Core.SchedulingQueue.Activate(logger, map[string]*corev1.Pod{
+				r.cluster.Core.Queue().Activate(logger, map[string]*corev1.Pod{
 					pod.Namespace + "/" + pod.Name: pod,
 				})
 				return true

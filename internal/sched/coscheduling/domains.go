@@ -13,12 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
 )
 
@@ -86,7 +86,7 @@ func (p *place) has(node string) bool {
 }
 
 // isWhole reports whether each part has as many members as it must, with these nodes of members.
-func isWhole(places map[string]*place, planned map[string]scheduler.ScheduleResult) bool {
+func isWhole(places map[string]*place, planned map[string]loop.Result) bool {
 	lacks := map[*part]int{}
 	for uid, chosen := range places {
 		for i := range chosen.parts {
@@ -404,7 +404,7 @@ func (pl *planner) placesWithout(m *members, goes func(*corev1.Pod) bool) iter.S
 			yield(nil)
 			return
 		}
-		n, f := 0, pl.cluster.Core.Profiles[m.first().Spec.SchedulerName]
+		n, f := 0, pl.cluster.Core.Profile(m.first().Spec.SchedulerName)
 		for places := range pl.domains.search(f, m, bound, goes).places() {
 			// Each place costs a preemption's dry run on all of its nodes.
 			if n++; n > mostEvictions || !yield(places) {

@@ -21,14 +21,13 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/features"
-	"k8s.io/kubernetes/pkg/scheduler/metrics"
-	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/upstream/preempt"
+	"github.com/tenon-project/tenon/internal/sched/upstream/schedpod"
 )
 
 // evictVictims evicts victims for the members of a failed plan, which are nominated to these nodes and tried again
@@ -36,7 +35,7 @@ import (
 func (ev *Evictions) evictVictims(ctx context.Context, member *corev1.Pod, nominated map[string]string,
 	victims []*unit,
 ) {
-	f, gangs := ev.cluster.Core.Profiles[member.Spec.SchedulerName], ev.cluster.Gangs
+	f, gangs := ev.cluster.Core.Profile(member.Spec.SchedulerName), ev.cluster.Gangs
 	chooser := ev.cluster.Plugins.Preemption(f)
 	var pods []*corev1.Pod
 	for _, u := range victims {
@@ -44,8 +43,7 @@ func (ev *Evictions) evictVictims(ctx context.Context, member *corev1.Pod, nomin
 			pods = append(pods, info.GetPod())
 		}
 	}
-	metrics.PreemptionAttempts.Inc()
-	metrics.PreemptionVictims.Observe(float64(len(pods)))
+	preempt.Count(len(pods))
 	deleted := make(chan *corev1.Pod, len(pods))
 	begin := func(ctx context.Context) {
 		f.Parallelizer().Until(ctx, len(pods), func(i int) {
@@ -71,7 +69,7 @@ func (ev *Evictions) evictVictims(ctx context.Context, member *corev1.Pod, nomin
 			delete(ev.evicting, uid)
 		}
 		ev.mu.Unlock()
-		ev.cluster.Core.SchedulingQueue.Activate(klog.FromContext(ctx), map[string]*corev1.Pod{
+		ev.cluster.Core.Queue().Activate(klog.FromContext(ctx), map[string]*corev1.Pod{
 			member.Namespace + "/" + member.Name: member,
 		})
 	}
@@ -165,7 +163,7 @@ func remove(ctx context.Context, client clientset.Interface, evictor preempt.Pre
 		return err
 	}
 	pods := client.CoreV1().Pods(pod.Namespace)
-	err = retry.OnError(retry.DefaultBackoff, schedutil.RetriableWithConflict, func() error {
+	err = retry.OnError(retry.DefaultBackoff, schedpod.Retriable, func() error {
 		_, err := pods.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 		return err
 	})

@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
-	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -29,6 +28,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/upstream/schedpod"
 )
 
 const (
@@ -260,7 +260,7 @@ func (h *Held) write(ctx context.Context, p *corev1.Pod, k *held) error {
 	// The cluster autoscaler reads this reason.
 	condition.Reason = corev1.PodReasonUnschedulable
 	if podutil.UpdatePodCondition(status, &condition) {
-		if err := schedutil.PatchPodStatus(ctx, h.Client, p.Name, p.Namespace, &p.Status, status); err != nil {
+		if err := schedpod.PatchStatus(ctx, h.Client, p, status); err != nil {
 			return err
 		}
 		h.report(p, k, message)

@@ -53,7 +53,7 @@ func (c *Cluster) usableBy(m *members) func(*corev1.Pod) bool {
 	for i, uid := range m.order {
 		pods[i] = m.pods[uid].Pod
 	}
-	return c.Plugins.Usable(c.Core.Profiles[m.first().Spec.SchedulerName], pods)
+	return c.Plugins.Usable(c.Core.Profile(m.first().Spec.SchedulerName), pods)
 }
 
 // either returns what reports whether one of two functions holds for a pod. One that is nil holds for none, and so does
@@ -126,7 +126,7 @@ func (m *members) demand(g *domain.Request) (d domain.Demand) {
 // what pods behind it have where it was overtaken by too many.
 func (ev *Evictions) shortage(m *members) (failure gang.Failure) {
 	member := m.first()
-	f := ev.cluster.Core.Profiles[member.Spec.SchedulerName]
+	f := ev.cluster.Core.Profile(member.Spec.SchedulerName)
 	evicts, priority := ev.chooser(member) != nil, ev.cluster.Gangs.Priority(member)
 	rank := ev.cluster.Gangs.RankOf(member)
 	overtaken := kube.Ask(ev.cluster.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), false) })

@@ -8,17 +8,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
 
 	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/sched/upstream/schedpod"
 )
 
 // describePacking describes members and the nodes of the snapshot. nil if all members ask for the same: then no order
@@ -46,7 +44,7 @@ func (pl *planner) describePacking(ctx context.Context, m *members) *gang.Packin
 	if len(first) == 1 {
 		return nil
 	}
-	nodes, err := pl.cluster.Core.Profiles[first[0].Pod.Spec.SchedulerName].SnapshotSharedLister().NodeInfos().List()
+	nodes, err := pl.cluster.Core.Profile(first[0].Pod.Spec.SchedulerName).SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return nil
 	}
@@ -90,10 +88,8 @@ func (c *Cluster) asksTheSame(a, b *framework.QueuedPodInfo) bool {
 // mayTake reports whether the labels and taints of a node allow a pod.
 func mayTake(ctx context.Context, n fwk.NodeInfo, pod *corev1.Pod, affinity nodeaffinity.RequiredNodeAffinity) bool {
 	node := n.Node()
-	_, untolerated := corev1helpers.FindMatchingUntoleratedTaint(klog.FromContext(ctx), node.Spec.Taints,
-		pod.Spec.Tolerations, helper.DoNotScheduleTaintsFilterFunc(), true)
 	matches, err := affinity.Match(node)
-	return !untolerated && matches && err == nil
+	return err == nil && matches && schedpod.Tolerates(ctx, pod, node)
 }
 
 // freeInDimensions is what a node has free of each resource; domain.Unlimited where it does not count it.
@@ -135,7 +131,7 @@ func (pl *planner) searchNodes(ctx context.Context, m *members, places map[strin
 			return o, false
 		}
 	}
-	f := pl.cluster.Core.Profiles[m.first().Spec.SchedulerName]
+	f := pl.cluster.Core.Profile(m.first().Spec.SchedulerName)
 	pl.domains.release(f) // the nodes of the packing are those of the whole snapshot
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
+	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 )
 
 // planner makes plans on the snapshot of a cycle: attempts in domains. It belongs to the scheduling loop.
@@ -32,7 +32,7 @@ type planner struct {
 type outcome struct {
 	// planned has the node of each member that fits, by UID; of a plan that failed, of those that were placed before it
 	// did.
-	planned map[string]scheduler.ScheduleResult
+	planned map[string]loop.Result
 	// places are the domains in which members are tried that may not be anywhere, by UID. nil after a plan that failed.
 	places map[string]*place
 	// cycles has the UIDs of the members behind the first one in the order of their cycles, if the plan fits.
@@ -55,7 +55,7 @@ func (o *outcome) isPlanned(uid string) bool { return o.unfit[uid] == nil }
 // the plan does without come last. In the end the snapshot is as it was.
 func (r *Rounds) makePlan(ctx context.Context, round *groupRound, current string) (fits bool) {
 	round.order = append([]string{current}, round.next...)
-	round.planned = map[string]scheduler.ScheduleResult{}
+	round.planned = map[string]loop.Result{}
 	if round.failure = r.Evictions.shortage(round.members); round.failure.UID != "" {
 		round.asked = map[string]sets.Set[string]{current: sets.New(names.NodeResourcesFit)}
 		return false
@@ -82,7 +82,7 @@ func (r *Rounds) makePlan(ctx context.Context, round *groupRound, current string
 // skips these. events is how many events were counted before the snapshot was taken.
 func (pl *planner) planInDomains(ctx context.Context, m *members, events uint64) (best outcome, fits bool) {
 	first := m.order[0]
-	f := pl.cluster.Core.Profiles[m.first().Spec.SchedulerName]
+	f := pl.cluster.Core.Profile(m.first().Spec.SchedulerName)
 	// Each choice confines the snapshot; in the end all nodes are seen again.
 	defer pl.domains.release(f)
 	tried, refusing := map[string]int{}, sets.New(Name, names.NodeResourcesFit)
@@ -213,7 +213,7 @@ func trueFirst(a, b bool) int {
 
 // tryAll tries members in order, first on these nodes; if there are none, on those that the members are nominated to.
 func (pl *planner) tryAll(ctx context.Context, m *members, places map[string]*place, order []string,
-	nodes map[string]scheduler.ScheduleResult,
+	nodes map[string]loop.Result,
 ) (o outcome, fits bool) {
 	proposed := on(m.nominated())
 	maps.Copy(proposed, nodes)

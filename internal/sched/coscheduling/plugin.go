@@ -17,7 +17,6 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
-	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
@@ -28,6 +27,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/upstream/config"
 	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 )
 
@@ -84,15 +84,15 @@ func (p *Plugin) Less(a, b fwk.QueuedEntityInfo) bool {
 
 // SortQueue gives profiles that say nothing of it the queue's order of one that does, else Less, where one of them has
 // the plugin: all profiles share one queue, whose order must be the same in all.
-func SortQueue(profiles []schedulerconfig.KubeSchedulerProfile) {
-	plugins := schedulerconfig.PluginSet{
-		Enabled: []schedulerconfig.Plugin{{Name: Name}}, Disabled: []schedulerconfig.Plugin{{Name: "*"}},
+func SortQueue(profiles []config.Profile) {
+	plugins := config.Set{
+		Enabled: []config.Plugin{{Name: Name}}, Disabled: []config.Plugin{{Name: "*"}},
 	}
-	var args []schedulerconfig.PluginConfig
+	var args []config.Arguments
 	found := false
 	for i := range profiles {
 		if p := &profiles[i]; p.Plugins != nil {
-			found = found || enables(p.Plugins.MultiPoint, Name)
+			found = found || config.Enables(p.Plugins.MultiPoint, Name)
 			if len(p.Plugins.QueueSort.Enabled) > 0 {
 				plugins = p.Plugins.QueueSort
 			}
@@ -114,7 +114,7 @@ func SortQueue(profiles []schedulerconfig.KubeSchedulerProfile) {
 }
 
 // isOurs reports whether a configuration is that of this plugin.
-func isOurs(c schedulerconfig.PluginConfig) bool { return c.Name == Name }
+func isOurs(c config.Arguments) bool { return c.Name == Name }
 
 // PreEnqueue holds back a pod whose gang may not be tried.
 func (p *Plugin) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
@@ -187,11 +187,11 @@ func (h *handler) each(uids []string, f func(fwk.WaitingPod)) {
 
 // Exclusive returns an error for a profile in which Kubernetes schedules gangs too: each would hold members back until
 // the other lets the whole gang go.
-func Exclusive(plugins *schedulerconfig.Plugins, gates featuregate.FeatureGate) error {
+func Exclusive(plugins *config.Plugins, gates featuregate.FeatureGate) error {
 	other := ""
 	switch {
-	case !enables(plugins.Permit, Name):
-	case enables(plugins.Permit, names.GangScheduling), enables(plugins.PreEnqueue, names.GangScheduling):
+	case !config.Enables(plugins.Permit, Name):
+	case config.Enables(plugins.Permit, names.GangScheduling), config.Enables(plugins.PreEnqueue, names.GangScheduling):
 		other = "plugin GangScheduling"
 	case gates.Enabled(features.GenericWorkload):
 		other = "feature gate GenericWorkload"
@@ -205,11 +205,6 @@ func Exclusive(plugins *schedulerconfig.Plugins, gates featuregate.FeatureGate) 
 		"scheduling.k8s.io back until the other lets them go; Coscheduling starts such gangs by itself: turn the "+
 		"feature gates GenericWorkload and CompositePodGroup of this scheduler off and remove plugin GangScheduling "+
 		"from the profile, or disable Coscheduling", other)
-}
-
-// enables reports whether a set enables a plugin.
-func enables(set schedulerconfig.PluginSet, name string) bool {
-	return slices.ContainsFunc(set.Enabled, func(p schedulerconfig.Plugin) bool { return p.Name == name })
 }
 
 // EventsToRegister names what gangs are read from and the layers of the network, so that they are read. Members are

@@ -16,7 +16,6 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -25,7 +24,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
-	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
+	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 	"github.com/tenon-project/tenon/internal/sched/upstream/preempt"
 )
 
@@ -203,7 +202,7 @@ func (r *Rounds) preemptRest(ctx context.Context, pod *framework.QueuedPodInfo, 
 		if n.nodes[uid] == "" || n.unchanged {
 			continue
 		}
-		other := podqueue.Of(r.cluster.Core).Take(klog.FromContext(ctx), m.pods[uid].Pod)
+		other := r.cluster.Core.Queue().Take(klog.FromContext(ctx), m.pods[uid].Pod)
 		if other != nil {
 			r.failed.asked[uid] = unfit.Diagnosis.UnschedulablePlugins
 			because := gang.Refusal{Code: why.GangPreempting, Gang: r.cluster.Gangs.GangOf(other.Pod)}
@@ -224,7 +223,7 @@ func (pl *planner) restOf(ctx context.Context, plan *gang.Plan, first ...*framew
 		if m.pods[uid] != nil || pod == nil || len(pod.Spec.SchedulingGates) > 0 {
 			continue
 		}
-		f := pl.cluster.Core.Profiles[pod.Spec.SchedulerName]
+		f := pl.cluster.Core.Profile(pod.Spec.SchedulerName)
 		if info, err := framework.NewPodInfo(pod); f != nil && err == nil {
 			m.pods[uid] = &framework.QueuedPodInfo{PodInfo: info, PodSignature: f.SignPod(ctx, pod)}
 			m.order = append(m.order, uid)
@@ -235,7 +234,7 @@ func (pl *planner) restOf(ctx context.Context, plan *gang.Plan, first ...*framew
 
 // newPreemption begins a preemption for members in their places. planned has the nodes to try first.
 func (ev *Evictions) newPreemption(ctx context.Context, m *members, places map[string]*place,
-	planned map[string]scheduler.ScheduleResult,
+	planned map[string]loop.Result,
 ) *preemption {
 	p := &preemption{
 		attempt: ev.planner.attempt(ctx, m, places, planned), classes: map[string]*class{}, gone: map[string]bool{},
@@ -270,14 +269,14 @@ func (ev *Evictions) mayPreempt(ctx context.Context, m *members) (may bool, pend
 // chooser returns what chooses victims for a member of a gang; nil for one that evicts none. An extender that has a say
 // in preemption is asked about the victims on one node, not about those of a gang.
 func (ev *Evictions) chooser(pod *corev1.Pod) *preempt.Chooser {
-	f := ev.cluster.Core.Profiles[pod.Spec.SchedulerName]
+	f := ev.cluster.Core.Profile(pod.Spec.SchedulerName)
 	group := ev.cluster.Gangs.Object(ev.cluster.Gangs.GangOf(pod))
 	may := ptr.Deref(pod.Spec.PreemptionPolicy, "") != corev1.PreemptNever && (group == nil || !group.NeverPreempts) &&
 		slices.ContainsFunc(f.PreEnqueuePlugins(), func(p fwk.PreEnqueuePlugin) bool {
 			plugin, ok := p.(*Plugin)
 			return ok && plugin.preempts
 		}) &&
-		!slices.ContainsFunc(ev.cluster.Core.Extenders, func(e fwk.Extender) bool {
+		!slices.ContainsFunc(ev.cluster.Core.Extenders(), func(e fwk.Extender) bool {
 			return e.SupportsPreemption() && e.IsInterested(pod)
 		})
 	if !may {
@@ -437,7 +436,7 @@ func (p *preemption) named(node string) []fwk.NodeInfo {
 
 // tryOn places a member on a node, or on another that takes it.
 func (p *preemption) tryOn(uid, node string) bool {
-	p.planned[uid] = scheduler.ScheduleResult{SuggestedHost: node}
+	p.planned[uid] = loop.Result{SuggestedHost: node}
 	if _, err := p.try(uid); err != nil {
 		delete(p.planned, uid)
 		return false

@@ -9,12 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 )
 
 // report is what the members of a failed plan learn of it.
@@ -68,7 +68,7 @@ const notEligible = "preemption: not eligible: "
 // for nodes to keep, and sends the other members back to the queue. It returns why the member itself does not fit.
 func (r *Rounds) concludeFailedPlan(ctx context.Context, f framework.Framework, state fwk.CycleState,
 	pod *framework.QueuedPodInfo, round *groupRound,
-) (scheduler.ScheduleResult, error) {
+) (loop.Result, error) {
 	uid, failed := string(pod.Pod.UID), &report{groupRound: round}
 	if round.cause != nil && !round.recalled {
 		if round.failure.Skip.Choices == 0 {
@@ -93,17 +93,17 @@ func (r *Rounds) concludeFailedPlan(ctx context.Context, f framework.Framework, 
 	// The member is tried once more, on the snapshot without its siblings: PostFilter and the report of the failure
 	// read the state of the attempt. If it fits by now, an event says so, and concerns the plugins that refused it.
 	if _, err := r.planner.schedule(ctx, f, state, pod); err != nil {
-		return scheduler.ScheduleResult{}, err
+		return loop.Result{}, err
 	}
 	return unplaced(state, round.cause)
 }
 
 // unplaced returns an error. No plugin is asked for victims, as none has looked at the pod.
-func unplaced(state fwk.CycleState, err error) (scheduler.ScheduleResult, error) {
+func unplaced(state fwk.CycleState, err error) (loop.Result, error) {
 	if s, ok := state.(*framework.CycleState); ok {
 		s.SetSkipAllPostFilterPlugins(true)
 	}
-	return scheduler.ScheduleResult{}, err
+	return loop.Result{}, err
 }
 
 // refusal returns why a member does not start, as the gangs' state has it, as an error of its cycle.
@@ -135,7 +135,7 @@ func (r *Rounds) failRound(ctx context.Context, failed *report) {
 	r.conclude()
 	failed.chooseAsked()
 	r.failed = failed
-	f := r.cluster.Core.Profiles[failed.first().Spec.SchedulerName]
+	f := r.cluster.Core.Profile(failed.first().Spec.SchedulerName)
 	f.Parallelizer().Until(ctx, len(failed.order)-1, func(i int) {
 		uid := failed.order[i+1]
 		err := r.refusal(failed.pods[uid].Pod)
@@ -148,7 +148,7 @@ func (r *Rounds) failRound(ctx context.Context, failed *report) {
 
 // requeue sends a member of the plan that failed last back to the queue, with its nomination.
 func (r *Rounds) requeue(ctx context.Context, pod *framework.QueuedPodInfo, err error) {
-	f := r.cluster.Core.Profiles[pod.Pod.Spec.SchedulerName]
+	f := r.cluster.Core.Profile(pod.Pod.Spec.SchedulerName)
 	var nominating *fwk.NominatingInfo
 	if result, _ := r.PostFilter(pod.Pod); result != nil {
 		nominating = result.NominatingInfo

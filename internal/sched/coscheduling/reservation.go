@@ -12,13 +12,13 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/upstream/schedpod"
 )
 
 // reservation is the nodes that are kept for the members of a group. They are nominated to them, as if victims had to
@@ -76,7 +76,7 @@ func (r *reservations) keepNodes(ctx context.Context, m *members, portion bool) 
 	var nodes map[string]string
 	for places := range r.planner.placesWithout(m, goes) {
 		nodes = r.planWithout(ctx, m, places, preferred, goes)
-		if r.planner.domains.release(r.cluster.Core.Profiles[member.Spec.SchedulerName]); nodes != nil {
+		if r.planner.domains.release(r.cluster.Core.Profile(member.Spec.SchedulerName)); nodes != nil {
 			break
 		}
 	}
@@ -108,7 +108,7 @@ type crowded struct {
 func (r *reservations) planWithout(ctx context.Context, m *members, places map[string]*place,
 	preferred map[string]string, goes func(*corev1.Pod) bool,
 ) map[string]string {
-	f := r.cluster.Core.Profiles[m.first().Spec.SchedulerName]
+	f := r.cluster.Core.Profile(m.first().Spec.SchedulerName)
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return nil
@@ -204,7 +204,7 @@ func (r *reservations) suspend(pod *corev1.Pod) {
 		case corev1helpers.PodPriority(pod) <= h.highest && rank.Before(h.rank):
 			for uid := range h.nodes {
 				// The filters count nominated pods, so the nomination itself is lifted for this cycle.
-				r.cluster.Core.SchedulingQueue.DeleteNominatedPodIfExists(h.pods[uid])
+				r.cluster.Core.Queue().DeleteNominatedPodIfExists(h.pods[uid])
 				// This wakes no pod, as it is for this cycle.
 				r.cluster.Quotas.Read(func(a *quota.Account) { a.Withdraw(uid) })
 			}
@@ -225,7 +225,7 @@ func (r *reservations) resume(logger klog.Logger) {
 		for uid, node := range h.nodes {
 			if pod := r.cluster.Gangs.Pod(uid); stands && pod != nil {
 				nominating := &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node}
-				r.cluster.Core.SchedulingQueue.AddNominatedPod(logger, &framework.PodInfo{Pod: pod}, nominating)
+				r.cluster.Core.Queue().AddNominatedPod(logger, &framework.PodInfo{Pod: pod}, nominating)
 				r.cluster.Quotas.Read(func(a *quota.Account) { a.Nominate(uid) })
 			}
 		}
@@ -235,7 +235,7 @@ func (r *reservations) resume(logger klog.Logger) {
 
 // Withdraw ends the nomination of a pod. Any goroutine may call it.
 func (r *Rounds) Withdraw(pod *corev1.Pod) {
-	r.cluster.Core.SchedulingQueue.DeleteNominatedPodIfExists(pod)
+	r.cluster.Core.Queue().DeleteNominatedPodIfExists(pod)
 	r.cluster.Quotas.Update(pod.UID, func(a *quota.Account) { a.Withdraw(string(pod.UID)) })
 }
 
@@ -250,7 +250,7 @@ func (h *Held) withdraw(ctx context.Context) {
 		}
 		status := p.Status.DeepCopy()
 		status.NominatedNodeName = ""
-		err := schedutil.PatchPodStatus(ctx, h.Client, p.Name, p.Namespace, &p.Status, status)
+		err := schedpod.PatchStatus(ctx, h.Client, p, status)
 		if err != nil && !apierrors.IsNotFound(err) {
 			klog.FromContext(ctx).Error(err, "Failed to withdraw the nomination of a pod that is held back", "pod",
 				klog.KObj(p))

@@ -13,13 +13,12 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
-	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
+	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 	"github.com/tenon-project/tenon/internal/sched/upstream/preempt"
 )
 
@@ -41,8 +40,8 @@ type Rounds struct {
 	reservations reservations
 	answers      answers
 
-	fail   scheduler.FailureHandlerFn // what Fail wraps
-	pulled int                        // pods that were ever taken out of the queue with a sibling
+	fail   loop.Fail // what Fail wraps
+	pulled int       // pods that were ever taken out of the queue with a sibling
 	// share bounds the part of the loop's time that failed rounds take.
 	share gang.LoopShare
 	// failed is what the members of the last plan learn that failed; nil from the begin of the next cycle on.
@@ -74,7 +73,7 @@ type Cluster struct {
 	// Gangs has the state of all gangs, Core is kube-scheduler's with its queue and profiles, Quotas the account of
 	// quotas.
 	Gangs  *kube.Gangs
-	Core   *scheduler.Scheduler
+	Core   loop.Core
 	Quotas *kube.Quotas
 	// Clock is that of the scheduling loop; the system's if nil.
 	Clock Clock
@@ -129,8 +128,7 @@ type Trial interface {
 
 type (
 	nextPod     = func(klog.Logger) (*framework.QueuedPodInfo, error)
-	schedulePod = func(context.Context, framework.Framework, fwk.CycleState,
-		*framework.QueuedPodInfo) (scheduler.ScheduleResult, error)
+	schedulePod = loop.Schedule
 )
 
 // groupRound is the members of one group on their way through the scheduling cycle.
@@ -191,7 +189,7 @@ func (r *Rounds) begin(logger klog.Logger, pod *framework.QueuedPodInfo) *groupR
 	for _, sibling := range all {
 		uid := string(sibling.UID)
 		if m.pods[uid] == nil {
-			if m.pods[uid] = podqueue.Of(r.cluster.Core).Take(logger, sibling); m.pods[uid] == nil {
+			if m.pods[uid] = r.cluster.Core.Queue().Take(logger, sibling); m.pods[uid] == nil {
 				continue
 			}
 			r.pulled++
@@ -224,7 +222,7 @@ func (r *Rounds) popAlone(logger klog.Logger) *framework.QueuedPodInfo {
 	var first *corev1.Pod
 	// A member with a higher priority than the pod comes first all the same.
 	highest := int32(math.MinInt32) // priority of the members
-	for _, pod := range r.cluster.Core.SchedulingQueue.PodsInActiveQ() {
+	for _, pod := range r.cluster.Core.Queue().PodsInActiveQ() {
 		switch {
 		case !r.cluster.Gangs.Alone(pod):
 			highest = max(highest, r.cluster.Gangs.Priority(pod))
@@ -236,7 +234,7 @@ func (r *Rounds) popAlone(logger klog.Logger) *framework.QueuedPodInfo {
 	if first == nil || corev1helpers.PodPriority(first) < highest {
 		return nil
 	}
-	return podqueue.Of(r.cluster.Core).Take(logger, first)
+	return r.cluster.Core.Queue().Take(logger, first)
 }
 
 // Pulled returns how many pods were ever taken out of the queue with a sibling, and of how many the cycles have yet to
@@ -285,7 +283,7 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 	r.planner.schedule = schedule
 	return func(ctx context.Context, f framework.Framework, state fwk.CycleState,
 		pod *framework.QueuedPodInfo,
-	) (scheduler.ScheduleResult, error) {
+	) (loop.Result, error) {
 		round, uid := r.current, string(pod.Pod.UID)
 		r.Evictions.Forget() // what is remembered about victims holds for one pod and one snapshot
 		defer r.planner.domains.release(f)
@@ -324,7 +322,7 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 }
 
 // Fail notes which members of a round do not fit after all.
-func (r *Rounds) Fail(fail scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
+func (r *Rounds) Fail(fail loop.Fail) loop.Fail {
 	r.fail = fail
 	return func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, start time.Time,

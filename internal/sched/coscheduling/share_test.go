@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
+	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
@@ -54,7 +55,7 @@ func TestPodsPrecedeGangsBehindAFailedRound(t *testing.T) {
 				q := takeable(t, queue.NewTestQueue(ctx, p.Less, queue.WithPodInitialBackoffDuration(time.Hour),
 					queue.WithPodMaxBackoffDuration(time.Hour)))
 				r := coscheduling.NewRounds(coscheduling.Cluster{
-					Gangs: gangs, Core: &scheduler.Scheduler{SchedulingQueue: q}, Events: &hooks.Events{},
+					Gangs: gangs, Core: loop.Of(&scheduler.Scheduler{SchedulingQueue: q}), Events: &hooks.Events{},
 				})
 				for i := range 2 * c.gangs {
 					m := member(fmt.Sprint("g", i/2, "-", i%2), fmt.Sprint("g", i/2), "2")

@@ -73,7 +73,7 @@ func (p *preemption) option(uid string, pods []*corev1.Pod) (o *option, kept str
 // find returns a pod as the snapshot has it, nil where it has not.
 func (p *preemption) find(pod *corev1.Pod) (fwk.PodInfo, fwk.NodeInfo) {
 	if pod != nil && pod.Spec.NodeName == "" { // it is not known to be bound
-		pod, _ = p.cluster.Core.Cache.GetPod(pod)
+		pod, _ = p.cluster.Core.Cached(pod)
 	}
 	if pod == nil {
 		return nil, nil

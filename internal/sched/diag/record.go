@@ -11,20 +11,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
+	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
 // scoresKept is the number of best nodes whose scores a decision remembers where the flags ask for no more.
 const scoresKept = 3
-
-// SchedulePod is the step of kube-scheduler's cycle that chooses a node.
-type SchedulePod = func(context.Context, framework.Framework, fwk.CycleState,
-	*framework.QueuedPodInfo) (scheduler.ScheduleResult, error)
 
 // Ranked is a profile that ranks nodes: it has scores of nodes although the cycle asks the proposed one alone.
 type Ranked interface {
@@ -36,12 +32,12 @@ type Ranked interface {
 }
 
 // Record remembers in r each choice of a node, with the best scores, and prints what the flags ask for.
-func (r *Ring) Record(flags *Flags, inner SchedulePod) SchedulePod {
+func (r *Ring) Record(flags *Flags, inner loop.Schedule) loop.Schedule {
 	// weights is used by the scheduling loop alone.
 	weights := map[string][]view.PluginScore{} // by profile
 	return func(ctx context.Context, f framework.Framework, state fwk.CycleState,
 		pod *framework.QueuedPodInfo,
-	) (scheduler.ScheduleResult, error) {
+	) (loop.Result, error) {
 		keep := max(scoresKept, flags.TopScores())
 		listening := &listener{Framework: f, keep: keep}
 		result, err := inner(ctx, listening, state, pod)

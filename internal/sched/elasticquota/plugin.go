@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -21,6 +20,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/upstream/config"
 	"github.com/tenon-project/tenon/internal/sched/upstream/preempt"
 )
 
@@ -29,9 +29,6 @@ const Name = "ElasticQuota"
 
 // wakePause is the least time between two searches for pods that a change without an event may help.
 const wakePause = 100 * time.Millisecond
-
-// candidates bounds the nodes on which preemption looks for victims. They are kube-scheduler's defaults.
-var candidates = config.DefaultPreemptionArgs{MinCandidateNodesPercentage: 10, MinCandidateNodesAbsolute: 100}
 
 // Plugin is the plugin of one profile. The fields that the application sets do not change after the first pod.
 type Plugin struct {
@@ -92,7 +89,7 @@ func Factory(quotas *kube.Quotas, m *Metrics) frameworkruntime.PluginFactory {
 			return nil, err
 		}
 		p := &Plugin{quotas: quotas, metrics: m, handle: h, args: args}
-		p.Preemption, err = preempt.New(ctx, candidates, h)
+		p.Preemption, err = preempt.New(ctx, h)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", Name, err)
 		}
@@ -387,12 +384,7 @@ func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod,
 
 // Exclusive returns an error if both this plugin and DefaultPreemption preempt in a profile.
 func Exclusive(plugins *config.Plugins) error {
-	ours, stock := false, false
-	for _, e := range plugins.PostFilter.Enabled {
-		ours = ours || e.Name == Name
-		stock = stock || e.Name == names.DefaultPreemption
-	}
-	if ours && stock {
+	if on := plugins.PostFilter; config.Enables(on, Name) && config.Enables(on, names.DefaultPreemption) {
 		return errors.New("plugins ElasticQuota and DefaultPreemption are both enabled: ElasticQuota preempts inside " +
 			"quotas and, where no quota decides, as DefaultPreemption does; disable DefaultPreemption")
 	}

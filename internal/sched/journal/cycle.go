@@ -9,11 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -104,9 +103,9 @@ func (c *Cycle) Unranked() bool { return false }
 func (c *Cycle) Unreserving(fwk.CycleState, *corev1.Pod) {}
 
 // Schedule sees what inner decides about the pod of the cycle.
-func (c *Cycle) Schedule(inner diag.SchedulePod) diag.SchedulePod {
+func (c *Cycle) Schedule(inner loop.Schedule) loop.Schedule {
 	return func(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *framework.QueuedPodInfo,
-	) (scheduler.ScheduleResult, error) {
+	) (loop.Result, error) {
 		result, err := inner(ctx, f, state, pod)
 		if d := c.decision; d != nil && err != nil {
 			d.Refused = err.Error()
@@ -137,7 +136,7 @@ func (c *Cycle) Reserved(state fwk.CycleState, pod *corev1.Pod, status *fwk.Stat
 }
 
 // Fail sees why the pod of the cycle has no node, and to which it is nominated.
-func (c *Cycle) Fail(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
+func (c *Cycle) Fail(inner loop.Fail) loop.Fail {
 	return func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, start time.Time,
 	) {

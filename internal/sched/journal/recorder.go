@@ -20,12 +20,12 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
 )
 
@@ -348,7 +348,7 @@ func (r *Recorder) Gangs(kind kube.OwnChange, change func(now time.Time) bool) {
 }
 
 // Fail is that of Cycle. A Reservation whose binding failed is refused in order: it has no more event.
-func (r *Recorder) Fail(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
+func (r *Recorder) Fail(inner loop.Fail) loop.Fail {
 	fail := r.Cycle.Fail(inner)
 	return func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, start time.Time,

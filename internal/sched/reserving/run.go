@@ -12,11 +12,11 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 )
 
 // Writer writes the status of Reservations, and deletes those that have ended, while this process leads.
@@ -80,8 +80,8 @@ func (w *Writer) nodeGone(name string) bool {
 
 // Fail returns a failure handler around inner. A reserve pod does not exist on the API server: the handler queues it
 // again, and writes the reason to the Reservation's condition. Other pods go to inner.
-func Fail(core *scheduler.Scheduler, r *kube.Reservations, inner scheduler.FailureHandlerFn,
-) scheduler.FailureHandlerFn {
+func Fail(core loop.Core, r *kube.Reservations, inner loop.Fail,
+) loop.Fail {
 	return func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, start time.Time,
 	) {
@@ -96,7 +96,7 @@ func Fail(core *scheduler.Scheduler, r *kube.Reservations, inner scheduler.Failu
 		}
 		_, now := r.Find(pod.Pod.UID)
 		if now == nil || now.Spec.NodeName != "" {
-			core.SchedulingQueue.Done(pod.Pod.UID)
+			core.Queue().Done(pod.Pod.UID)
 			return // it is gone, or placed after all
 		}
 		node := now.Status.NominatedNodeName
@@ -107,7 +107,7 @@ func Fail(core *scheduler.Scheduler, r *kube.Reservations, inner scheduler.Failu
 		now = now.DeepCopy()
 		now.Status.NominatedNodeName = node
 		pod.PodInfo, _ = framework.NewPodInfo(now) // its affinity was read before
-		queue := core.SchedulingQueue
+		queue := core.Queue()
 		if err := queue.AddUnschedulablePodIfNotPresent(logger, pod, queue.SchedulingCycle()); err != nil {
 			logger.Error(err, "Failed to queue a reservation again", "reservation", klog.KObj(now))
 		}

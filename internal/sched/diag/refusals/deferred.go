@@ -14,7 +14,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
+
+	"github.com/tenon-project/tenon/internal/sched/upstream/schedpod"
 )
 
 // Bounds of the explanations that are due, and of the tables with a status of each node that these keep: refusals for
@@ -204,7 +205,7 @@ func (r *Reporter) patch(ctx context.Context, pod *corev1.Pod, condition *corev1
 	pods := r.client.CoreV1().Pods(pod.Namespace)
 	_, read := podutil.GetPodCondition(&pod.Status, condition.Type)
 	err := retry.OnError(retry.DefaultBackoff, func(err error) bool {
-		return ctx.Err() == nil && schedutil.RetriableWithConflict(err)
+		return ctx.Err() == nil && schedpod.Retriable(err)
 	}, func() error {
 		_, has := podutil.GetPodCondition(&pod.Status, condition.Type)
 		foreign := has != nil && has.Message != said && !equality.Semantic.DeepEqual(has, read)

@@ -16,14 +16,14 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/lru"
 
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/upstream/config"
+	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -210,7 +210,7 @@ func (r *Reporter) Own(pod *corev1.Pod, v view.Verdict) view.Verdict {
 }
 
 // Wrap lets upstream's handler do its work and replaces what it writes.
-func (r *Reporter) Wrap(inner scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
+func (r *Reporter) Wrap(inner loop.Fail) loop.Fail {
 	return func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, start time.Time,
 	) {
@@ -421,7 +421,7 @@ type Queue interface {
 
 // Queued returns the state of a pod in the scheduling queue q, whose back-offs c sets; nil for what is made of a
 // Reservation, whose attempts are not counted: its object says what it waits for.
-func (r *Reporter) Queued(pod *corev1.Pod, q Queue, c *config.KubeSchedulerConfiguration) *view.Queue {
+func (r *Reporter) Queued(pod *corev1.Pod, q Queue, c *config.Scheduler) *view.Queue {
 	if convert.IsReservePod(pod) {
 		return nil
 	}
@@ -454,7 +454,7 @@ func (r *Reporter) Queued(pod *corev1.Pod, q Queue, c *config.KubeSchedulerConfi
 }
 
 // backoff is how long the queue holds a pod back after so many attempts.
-func backoff(c *config.KubeSchedulerConfiguration, attempts int) time.Duration {
+func backoff(c *config.Scheduler, attempts int) time.Duration {
 	d, most := time.Duration(c.PodInitialBackoffSeconds)*time.Second, time.Duration(c.PodMaxBackoffSeconds)*time.Second
 	for ; attempts > 1 && d < most; attempts-- {
 		d *= 2

@@ -12,9 +12,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/sched/upstream/schedpod"
 )
 
 // reporting lets upstream's failure handler write the root cause, and nothing that was reported before.
@@ -98,7 +98,7 @@ func (c *conditions) PatchPodStatus(pod *corev1.Pod, all []*corev1.PodCondition,
 	if !changed {
 		return nil, nil
 	}
-	err := schedutil.PatchPodStatus(t.ctx, t.reporter.client, pod.Name, pod.Namespace, &pod.Status, status)
+	err := schedpod.PatchStatus(t.ctx, t.reporter.client, pod, status)
 	if apierrors.IsNotFound(err) {
 		err = nil
 	}

@@ -12,7 +12,8 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
-	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
+
+	"github.com/tenon-project/tenon/internal/sched/upstream/schedpod"
 )
 
 // subject names what a rule of upstream refused a node for, which its text leaves out: taints, selectors, ports. cordon
@@ -85,7 +86,7 @@ func unmatched(node *corev1.Node, r corev1.NodeSelectorRequirement, term corev1.
 // ports names the host ports of a pod that are in use on a node.
 func ports(pod *corev1.Pod, node fwk.NodeInfo) string {
 	var named []string
-	for _, p := range schedutil.GetHostPorts(pod) {
+	for _, p := range schedpod.HostPorts(pod) {
 		if node.GetUsedPorts().CheckConflict(p.HostIP, string(p.Protocol), p.HostPort) {
 			named = append(named, fmt.Sprintf("%d/%s", p.HostPort, p.Protocol))
 		}

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
+	"github.com/tenon-project/tenon/internal/sched/upstream/config"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -164,7 +164,7 @@ func (c *count) notes() (notes []string) {
 
 // hasFilter reports whether the profile has a filter of a name.
 func (c *count) hasFilter(name string) bool {
-	return slices.ContainsFunc(c.f.ListPlugins().Filter.Enabled, func(p config.Plugin) bool { return p.Name == name })
+	return config.Enables(c.f.ListPlugins().Filter, name)
 }
 
 // like returns the nodes that are counted.
@@ -444,9 +444,7 @@ func limits(findings []why.Finding) []view.Refusal {
 // askQuotas lowers the answer to what the quotas of the pods allow.
 func (c *count) askQuotas(out *view.Capacity) {
 	// Without the plugin no quota limits pods.
-	if !slices.ContainsFunc(c.f.ListPlugins().PreFilter.Enabled, func(p config.Plugin) bool {
-		return p.Name == "ElasticQuota"
-	}) {
+	if !config.Enables(c.f.ListPlugins().PreFilter, "ElasticQuota") {
 		return
 	}
 	account := c.quotas

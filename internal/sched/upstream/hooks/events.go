@@ -175,7 +175,8 @@ func (q *eventQueue) Take(logger klog.Logger, pod *corev1.Pod) *framework.Queued
 }
 
 // AddUnschedulablePodIfNotPresent records who refused the pod.
-func (q *eventQueue) AddUnschedulablePodIfNotPresent(logger klog.Logger, pod *framework.QueuedPodInfo, cycle int64) error {
+func (q *eventQueue) AddUnschedulablePodIfNotPresent(logger klog.Logger, pod *framework.QueuedPodInfo, cycle int64,
+) error {
 	var r refusal
 	r.BySiblings = pod.PendingPlugins.Len() == 0 && pod.UnschedulablePlugins.Equal(sets.New(q.events.SiblingPlugin))
 	if q.events.Attempts != nil {

@@ -42,8 +42,8 @@ func Informers(client kubernetes.Interface, upstream informers.SharedInformerFac
 	return factory
 }
 
-// indexedOnce is an informer to which an indexer may be added again: the plugins of profiles for questions add those that
-// the plugins of the running profile of their name have added.
+// indexedOnce is an informer to which an indexer may be added again: the plugins of profiles for questions add those
+// that the plugins of the running profile of their name have added.
 type indexedOnce struct{ cache.SharedIndexInformer }
 
 // AddIndexers adds the indexers whose names are not there yet.
@@ -74,8 +74,8 @@ func trim(object any) (any, error) {
 	return object, err
 }
 
-// serveDevices serves the kinds of dynamic resource allocation, which Kubernetes has since 1.34, and taint rules, which it
-// has since 1.37.
+// serveDevices serves the kinds of dynamic resource allocation, which Kubernetes has since 1.34, and taint rules, which
+// it has since 1.37.
 func serveDevices(client kubernetes.Interface, serve func(runtime.Object, cache.SharedIndexInformer)) {
 	server, devices, group := client.Discovery(), client.ResourceV1(), resourcev1.SchemeGroupVersion
 	claims, slices, classes := &resourcev1.ResourceClaim{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceClass{}

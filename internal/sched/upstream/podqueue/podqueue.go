@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/backend/heap"
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -26,9 +25,6 @@ type Queue interface {
 	// a pod that is not in the queue, or that a PreEnqueue plugin holds back. It does not wait for a pod.
 	Take(logger klog.Logger, pod *corev1.Pod) *framework.QueuedPodInfo
 }
-
-// Of returns the queue of a scheduler with all that surrounds it. The innermost one is that of New.
-func Of(core *scheduler.Scheduler) Queue { return core.SchedulingQueue.(Queue) }
 
 // entry is what upstream's active queue consists of.
 type entry = framework.QueuedEntityInfo

@@ -132,8 +132,8 @@ func (b *bench) state() map[string][]string {
 	return out
 }
 
-// TestTakeMovesOnePodAlone compares Take with a model in random steps: the pod leaves the queue for those in flight if it
-// is in the queue and not held back, and nothing else changes. The pods that are left keep their order.
+// TestTakeMovesOnePodAlone compares Take with a model in random steps: the pod leaves the queue for those in flight if
+// it is in the queue and not held back, and nothing else changes. The pods that are left keep their order.
 func TestTakeMovesOnePodAlone(t *testing.T) {
 	t.Parallel()
 	taken, absent := 0, 0

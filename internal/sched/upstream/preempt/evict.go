@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	upstream "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
 // Preemptor is what victims are evicted for: a pod, or pods that start together.
@@ -42,6 +43,12 @@ func (c *Chooser) EvictBy(layer func(inner Evictor) Evictor) {
 // Evict evicts one victim.
 func (c *Chooser) Evict(ctx context.Context, e Eviction) (rejected bool, err error) {
 	return executor(c.plugin.Executor.PreemptPod).Evict(ctx, e)
+}
+
+// Count counts one preemption with so many victims in kube-scheduler's metrics. kube-scheduler counts its own.
+func Count(victims int) {
+	metrics.PreemptionAttempts.Inc()
+	metrics.PreemptionVictims.Observe(float64(victims))
 }
 
 // executor is what evicts victims for kube-scheduler, as an Evictor.

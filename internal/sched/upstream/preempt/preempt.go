@@ -22,8 +22,9 @@ type Chooser struct {
 	plugin *defaultpreemption.DefaultPreemption
 }
 
-// New makes the plugin of a profile.
-func New(ctx context.Context, args config.DefaultPreemptionArgs, h fwk.Handle) (*Chooser, error) {
+// New makes the plugin of a profile. It looks for victims on as many nodes as kube-scheduler does by default.
+func New(ctx context.Context, h fwk.Handle) (*Chooser, error) {
+	args := config.DefaultPreemptionArgs{MinCandidateNodesPercentage: 10, MinCandidateNodesAbsolute: 100}
 	plugin, err := defaultpreemption.New(ctx, &args, h,
 		feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate))
 	if err != nil {
