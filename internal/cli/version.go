@@ -3,8 +3,6 @@ package cli
 import (
 	"fmt"
 	"runtime"
-	"runtime/debug"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -22,20 +20,10 @@ type versions struct {
 }
 
 func builtFrom() versions {
-	v := versions{
-		Tenon: version.String(), Kubernetes: "unknown", Go: runtime.Version(),
+	return versions{
+		Tenon: version.String(), Kubernetes: version.Kubernetes(), Go: runtime.Version(),
 		Platform: runtime.GOOS + "/" + runtime.GOARCH,
 	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return v
-	}
-	for _, m := range info.Deps {
-		if m.Path == "k8s.io/client-go" {
-			v.Kubernetes = strings.Replace(m.Version, "v0.", "v1.", 1) // 1.36.3 is in the modules of v0.36.3
-		}
-	}
-	return v
 }
 
 func newVersion(streams genericiooptions.IOStreams) *cobra.Command {

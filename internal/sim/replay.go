@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/version"
 	"github.com/tenon-project/tenon/internal/sched/app"
 	"github.com/tenon-project/tenon/internal/sched/core"
 	"github.com/tenon-project/tenon/internal/sched/diag"
@@ -232,9 +234,10 @@ func Replay(ctx context.Context, path string, until time.Time) (Replayed, error)
 	defer cancel()
 	out := Replayed{File: path, Skipped: map[string]int{}}
 	var r *replay
+	var versions *Versions
 	err := eachRecord(path, until, func(record *journal.Record, line int) (err error) {
 		if record.Snapshot != nil {
-			out.From = record.Time
+			out.From, versions = record.Time, versionsOf(record.Snapshot)
 			if r, err = begin(ctx, record, nil); err != nil {
 				return err
 			}
@@ -257,7 +260,7 @@ func Replay(ctx context.Context, path string, until time.Time) (Replayed, error)
 			got := r.decide(ctx, record.Decision)
 			if out.Difference = differs(record.Decision, got); out.Difference != nil {
 				out.Difference.File, out.Difference.Line, out.Difference.Gen = path, line, record.Gen
-				out.Difference.Pod = record.Decision.Pod
+				out.Difference.Pod, out.Difference.Kubernetes = record.Decision.Pod, versions
 				return io.EOF
 			}
 			out.Decisions++
@@ -374,6 +377,23 @@ type Difference struct {
 	Field    string `json:"field"`
 	Recorded string `json:"recorded"`
 	Replayed string `json:"replayed"`
+	// Kubernetes has the two versions where kube-scheduler is another one than that which recorded.
+	Kubernetes *Versions `json:"kubernetes,omitempty"`
+}
+
+// Versions are those of Kubernetes that two programs are built on.
+type Versions struct {
+	Recorded string `json:"recorded"`
+	Replayed string `json:"replayed"`
+}
+
+// versionsOf returns the versions of a journal and of this program; nil where they are the same.
+func versionsOf(s *journal.Snapshot) *Versions {
+	recorded, replayed := cmp.Or(s.Kubernetes, "v1.36 or earlier"), version.Kubernetes()
+	if recorded == replayed {
+		return nil
+	}
+	return &Versions{recorded, replayed}
 }
 
 // differs returns the first field in which two decisions differ.

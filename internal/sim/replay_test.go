@@ -6,7 +6,9 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/api/version"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/app"
@@ -103,6 +106,31 @@ func TestAReplayEndsWithTheFirstDecisionThatIsNotTheRecordedOne(t *testing.T) {
 		if got.Events != c.events || got.Decisions != c.decisions || line != c.line {
 			t.Errorf("%s: %d events, %d decisions, the difference is in line %d; want %+v\n%+v", name, got.Events,
 				got.Decisions, line, c, got.Difference)
+		}
+	}
+}
+
+// TestAJournalOfAnotherKubernetesIsReplayed: a difference names both versions. Programs on 1.36 wrote none.
+func TestAJournalOfAnotherKubernetesIsReplayed(t *testing.T) {
+	t.Parallel()
+	for recorded, want := range map[string]*Versions{
+		"":                   {"v1.36 or earlier", version.Kubernetes()},
+		"v1.38.0":            {"v1.38.0", version.Kubernetes()},
+		version.Kubernetes(): nil,
+	} {
+		start := began(t)
+		start.Snapshot.Kubernetes = recorded
+		path := seal(t, time.Now(), start, put(t, testobject.Node("n", nil, "cpu", "8", "pods", "110")),
+			put(t, podNamed("a")), decide("default/a", "a", "n"), put(t, podNamed("b")), decide("default/b", "b", "m"))
+		got, err := Replay(t.Context(), path, time.Time{})
+		testkit.Check(t, err)
+		if got.Decisions != 1 || got.Difference == nil || !reflect.DeepEqual(got.Difference.Kubernetes, want) {
+			t.Errorf("%q: %d decisions, then %+v", recorded, got.Decisions, got.Difference)
+			continue
+		}
+		said := differentError{got.Difference}.Error()
+		if named := strings.Contains(said, "kube-scheduler"); named != (want != nil) {
+			t.Errorf("%q: %s", recorded, said)
 		}
 	}
 }

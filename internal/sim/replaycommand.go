@@ -22,8 +22,13 @@ import (
 type differentError struct{ *Difference }
 
 func (d differentError) Error() string {
-	return fmt.Sprintf("%s: line %d: the decision about pod %s differs in %s\n  recorded: %s\n  replayed: %s",
+	text := fmt.Sprintf("%s: line %d: the decision about pod %s differs in %s\n  recorded: %s\n  replayed: %s",
 		d.File, d.Line, d.Pod, d.Field, d.Recorded, d.Replayed)
+	if v := d.Kubernetes; v != nil {
+		text += fmt.Sprintf("\n  recorded with kube-scheduler %s, replayed with %s: they may decide differently",
+			v.Recorded, v.Replayed)
+	}
+	return text
 }
 
 // ExitCode returns the exit code of a difference.

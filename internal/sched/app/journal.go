@@ -21,7 +21,7 @@ func newJournal(o *Options, c *config.KubeSchedulerConfiguration) (*journal.Reco
 		return nil, err
 	}
 	return journal.New(o.Journal, journal.Snapshot{
-		Build: version.String(), Config: text, Trusted: o.TrustedNames,
+		Build: version.String(), Kubernetes: version.Kubernetes(), Config: text, Trusted: o.TrustedNames,
 	}, export), nil
 }
 

@@ -62,6 +62,8 @@ type Record struct {
 type Snapshot struct {
 	Version int    `json:"version"`
 	Build   string `json:"build"` // of the program
+	// Kubernetes is the version that the program is built on. Programs on 1.36 did not write it.
+	Kubernetes string `json:"kubernetes,omitempty"`
 	// Config is the KubeSchedulerConfiguration in force.
 	Config json.RawMessage `json:"config"`
 	// Trusted are the other schedulers whose allocations count.
