@@ -63,7 +63,7 @@ func newMakeRoom(flags *genericclioptions.ConfigFlags, streams genericiooptions.
 			if err != nil {
 				return err
 			}
-			width := terminalWidth(streams.Out)
+			width := progress.Width(streams.Out)
 			if o.dryRun || len(answer.Moves) == 0 {
 				err := printAnswer(streams.Out, o.format, struct {
 					APIVersion string `json:"apiVersion"`

@@ -19,6 +19,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-project/tenon/internal/progress"
 )
 
 // formatsOf returns the formats of -o that a verb knows: those of every verb that reads, and more.
@@ -90,7 +92,7 @@ func widthFor(format string, out io.Writer) int {
 	if format == wide {
 		return 0
 	}
-	return terminalWidth(out)
+	return progress.Width(out)
 }
 
 // show writes what the API says of a node, or of all nodes for "", with --watch again and again.
@@ -132,7 +134,7 @@ func printChecks(w io.Writer, format string, answer interface {
 ) error {
 	err := printAnswer(w, format, answer, func() string {
 		var text strings.Builder
-		_ = answer.Print(&text, terminalWidth(w)) // a Builder takes everything
+		_ = answer.Print(&text, progress.Width(w)) // a Builder takes everything
 		return text.String()
 	})
 	if err == nil && !answer.Healthy() {
@@ -268,7 +270,7 @@ func repeat(ctx context.Context, watch bool, every time.Duration, out io.Writer,
 		text := answer.String()
 		if content := cmp.Or(answer.content, text); content != last {
 			last = content
-			if terminalWidth(out) > 0 {
+			if progress.Width(out) > 0 {
 				text = homeAndClear + text
 			}
 			if _, err := io.WriteString(out, text); err != nil {

@@ -204,19 +204,12 @@ func (c *columns) fold() *columns {
 		rest.rows = append(rest.rows, slices.Concat(row[:keys], row[min(at, len(row)):]))
 		c.rows[j] = row[:min(at, len(row))]
 	}
-	return &rest
-}
-
-// terminalWidth is 0 off a terminal.
-func terminalWidth(out io.Writer) int {
-	if !isTerminal(out) {
-		return 0
+	for i, row := range rest.rows {
+		if i > 0 && slices.ContainsFunc(row[keys:], func(cell string) bool { return cell != "" }) {
+			return &rest
+		}
 	}
-	width, _, err := term.GetSize(int(out.(*os.File).Fd()))
-	if err != nil {
-		return 0
-	}
-	return width
+	return nil // headings without a value below
 }
 
 // fit cuts a line at the terminal's edge. Colour codes must be applied afterwards. A width of 0 is unlimited.

@@ -142,6 +142,11 @@ func TestNarrowTablesFold(t *testing.T) {
 			"GANG  STATE  AGE    CREATED\na     Waits  4m50s  yes\n\nGANG  MESSAGE\na     2 of 3 members, so it\n" +
 				"      waits\n",
 		},
+		"headings without a value are left out": {
+			columns{width: 12},
+			[][]any{{"GANG", "STATE", "MESSAGE"}, {"a", "Bound", ""}},
+			"GANG  STATE\na     Bound\n",
+		},
 		"all fits": {columns{width: 10}, [][]any{{"A", "B"}, {"1", "2 3"}}, "A  B\n1  2 3\n"},
 	} {
 		for _, row := range tt.rows {

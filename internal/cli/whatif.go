@@ -24,6 +24,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/progress"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -290,7 +291,7 @@ func (w *whatIfQuestion) ask(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	err = printAnswer(out, w.whatIfOptions.format, answer, func() string {
-		return drawWhatIf(&answer, w.question.Ask.Pods, terminalWidth(out))
+		return drawWhatIf(&answer, w.question.Ask.Pods, progress.Width(out))
 	})
 	if err == nil && w.whatIfOptions.exitCode && len(after.Unschedulable) > 0 {
 		return errNegative

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -86,7 +87,7 @@ func NewCommand(streams genericiooptions.IOStreams, machines Machines) *cobra.Co
 	return c
 }
 
-// Print writes a result as json, yaml or a table.
+// Print writes a result as json, yaml or a table, which is wrapped where out is a terminal.
 func Print(out io.Writer, r Result, format string) error {
 	var text []byte
 	var err error
@@ -97,7 +98,7 @@ func Print(out io.Writer, r Result, format string) error {
 	case "yaml":
 		text, err = yaml.Marshal(r)
 	default:
-		text = table(r)
+		text = table(r, progress.Width(out))
 	}
 	if err != nil {
 		return fmt.Errorf("encode the result: %w", err)
@@ -106,7 +107,8 @@ func Print(out io.Writer, r Result, format string) error {
 	return err
 }
 
-func table(r Result) []byte {
+// table wraps the last column to a width; 0 is unlimited.
+func table(r Result, width int) []byte {
 	var out bytes.Buffer
 	rows := [][]string{{"NAMESPACE", "NAME", "STATE", "NODE", "CPUS", "NUMA", "REASON"}}
 	counts := map[string]int{}
@@ -123,7 +125,7 @@ func table(r Result) []byte {
 			rows[i+1] = slices.Insert(rows[i+1], len(rows[i+1])-1, cmp.Or(view.DevicesText(p.Devices), "-"))
 		}
 	}
-	alignRows(&out, rows)
+	alignRows(&out, rows, width)
 	var sums []string
 	for _, state := range []string{Scheduled, Unschedulable, Waiting, Preempted, Refused, Existing} {
 		if n := counts[state]; n > 0 {
@@ -134,7 +136,7 @@ func table(r Result) []byte {
 	fmt.Fprintf(&out, "\n%s on %s\n", pods, view.Count(len(r.Nodes), "node"))
 	for _, t := range view.QuotaTables(r.Quotas, view.QuotaColumns()) {
 		out.WriteByte('\n')
-		alignRows(&out, t.Rows)
+		alignRows(&out, t.Rows, width)
 	}
 	if len(r.Reservations) > 0 {
 		out.WriteByte('\n')
@@ -145,7 +147,7 @@ func table(r Result) []byte {
 				cmp.Or(strings.Join(v.Users, ","), "-"), cmp.Or(reasonText(v.Reasons), v.Message),
 			})
 		}
-		alignRows(&out, rows)
+		alignRows(&out, rows, width)
 	}
 	if len(r.Migrations) > 0 {
 		out.WriteByte('\n')
@@ -157,21 +159,32 @@ func table(r Result) []byte {
 				strings.TrimPrefix(m.Reason+": "+text, ": "),
 			})
 		}
-		alignRows(&out, rows)
+		alignRows(&out, rows, width)
 	}
 	return out.Bytes()
 }
 
-func alignRows(out *bytes.Buffer, rows [][]string) {
+// alignRows writes rows as a table whose last column is wrapped to a width; 0 is unlimited. Where the other columns
+// leave too little of it, the last one continues below its row.
+func alignRows(out *bytes.Buffer, rows [][]string, width int) {
+	const narrowest, indent = 20, "    "
 	var text bytes.Buffer
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		_, _ = fmt.Fprintln(w, strings.Join(row, "\t")) // into memory
+		_, _ = fmt.Fprintln(w, strings.Join(row[:len(row)-1], "\t")+"\t") // into memory
 	}
 	_ = w.Flush()
-	for line := range bytes.Lines(text.Bytes()) { // the last column leaves padding
-		out.Write(bytes.TrimRight(line, " \n"))
-		out.WriteByte('\n')
+	for i, beside := range strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n") {
+		cell := rows[i][len(rows[i])-1]
+		room := width - utf8.RuneCountInString(beside)
+		if width > 0 && room < min(narrowest, utf8.RuneCountInString(cell)) {
+			out.WriteString(strings.TrimRight(beside, " ") + "\n")
+			beside, room = indent, max(1, width-len(indent))
+		}
+		for _, part := range view.Wrap(cell, " ", min(width, room)) {
+			out.WriteString(strings.TrimRight(beside+part, " ") + "\n")
+			beside = strings.Repeat(" ", utf8.RuneCountInString(beside))
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
+	"github.com/tenon-project/tenon/internal/progress"
 	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/journal"
 	"github.com/tenon-project/tenon/internal/view"
@@ -329,7 +330,7 @@ func (c *Comparison) print(out io.Writer, format string) error {
 		add("fragmented GPUs, mean", "%.3f", func(c *Course) any { return c.GPUs.Fragmented })
 		add("fragmented GPUs, end", "%.3f", func(c *Course) any { return c.GPUs.FragmentedAtEnd })
 	}
-	alignRows(&text, rows)
+	alignRows(&text, rows, progress.Width(out))
 	fmt.Fprintf(&text, "\nreplayed as recorded: %d of %d\n", c.AsRecorded, c.Pods)
 	for _, cause := range slices.Sorted(maps.Keys(c.Skipped)) {
 		fmt.Fprintf(&text, "not compared: %d: %s\n", c.Skipped[cause], cause)
@@ -344,7 +345,7 @@ func (c *Comparison) print(out io.Writer, format string) error {
 			})
 		}
 		text.WriteByte('\n')
-		alignRows(&text, rows)
+		alignRows(&text, rows, progress.Width(out))
 	}
 	if more := len(c.Differences) - mostDifferences; more > 0 {
 		fmt.Fprintf(&text, "and %d more: -o json lists all\n", more)

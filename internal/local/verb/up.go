@@ -19,6 +19,8 @@ import (
 	"github.com/tenon-project/tenon/internal/local/cluster"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/machine"
+	"github.com/tenon-project/tenon/internal/progress"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 type upFlags struct {
@@ -46,7 +48,7 @@ func newUp(serve ServeConsole) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.list {
-				return listMachines(c.OutOrStdout())
+				return listMachines(c.OutOrStdout(), progress.Width(c.OutOrStdout()))
 			}
 			return up(c.Context(), *f, serve, c.OutOrStdout())
 		},
@@ -99,11 +101,24 @@ func configOf(file string) (string, error) {
 	return filepath.Abs(file)
 }
 
-func listMachines(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+// listMachines wraps what the machines are to a width; 0 is unlimited.
+func listMachines(w io.Writer, width int) error {
+	const gap = 3
+	t := tabwriter.NewWriter(w, 0, 0, gap, ' ', 0)
 	_, _ = fmt.Fprintln(t, "NAME\tMACHINE") // a tabwriter reports at Flush
+	longest := 0
 	for _, d := range machine.Presets() {
-		_, _ = fmt.Fprintf(t, "%s\t%s\n", d.Name, d.Summary)
+		longest = max(longest, len(d.Name))
+	}
+	if width > 0 {
+		width = max(1, width-longest-gap)
+	}
+	for _, d := range machine.Presets() {
+		name := d.Name
+		for _, part := range view.Wrap(d.Summary, " ", width) {
+			_, _ = fmt.Fprintf(t, "%s\t%s\n", name, part)
+			name = ""
+		}
 	}
 	return t.Flush()
 }
