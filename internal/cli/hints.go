@@ -55,7 +55,7 @@ func (r *renderer) hints(pod string, h view.Hints) string {
 			r.step(&k.Steps[i])
 		}
 		if k.Refusal != nil {
-			r.add(red, r.cross()+cmp.Or(k.Status, k.Refusal.Code.String())+": "+k.Refusal.Message)
+			r.addWrapped(red, r.cross()+cmp.Or(k.Status, k.Refusal.Code.String())+": "+k.Refusal.Message)
 		}
 	}
 	if h.Alignment != nil {
@@ -213,7 +213,7 @@ func (r *renderer) alignment(a *view.Alignment) {
 	r.add(plain, slices.Concat(t.lines()...)...)
 	switch {
 	case a.Refusal != nil:
-		r.add(red, r.cross()+a.Refusal.Code.String()+": "+a.Refusal.Message)
+		r.addWrapped(red, r.cross()+a.Refusal.Code.String()+": "+a.Refusal.Message)
 	case len(a.Chosen) > 0:
 		r.line("  chosen", "NUMA "+nodeList(a.Chosen))
 	}

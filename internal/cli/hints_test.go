@@ -72,7 +72,11 @@ func TestHintsAsGolden(t *testing.T) {
 	testkit.Check(t, printAnswer(&out, "json", refusedHints(), nil))
 	golden(t, "hints-refused.json", out.String())
 	r.width, r.ascii = 60, true
-	for _, line := range strings.Split(r.hints("ns/p", refusedHints()), "\n") {
+	narrow := r.hints("ns/p", refusedHints())
+	if want := refusedHints().Kubelet.Refusal.Message; !strings.Contains(strings.Join(strings.Fields(narrow), " "), want) {
+		t.Errorf("lacks %q:\n%s", want, narrow)
+	}
+	for _, line := range strings.Split(narrow, "\n") {
 		if len([]rune(line)) > 60 {
 			t.Errorf("wider than the terminal: %s", line)
 		}

@@ -50,6 +50,13 @@ func (r *renderer) line(label string, texts ...string) {
 
 func (p paint) cross() string { return p.symbol("✗", "x") + " " }
 
+// addWrapped adds a text that may be wider than the terminal.
+func (r *renderer) addWrapped(colour tint, text string) {
+	for _, part := range view.Wrap(text, " ", r.width) {
+		r.add(colour, part)
+	}
+}
+
 func (r *renderer) add(colour tint, lines ...string) {
 	for _, text := range lines {
 		r.out.WriteString(r.text(colour, r.fit(strings.TrimRight(text, " "), r.width)) + "\n")

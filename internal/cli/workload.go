@@ -30,8 +30,8 @@ type workload struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// Desired pods are wanted at once, len(Pods) exist.
-	Desired int        `json:"desired"`
-	Pods    []view.Pod `json:"pods"`
+	Desired int         `json:"desired"`
+	Pods    []explained `json:"pods"`
 	// Ended says how a Job has ended, which wants no more pods; "" for one that has not, and for other workloads.
 	Ended string `json:"ended,omitempty"`
 	// Refusal is the last reason for which a pod was not even made, such as a webhook's; "" when none is missing.
@@ -51,13 +51,13 @@ func (e *explanation) workload(ctx context.Context, kind, name string) error {
 		return err
 	}
 	blocked := answer.Refusal != "" || slices.ContainsFunc(answer.Pods,
-		func(p view.Pod) bool { return p.RootCause != nil })
+		func(p explained) bool { return p.RootCause != nil })
 	return e.print(answer, blocked, func() string { return e.render.workload(answer) },
-		namesOf("pod", answer.Pods, func(p *view.Pod) string { return path.Base(p.Pod) })...)
+		namesOf("pod", answer.Pods, func(p *explained) string { return path.Base(p.Pod.Pod) })...)
 }
 
 func (e *explanation) explainWorkload(ctx context.Context, kind, name string) (workload, error) {
-	out := workload{Kind: kind, Namespace: e.namespace, Name: name, Pods: []view.Pod{}}
+	out := workload{Kind: kind, Namespace: e.namespace, Name: name, Pods: []explained{}}
 	uid, selector, err := e.readWorkload(ctx, &out)
 	if apierrors.IsNotFound(err) {
 		return out, usagef("%s %q not found in namespace %q", kind, name, e.namespace)
@@ -95,8 +95,8 @@ func (e *explanation) explainWorkload(ctx context.Context, kind, name string) (w
 }
 
 // explainPods asks the scheduler about the first of the pods; the others are explained by their objects.
-func (e *explanation) explainPods(ctx context.Context, pods []corev1.Pod) (out []view.Pod, err error) {
-	out = []view.Pod{}
+func (e *explanation) explainPods(ctx context.Context, pods []corev1.Pod) (out []explained, err error) {
+	out = []explained{}
 	for i := range pods {
 		said := view.FromObject(describe.Pod(&pods[i]))
 		if i < askedAtMost {
@@ -104,9 +104,9 @@ func (e *explanation) explainPods(ctx context.Context, pods []corev1.Pod) (out [
 				return nil, err
 			}
 		}
-		out = append(out, said)
+		out = append(out, explained{Pod: said, Phase: pods[i].Status.Phase})
 	}
-	slices.SortFunc(out, func(a, b view.Pod) int { return strings.Compare(a.Pod, b.Pod) })
+	slices.SortFunc(out, func(a, b explained) int { return strings.Compare(a.Pod.Pod, b.Pod.Pod) })
 	return out, nil
 }
 
@@ -207,14 +207,14 @@ func (r *renderer) workload(w workload) string {
 		r.line(r.cross()+"not made", w.Refusal)
 	}
 	text := r.take()
-	first, others := map[string]view.Pod{}, map[string][]string{}
+	first, others := map[string]explained{}, map[string][]string{}
 	var causes []string
 	for _, p := range w.Pods {
 		cause := p.State
 		if p.RootCause != nil {
 			cause = p.RootCause.Code.String()
 		}
-		name := p.Pod
+		name := p.Pod.Pod
 		if p.Placement != nil {
 			name += " on " + p.Placement.Node
 		}
@@ -225,7 +225,7 @@ func (r *renderer) workload(w workload) string {
 		first[cause], causes = p, append(causes, cause)
 	}
 	for _, cause := range causes {
-		text += "\n" + r.pod(explained{Pod: first[cause]}, "")
+		text += "\n" + r.pod(first[cause], first[cause].Phase)
 		r.line("  also", strings.Join(others[cause], ", "))
 		text += r.take()
 	}

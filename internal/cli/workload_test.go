@@ -50,6 +50,8 @@ func TestWorkloadsLeadToTheirPodsAndToTheRefusalOfThoseNeverMade(t *testing.T) {
 			Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobSuccessCriteriaMet}, c}},
 		}
 	}
+	runs := &corev1.Pod{ObjectMeta: meta("ran-1", "uid-ran-1", "j-ran")}
+	runs.Spec.NodeName, runs.Status.Phase = "n1", corev1.PodRunning
 	objects := []runtime.Object{
 		&appsv1.Deployment{
 			ObjectMeta: meta("web", "d", ""),
@@ -59,6 +61,8 @@ func TestWorkloadsLeadToTheirPodsAndToTheRefusalOfThoseNeverMade(t *testing.T) {
 			ObjectMeta: meta("web-1", "r", "d"),
 			Spec:       appsv1.ReplicaSetSpec{Replicas: &three, Selector: selector},
 		},
+		&batchv1.Job{ObjectMeta: meta("ran", "j-ran", ""), Spec: batchv1.JobSpec{Selector: selector}},
+		runs,
 		&batchv1.Job{ObjectMeta: meta("once", "j", ""), Spec: batchv1.JobSpec{Selector: selector}},
 		ended("done", batchv1.JobCondition{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}),
 		ended("lost", batchv1.JobCondition{
@@ -86,6 +90,9 @@ func TestWorkloadsLeadToTheirPodsAndToTheRefusalOfThoseNeverMade(t *testing.T) {
 				"pod default/web-1-a   Pending", "SMTAlignment", "  do            ", "  also          default/web-1-b",
 			},
 			[]string{"external", "older", "pod default/web-1-b", "InsufficientCPU"},
+		},
+		"a Job whose pod runs": {
+			"job", "ran", []string{"pod default/ran-1   Running"}, []string{"Bound"},
 		},
 		"a Job without pods": {
 			"job", "once",
