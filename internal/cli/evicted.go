@@ -47,7 +47,8 @@ func (c cluster) past(ctx context.Context, now time.Time) (all []view.Evicted, e
 	}, func(j v1alpha1.PodMigrationJob) {
 		if e := evictionOf(&j); e.Evicted != nil && e.Evicted.After(since) {
 			all = append(all, view.Evicted{
-				Pod: e.Pod, Time: *e.Evicted, By: cmp.Or(e.Plugin, view.EvictedByUser), Why: e.Wish,
+				Pod: e.Pod, Time: *e.Evicted, By: cmp.Or(e.Plugin, view.EvictedByUser),
+				Why: cmp.Or(e.Wish, "PodMigrationJob "+j.Name),
 			})
 		}
 	})

@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -138,6 +139,26 @@ func TestPastEvictions(t *testing.T) {
 	code, out, errOut := run(t, "tenon", "evictions", "--past", "--kubeconfig", path)
 	if code != ExitOK || out != "no pod was evicted within the last hour\n" {
 		t.Errorf("now: exit code %d\n%s%s", code, out, errOut)
+	}
+}
+
+func TestAPastEvictionWithoutAReasonNamesItsJob(t *testing.T) {
+	at := time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/api/v1/events" {
+			_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"EventList","items":[]}`)
+			return
+		}
+		_, _ = fmt.Fprintf(w, `{"apiVersion":"scheduling.koordinator.sh/v1alpha1","kind":"PodMigrationJobList","items":[`+
+			`{"metadata":{"name":"by-hand"},"spec":{"podRef":{"namespace":"default","name":"db-0"}},`+
+			`"status":{"phase":"Succeeded","conditions":[{"type":"Eviction","status":"True","reason":"EvictComplete",`+
+			`"lastProbeTime":%q}]}}]}`, at)
+	}))
+	t.Cleanup(s.Close)
+	code, out, errOut := run(t, "tenon", "evictions", "--past", "--kubeconfig", kubeconfig(t, s.URL))
+	if code != ExitOK || !strings.Contains(out, "user  PodMigrationJob by-hand\n") {
+		t.Errorf("exit code %d\n%s%s", code, out, errOut)
 	}
 }
 
