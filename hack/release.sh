@@ -41,6 +41,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$GO" build -o "$work/licence" ./hack/licence
 "$GO" -C hack/tools/release build -o "$work/release" .
+# A key that cannot sign is known before anything is built.
+[ -z "${SIGNING_KEY:-}" ] || "$work/release" -key "$SIGNING_KEY" key
 
 build() { # OS ARCH PROGRAM…
   local folder=$work/$1_$2 goos=$1 exe= program packages=()

@@ -71,14 +71,17 @@ func main() {
 }
 
 func (r *release) run(what string) error {
-	if what == "push" {
+	switch what {
+	case "push":
 		return r.push()
+	case "key": // the flags are read
+		return nil
 	}
 	pack, known := map[string]func([]program) error{
 		"images": r.images, "archives": r.archives, "krew": r.krew, "checksums": r.checksums, "sign": r.signChecksums,
 	}[what]
 	if !known {
-		return fmt.Errorf("unknown step %q: use images, archives, krew, checksums, sign or push", what)
+		return fmt.Errorf("unknown step %q: use key, images, archives, krew, checksums, sign or push", what)
 	}
 	programs, err := find(r.in)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -181,14 +182,38 @@ func TestChecksumsAreSignedAndKrewFindsTheArchives(t *testing.T) {
 	}
 }
 
+// "openssl ecparam -genkey" writes the curve before the key.
+func TestAKeyOfSEC1IsRead(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "key.pem")
+	text := slices.Concat(pem.EncodeToMemory(&pem.Block{Type: "EC PARAMETERS", Bytes: []byte{6, 0}}),
+		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readKey(file); err != nil || !got.Equal(key) {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
 func TestWhatCannotBePushedOrSignedIsRefused(t *testing.T) {
 	p384, _ := newKey(t, elliptic.P384())
-	text := filepath.Join(t.TempDir(), "text")
+	text, list := filepath.Join(t.TempDir(), "text"), filepath.Join(t.TempDir(), "list")
+	if err := os.WriteFile(list, []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(text, []byte("a key"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for file, want := range map[string]string{
-		p384: "no key of the curve P-256", text: "not in the PEM format", text + "x": "no such file",
+		p384: "no key of the curve P-256", text: "not in the PEM format", list: "in PKCS #8 or SEC 1 is needed", text + "x": "no such file",
 	} {
 		if _, err := readKey(file); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the key %s: %v, want %q", file, err, want)

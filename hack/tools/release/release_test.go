@@ -285,6 +285,21 @@ func TestTheBillListsWhatIsLinked(t *testing.T) {
 	}
 }
 
+// A build takes minutes to an hour: a key that cannot sign is refused before it.
+func TestAKeyThatCannotSignIsRefusedBeforeTheBuild(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	release := exec.CommandContext(t.Context(), "bash", "../../release.sh", "archives")
+	release.Env = append(release.Environ(), "VERSION=v0.1.0", "SOURCE_DATE_EPOCH=0", "SIGNING_KEY="+out+".pem", "OUT="+out,
+		"PROGRAMS=none")
+	text, err := release.CombinedOutput()
+	if err == nil || !strings.Contains(string(text), "no such file") {
+		t.Errorf("%v, want the key refused:\n%s", err, text)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Errorf("the key was read after the build:\n%s", text)
+	}
+}
+
 // A release's images have its tag, and so has the chart that is packed with them.
 func TestTheTagOfTheImages(t *testing.T) {
 	for environment, want := range map[string]string{
@@ -302,7 +317,7 @@ func TestTheTagOfTheImages(t *testing.T) {
 
 func TestBadInputIsNamed(t *testing.T) {
 	for what, want := range map[string]string{
-		"wheels": `unknown step "wheels": use images, archives, krew, checksums, sign or push`,
+		"wheels": `unknown step "wheels": use key, images, archives, krew, checksums, sign or push`,
 		"images": "OS_ARCH/bin contains no programs",
 	} {
 		r := &release{in: t.TempDir(), out: t.TempDir()}

@@ -28,23 +28,34 @@ const (
 	signedAnnotation = "dev.cosignproject.cosign/signature"
 )
 
-// readKey reads a private key of the curve P-256 in PKCS #8, as "openssl genpkey -algorithm EC" writes it. Its public
-// key serves "cosign verify --key" and "openssl dgst -verify".
+// readKey reads an unencrypted private key of the curve P-256, in PKCS #8 as "openssl genpkey -algorithm EC" writes it,
+// or in SEC 1 as "openssl ecparam -genkey" does. Its public key serves "cosign verify --key" and "openssl dgst -verify".
 func readKey(file string) (*ecdsa.PrivateKey, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	block, _ := pem.Decode(content)
+	block, rest := pem.Decode(content)
+	for block != nil && block.Type == "EC PARAMETERS" {
+		block, rest = pem.Decode(rest)
+	}
 	if block == nil {
 		return nil, fmt.Errorf("%s is not in the PEM format", file)
 	}
+	if key, err := x509.ParseECPrivateKey(block.Bytes); err == nil {
+		return checkCurve(key, file)
+	}
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: an unencrypted key in PKCS #8 is needed", file, err)
+		return nil, fmt.Errorf("%s: %w: an unencrypted key in PKCS #8 or SEC 1 is needed", file, err)
 	}
-	private, ok := key.(*ecdsa.PrivateKey)
-	if !ok || private.Curve.Params().BitSize != 256 {
+	private, _ := key.(*ecdsa.PrivateKey)
+	return checkCurve(private, file)
+}
+
+// checkCurve refuses what is no key of the curve P-256; nil is none.
+func checkCurve(private *ecdsa.PrivateKey, file string) (*ecdsa.PrivateKey, error) {
+	if private == nil || private.Curve.Params().BitSize != 256 {
 		return nil, fmt.Errorf("%s contains no key of the curve P-256", file)
 	}
 	return private, nil
