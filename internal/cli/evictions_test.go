@@ -150,8 +150,8 @@ func TestAPastEvictionWithoutAReasonNamesItsJob(t *testing.T) {
 			_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"EventList","items":[]}`)
 			return
 		}
-		_, _ = fmt.Fprintf(w, `{"apiVersion":"scheduling.koordinator.sh/v1alpha1","kind":"PodMigrationJobList","items":[`+
-			`{"metadata":{"name":"by-hand"},"spec":{"podRef":{"namespace":"default","name":"db-0"}},`+
+		_, _ = fmt.Fprintf(w, `{"apiVersion":"scheduling.koordinator.sh/v1alpha1","kind":"PodMigrationJobList",`+
+			`"items":[{"metadata":{"name":"by-hand"},"spec":{"podRef":{"namespace":"default","name":"db-0"}},`+
 			`"status":{"phase":"Succeeded","conditions":[{"type":"Eviction","status":"True","reason":"EvictComplete",`+
 			`"lastProbeTime":%q}]}}]}`, at)
 	}))

@@ -73,7 +73,8 @@ func TestHintsAsGolden(t *testing.T) {
 	golden(t, "hints-refused.json", out.String())
 	r.width, r.ascii = 60, true
 	narrow := r.hints("ns/p", refusedHints())
-	if want := refusedHints().Kubelet.Refusal.Message; !strings.Contains(strings.Join(strings.Fields(narrow), " "), want) {
+	said := strings.Join(strings.Fields(narrow), " ")
+	if want := refusedHints().Kubelet.Refusal.Message; !strings.Contains(said, want) {
 		t.Errorf("lacks %q:\n%s", want, narrow)
 	}
 	for _, line := range strings.Split(narrow, "\n") {

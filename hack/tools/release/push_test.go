@@ -206,14 +206,16 @@ func TestAKeyOfSEC1IsRead(t *testing.T) {
 func TestWhatCannotBePushedOrSignedIsRefused(t *testing.T) {
 	p384, _ := newKey(t, elliptic.P384())
 	text, list := filepath.Join(t.TempDir(), "text"), filepath.Join(t.TempDir(), "list")
-	if err := os.WriteFile(list, []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"), 0o600); err != nil {
+	const broken = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"
+	if err := os.WriteFile(list, []byte(broken), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(text, []byte("a key"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for file, want := range map[string]string{
-		p384: "no key of the curve P-256", text: "not in the PEM format", list: "in PKCS #8 or SEC 1 is needed", text + "x": "no such file",
+		p384: "no key of the curve P-256", text: "not in the PEM format",
+		list: "in PKCS #8 or SEC 1 is needed", text + "x": "no such file",
 	} {
 		if _, err := readKey(file); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the key %s: %v, want %q", file, err, want)

@@ -289,8 +289,8 @@ func TestTheBillListsWhatIsLinked(t *testing.T) {
 func TestAKeyThatCannotSignIsRefusedBeforeTheBuild(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	release := exec.CommandContext(t.Context(), "bash", "../../release.sh", "archives")
-	release.Env = append(release.Environ(), "VERSION=v0.1.0", "SOURCE_DATE_EPOCH=0", "SIGNING_KEY="+out+".pem", "OUT="+out,
-		"PROGRAMS=none")
+	release.Env = append(release.Environ(), "VERSION=v0.1.0", "SOURCE_DATE_EPOCH=0", "SIGNING_KEY="+out+".pem",
+		"OUT="+out, "PROGRAMS=none")
 	text, err := release.CombinedOutput()
 	if err == nil || !strings.Contains(string(text), "no such file") {
 		t.Errorf("%v, want the key refused:\n%s", err, text)

@@ -28,8 +28,8 @@ const (
 	signedAnnotation = "dev.cosignproject.cosign/signature"
 )
 
-// readKey reads an unencrypted private key of the curve P-256, in PKCS #8 as "openssl genpkey -algorithm EC" writes it,
-// or in SEC 1 as "openssl ecparam -genkey" does. Its public key serves "cosign verify --key" and "openssl dgst -verify".
+// readKey reads an unencrypted private key of the curve P-256, in PKCS #8 as "openssl genpkey -algorithm EC" writes
+// it, or in SEC 1 as "openssl ecparam -genkey" does. Its public key serves "cosign verify --key" and "openssl dgst -verify".
 func readKey(file string) (*ecdsa.PrivateKey, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -53,7 +53,7 @@ func readKey(file string) (*ecdsa.PrivateKey, error) {
 	return checkCurve(private, file)
 }
 
-// checkCurve refuses what is no key of the curve P-256; nil is none.
+// checkCurve refuses nil, and a key of another curve than P-256.
 func checkCurve(private *ecdsa.PrivateKey, file string) (*ecdsa.PrivateKey, error) {
 	if private == nil || private.Curve.Params().BitSize != 256 {
 		return nil, fmt.Errorf("%s contains no key of the curve P-256", file)
