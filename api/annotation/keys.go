@@ -137,7 +137,7 @@ const (
 	TakeoverKey = "node.tenon.sh/takeover"
 	// ReportKey holds a Report.
 	ReportKey = "node.tenon.sh/report"
-	// IsolatedCPUsKey holds an IsolatedCPUs. It is absent where the boot has isolated no CPU.
+	// IsolatedCPUsKey holds an IsolatedCPUs. It is absent where the boot isolated no CPU and nothing disturbs them.
 	IsolatedCPUsKey = "node.tenon.sh/isolated-cpus"
 	// KubeletKey holds a Kubelet, NUMAStateKey a NUMAState.
 	KubeletKey   = "node.tenon.sh/kubelet"

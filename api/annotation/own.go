@@ -24,11 +24,27 @@ type Takeover struct {
 // ParseTakeover reads a Takeover.
 func ParseTakeover(text string) (Takeover, []Warning, error) { return read[Takeover](text, nil) }
 
-// IsolatedCPUs is which CPUs the boot of a node keeps other work from (IsolatedCPUsKey), in Linux list format.
+// IsolatedCPUs is which CPUs the boot of a node keeps other work from, and what disturbs its CPUs (IsolatedCPUsKey).
+// CPUs are in Linux list format. The agent reads it when it starts, and when CPUs have come or gone.
 type IsolatedCPUs struct {
 	// Isolated are those of the boot option isolcpus, NoHzFull those of nohz_full.
 	Isolated string `json:"isolated,omitempty"`
 	NoHzFull string `json:"noHzFull,omitempty"`
+	// NoCallbacks are those of rcu_nocbs. SparesManaged: isolcpus has the flag managed_irq.
+	NoCallbacks   string `json:"noCallbacks,omitempty"`
+	SparesManaged bool   `json:"sparesManaged,omitempty"`
+	// Irqbalance: the daemon runs. SlowGovernors are the frequency governors in use other than performance.
+	Irqbalance    bool     `json:"irqbalance,omitempty"`
+	SlowGovernors []string `json:"slowGovernors,omitempty"`
+	// FixedInterrupts are the CPUs on which interrupts fire that cannot be moved, as far as the kernel says (Linux 6.12
+	// and newer).
+	FixedInterrupts string `json:"fixedInterrupts,omitempty"`
+}
+
+// IsZero reports whether nothing is isolated, and nothing is known that disturbs.
+func (i *IsolatedCPUs) IsZero() bool {
+	return i.Isolated+i.NoHzFull+i.NoCallbacks+i.FixedInterrupts == "" && !i.SparesManaged && !i.Irqbalance &&
+		len(i.SlowGovernors) == 0
 }
 
 // ParseIsolatedCPUs reads an IsolatedCPUs.

@@ -172,6 +172,7 @@ func (e *explanation) explain(ctx context.Context, kind, name string) error {
 		answer.Notes = append(answer.Notes, text)
 	}
 	e.addSuppression(ctx, &answer, pod)
+	e.addQuiet(ctx, &answer, pod)
 	e.addReclaim(ctx, &answer, pod)
 	e.addActual(ctx, &answer, pod)
 	e.addMoves(ctx, &answer, pod)
@@ -243,6 +244,20 @@ func (e *explanation) addSuppression(ctx context.Context, answer *explained, pod
 	if text := describe.Suppression(node); text != "" {
 		answer.Notes = append(answer.Notes, text)
 	}
+}
+
+// addQuiet says of an LSE pod that runs what keeps its CPUs undisturbed, and what does not. The answer is valid without
+// it, so errors are ignored.
+func (e *explanation) addQuiet(ctx context.Context, answer *explained, pod *corev1.Pod) {
+	placement := answer.Placement
+	if class := describe.Class(pod).Class; class != qos.LSE || placement == nil || placement.CPUSet == "" {
+		return
+	}
+	topology, err := e.topology(ctx, placement.Node)
+	if err != nil || topology == nil {
+		return
+	}
+	answer.Notes = append(answer.Notes, describe.Quiet(topology, placement.CPUSet)...)
 }
 
 // explainPod asks the scheduler, and falls back on what the objects say.

@@ -110,6 +110,7 @@ type facts struct {
 // reading is the machine, and what the kernel said of its parts when it was read.
 type reading struct {
 	machine  *topo.Machine
+	quiet    *annotation.IsolatedCPUs
 	presence string
 }
 
@@ -172,7 +173,10 @@ func (a *Agent) openMachine() error {
 		return err
 	}
 	a.notes = read.Notes
-	a.machine = observe.NewSource(reading{a.o.Shared.intern(read.Machine), presence}, observe.SourceOptions[reading]{
+	quiet, err := host.Quiet(root, read.Machine)
+	a.note("what disturbs CPUs: ", err)
+	first := reading{a.o.Shared.intern(read.Machine), &quiet, presence}
+	a.machine = observe.NewSource(first, observe.SourceOptions[reading]{
 		Report: a.status.Condition(event.TopologySourceDegraded, "machine"), Failed: "Unusable",
 		Usable: "Usable", Text: "the machine's files describe one machine",
 		Instead: func() string { return "the last good topology stays published" }, Clock: a.o.Clock,

@@ -90,7 +90,11 @@ func (a *Agent) readMachine(ctx context.Context) error {
 		if err != nil {
 			return last, err
 		}
-		return reading{a.o.Shared.intern(found.Machine), presence}, nil
+		quiet, err := host.Quiet(a.o.Root, found.Machine)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "What disturbs CPUs cannot be read in full", "node", a.o.Node)
+		}
+		return reading{a.o.Shared.intern(found.Machine), &quiet, presence}, nil
 	})
 	if now := a.Machine(); !now.Equal(old) {
 		a.o.Shared.Metrics.MachineChanges.Inc()
@@ -106,7 +110,8 @@ func (a *Agent) readMachine(ctx context.Context) error {
 func (a *Agent) input(pods []*convert.Pod) probe.Input {
 	state := a.kubelet.State()
 	in := probe.Input{
-		NodeName: a.o.Node, Node: a.CurrentNode(), Machine: a.Machine(), Kubelet: state.Settings, Mode: state.Mode,
+		NodeName: a.o.Node, Node: a.CurrentNode(), Machine: a.Machine(), Quiet: a.machine.Value().quiet,
+		Kubelet: state.Settings, Mode: state.Mode,
 		Writer: "tenon-agent/" + a.o.Version, Since: state.Since, Pods: pods, State: state.Records,
 		Pins: state.Pins(pods),
 	}

@@ -63,9 +63,13 @@ func (f *common) probe(ctx context.Context, notes io.Writer) ([]any, error) {
 			fmt.Fprintf(notes, "note: of the kubelet count %s; --kubelet says others\n", how)
 		}
 	}
+	quiet, err := host.Quiet(o.Root, reading.Machine)
+	if err != nil {
+		fmt.Fprintln(notes, "note: what disturbs CPUs cannot be read in full:", err)
+	}
 	mode, _ := probe.ModeOf(o.Switches, settings.CPU.Policy == annotation.KubeletPolicyStatic, "")
 	in := probe.Input{
-		NodeName: o.Node, Machine: reading.Machine, Kubelet: settings, Mode: mode,
+		NodeName: o.Node, Machine: reading.Machine, Quiet: &quiet, Kubelet: settings, Mode: mode,
 		Writer: "tenon-agent/" + o.Version,
 	}
 	if err := host.CheckKubelet(&settings, reading.Machine); err != nil {

@@ -8,11 +8,13 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/kubeletfile"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // Options are what Machine looks at.
@@ -44,6 +46,7 @@ func Machine(o Options) []Finding {
 	all.add("memory-manager", m.memoryPolicy())
 	all.add("topology-manager", m.topologyPolicy())
 	all.add("cpus-offline", m.offline())
+	all.add("isolation", m.isolation()...)
 	all.add("runtime-endpoint", m.endpoint())
 	all.add("hook-servers", m.hookServers())
 	all.add("cdi", m.cdi())
@@ -52,6 +55,21 @@ func Machine(o Options) []Finding {
 	all.add("agent", m.agent())
 	all.add("files", m.files())
 	return all
+}
+
+// isolation reports what the machine lacks to keep CPUs undisturbed.
+func (m *machine) isolation() []Finding {
+	read, err := host.Read(m.o.Root, runtime.GOARCH)
+	if err != nil {
+		return []Finding{unknown(below("sys/devices/system/cpu"), "the CPUs cannot be read: %v", err)}
+	}
+	q, err := host.Quiet(m.o.Root, read.Machine)
+	facts := convert.Quiet(read.Machine, &q)
+	found := isolation("", read.Machine, &facts)
+	if err != nil {
+		found = append(found, unknown("", "what disturbs CPUs cannot be read in full: %v", bare(err)))
+	}
+	return found
 }
 
 // files reports what an agent that is gone has left in folders. It is not known of a machine that is files alone.

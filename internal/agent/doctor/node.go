@@ -27,6 +27,7 @@ func Node(v NodeView) []Finding {
 	if !annotation.IsLeaving(v.Node.Annotations) { // nothing is due from a node that is left
 		all.add("topology", v.topology())
 		all.add("mode", v.mode())
+		all.add("isolation", v.isolation()...)
 	}
 	all.add("devices", v.devices())
 	all.add("agent", v.agent())
@@ -130,6 +131,20 @@ func (v *NodeView) mode() Finding {
 		}
 	}
 	return f
+}
+
+// isolation reports what the node lacks to keep CPUs undisturbed, as its agent saw it.
+func (v *NodeView) isolation() []Finding {
+	if v.Topology == nil {
+		return nil
+	}
+	facts, _ := convert.Facts(v.Node, v.Topology, convert.DefaultArgs())
+	q, _, err := annotation.ParseIsolatedCPUs(cmp.Or(v.Topology.Annotations[annotation.IsolatedCPUsKey], "{}"))
+	if facts.Machine == nil || err != nil {
+		return nil
+	}
+	quiet := convert.Quiet(facts.Machine, &q)
+	return isolation(annotation.IsolatedCPUsKey, facts.Machine, &quiet)
 }
 
 func (v *NodeView) devices() Finding {

@@ -23,6 +23,8 @@ type Input struct {
 	// Node is the API's object; nil while it is not known. Its UID goes into the owner reference.
 	Node    *corev1.Node
 	Machine *topo.Machine
+	// Quiet is what host.Quiet says of Machine; nil where only Machine is known.
+	Quiet   *annotation.IsolatedCPUs
 	Kubelet annotation.Kubelet
 	Mode    annotation.Mode
 	// Writer is the program and its version.
@@ -69,7 +71,8 @@ func NewDraft(in Input, read Reader) *Draft {
 // IsOf reports whether the draft of an input is this one. A Node or a machine that is another object is taken for a
 // changed one.
 func (d *Draft) IsOf(in Input) bool {
-	return d != nil && d.input.Node == in.Node && d.input.Machine == in.Machine && d.input.Mode == in.Mode &&
+	return d != nil && d.input.Node == in.Node && d.input.Machine == in.Machine &&
+		d.input.Quiet == in.Quiet && d.input.Mode == in.Mode &&
 		d.input.NodeName == in.NodeName && d.input.Writer == in.Writer &&
 		reflect.DeepEqual(d.input.Kubelet, in.Kubelet) && slices.Equal(d.input.Pins, in.Pins)
 }
@@ -123,11 +126,14 @@ func draft(in Input) *v1alpha2.NodeResourceTopology {
 	//nolint:staticcheck // deprecated, and what readers of v1alpha1 look at
 	nrt.TopologyPolicies = []string{policyWord(annotation.Kubelet{})}
 	nrt.Zones = zones(in.Machine)
-	boot := annotation.IsolatedCPUs{
+	quiet := annotation.IsolatedCPUs{
 		Isolated: in.Machine.FormatList(in.Machine.Isolated()), NoHzFull: in.Machine.FormatList(in.Machine.NoTick()),
 	}
-	if boot != (annotation.IsolatedCPUs{}) {
-		nrt.Annotations[annotation.IsolatedCPUsKey] = annotation.Encode(boot)
+	if in.Quiet != nil {
+		quiet = *in.Quiet
+	}
+	if !quiet.IsZero() {
+		nrt.Annotations[annotation.IsolatedCPUsKey] = annotation.Encode(quiet)
 	}
 	if in.Node != nil {
 		nrt.OwnerReferences = ownedBy(in.Node)

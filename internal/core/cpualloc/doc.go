@@ -21,7 +21,7 @@
 // Rows 1 and 2 hold on every machine of up to 64 NUMA nodes with CPUs. Rows 3 to 6 hold where at most 128 sets of nodes
 // come into question, which is always so on 8 nodes; beyond, the answer is as good as exchanging one node for another
 // makes it. Rows 7 and 8 hold within one NUMA node for whole cores and for spreading on cores of up to two threads;
-// between sets of nodes that are equal so far the one with more CPUs without a tick wins, then the lowest nodes. The CPUs
+// between sets of nodes that are equal so far the one with more CPUs without a tick wins, then the lowest nodes. CPUs
 // without a tick are as many as possible where each core has all of its threads without a tick or none, and all cores
 // share one L3. On cores of different sizes the larger ones are given first. oracle_test.go proves it against a search of
 // all subsets of the free CPUs.

@@ -120,6 +120,7 @@ func Steps() []Step {
 			Blocks: "docs/guide/shadow.md ", Scene: Unrun,
 			Why: "it waits for another scheduler: test/rights binds the role and runs the verb",
 		},
+		{Blocks: "docs/guide/isolate.md ", Scene: Unrun, Why: "changes the boot options of a machine"},
 		{Blocks: "docs/guide/nvidia.md ", Scene: Unrun, Why: "needs a card"},
 		{Blocks: "docs/reference/placement.md ", Scene: Unrun, Why: "a benchmark: minutes"},
 		{Blocks: "docs/reference/performance.md ", Scene: Unrun, Why: "benchmarks: minutes to hours"},
