@@ -164,6 +164,8 @@ func Supports() []Support {
 			"ClusterColocationProfile.config.koordinator.sh", "NodeSLO.slo.koordinator.sh",
 		}},
 
+		{"isolation of exclusive CPUs", Done, PodAnnotation, []string{InterruptsKey, SleepKey}},
+
 		{"evictions of best-effort pods", Done, PodAnnotation, []string{EvictionPolicyKey, EvictionPriority}},
 
 		{"evictions of other pods than best-effort ones", NotPlanned, PodLabel, []string{koord + "eviction-enabled"}},

@@ -46,6 +46,7 @@ const (
 	TopologyTooLarge
 	TakeoverPhase
 	NodeLeft
+	TuningFailed
 	BestEffortSuppressed
 	BestEffortEvicted
 	OrphanHeld

@@ -180,6 +180,9 @@ type Agent struct {
 	AllowDegradedEnforcement bool `json:"allowDegradedEnforcement" default:"false"`
 	// Also publish the Numatopology of each node, for Volcano.
 	PublishNumatopology bool `json:"publishNumatopology" default:"false"`
+	// Move interrupts off the CPUs of LSE pods, and of LSR pods that ask for it, and limit how deep CPUs sleep where
+	// pods ask for it. The agent can then change /proc/irq, /sys/devices/system/cpu and the bans of irqbalance.
+	IsolateExclusiveCPUs bool `json:"isolateExclusiveCPUs" default:"false"`
 	// Node port for the agents' metrics if monitoring is enabled, over TLS and with the API server's authorization; 0
 	// for none.
 	MetricsPort int `json:"metricsPort" default:"10272" minimum:"0" maximum:"65535"`

@@ -32,7 +32,7 @@ func keys() ([]byte, error) {
 				spec := s.(*ast.ValueSpec)
 				for i, value := range spec.Values {
 					key := text(value)
-					if strings.Contains(key, "/") {
+					if strings.Contains(key, "/") || strings.HasSuffix(key, ".io") {
 						fmt.Fprintf(&rows, "| `%s` | %s |\n", key, comment(spec.Doc, spec.Names[i].Name))
 					}
 				}

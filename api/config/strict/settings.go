@@ -123,9 +123,9 @@ func texts(n *yaml.Node) (out []string) {
 	return out
 }
 
-// flagName writes fooBarCPU as foo-bar-cpu.
+// flagName writes fooBarCPU as foo-bar-cpu, and fooBarCPUs as foo-bar-cpus.
 func flagName(field string) string {
-	words := regexp.MustCompile(`([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])`)
+	words := regexp.MustCompile(`([a-z0-9])([A-Z])|([A-Z])([A-Z](?:[a-rt-z]|s[a-z]))`)
 	return strings.ToLower(words.ReplaceAllString(field, "$1$3-$2$4"))
 }
 

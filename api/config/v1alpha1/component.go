@@ -36,6 +36,9 @@ type AgentConfiguration struct {
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
 	// HookSocket is the socket for tenon-runtime-proxy; empty to not listen. Default: /run/tenon/hooks.sock.
 	HookSocket string `json:"hookSocket,omitempty"`
+	// IsolateExclusiveCPUs moves interrupts off the CPUs of LSE pods, and of LSR pods that ask for it, and limits how
+	// deep CPUs sleep where pods ask for it. Default: false.
+	IsolateExclusiveCPUs bool `json:"isolateExclusiveCPUs,omitempty"`
 	// Kubelet describes how the kubelet handles CPUs, memory and topology, such as static,restricted. Default: as the
 	// kubelet reports.
 	Kubelet string `json:"kubelet,omitempty"`

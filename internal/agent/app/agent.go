@@ -27,6 +27,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/agent/status"
 	"github.com/tenon-project/tenon/internal/agent/transport"
+	"github.com/tenon-project/tenon/internal/agent/tune"
 	"github.com/tenon-project/tenon/internal/agent/usage"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -47,6 +48,7 @@ type Agent struct {
 	found      *inventory.Inventory
 	kubelet    *observe.Observer
 	enforcer   *apply.Enforcer
+	tuner      *tune.Tuner
 	usage      *usage.Collector       // nil where the machine has no cgroup tree
 	suppressor *besteffort.Suppressor // nil where usage is
 	evictor    *besteffort.Evictor
@@ -215,6 +217,9 @@ func (a *Agent) openKubelet() {
 // openCgroups makes what keeps and measures the cgroup tree.
 func (a *Agent) openCgroups() (err error) {
 	known := a.kubelet.State()
+	a.tuner = tune.NewTuner(tune.Options{
+		Root: a.o.Root, Dir: a.dir, Boot: a.boot, Enabled: a.o.IsolateCPUs, Agent: a, Clock: a.o.Clock,
+	})
 	a.enforcer, err = apply.NewEnforcer(apply.EnforcerOptions{
 		Node: a.o.Node, Root: a.o.Root, CgroupRoot: a.o.CgroupRoot, Allowed: a.o.Switches.CPUSetAllocator,
 		Engine: apply.Options{
@@ -320,6 +325,7 @@ func (a *Agent) work(ctx context.Context) error {
 	g.run(func(ctx context.Context) error { return a.transports.ServeHooks(ctx, a.service) })
 	g.run(a.enforcer.Watch)
 	g.run(a.enforcer.Run)
+	g.run(a.tuner.Run)
 	g.run(a.serveWithoutAPI)
 	g.run(func(ctx context.Context) error { return a.followDevices(ctx, g) })
 	g.run(a.found.Run)

@@ -48,6 +48,10 @@ func (a *Agent) leaveNode(ctx context.Context) bool {
 				return false
 			}
 		}
+		if rest := a.tuner.Restore(); len(rest) > 0 {
+			set(true, "SettingsRemain", "not restored yet: "+strings.Join(rest, ", "))
+			return false
+		}
 		log.Info("Gave the node's cgroups back to the kubelet")
 		a.departed.Store(true)
 	}

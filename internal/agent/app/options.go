@@ -90,6 +90,9 @@ type Options struct {
 	// EvictDeviceOveruse evicts best-effort pods that use more of a GPU's memory than they were allocated.
 	EvictDeviceOveruse bool
 
+	// IsolateCPUs lets pods with exclusive CPUs ask for interrupts elsewhere, and for a limit of how deep CPUs sleep.
+	IsolateCPUs bool
+
 	// DeviceMode is whose choice of the node's devices is to hold; "" keeps what the Device object says.
 	DeviceMode annotation.DeviceMode
 

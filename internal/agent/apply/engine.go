@@ -64,6 +64,8 @@ type Engine struct {
 	o     Options
 	other Writer        // nil where no other program writes
 	dirty chan struct{} // holds one token while something is to do
+	// exclusiveMoved holds one token after Exclusive has come to have another answer.
+	exclusiveMoved chan struct{}
 
 	// turn is a lock: the goroutine that works on the tree holds it across its reads and writes, as the order of writes
 	// makes the tree safe. It is taken before mu. Its holder owns the fields down to mu, and leaf.kernel.
@@ -92,6 +94,8 @@ type Engine struct {
 	recheck  bool             // the tree is to be read anew
 	visits   map[string]bool  // UIDs of pods whose groups are to be looked for anew
 	unpinned map[*leaf]bool   // as of the last plan, see findUnpinned
+	// exclusive is the answer of Exclusive as of the last pass with a complete list of pods; nil before.
+	exclusive []Exclusive
 }
 
 // file names one file of the tree.
@@ -176,8 +180,11 @@ func New(o Options) *Engine {
 		o.Clock = clock.RealClock{}
 	}
 	return &Engine{
-		o:       o,
-		dirty:   make(chan struct{}, 1),
+		o:     o,
+		dirty: make(chan struct{}, 1),
+
+		exclusiveMoved: make(chan struct{}, 1),
+
 		turn:    make(chan struct{}, 1),
 		faults:  map[file]*fault{},
 		plain:   map[file]string{},

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/agent/apply"
 	"github.com/tenon-project/tenon/internal/agent/desired"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -224,4 +225,47 @@ func TestEmptyGroupSaysNothingOfAnOrphan(t *testing.T) {
 	if got := r.cpus(be); got != "1-11" {
 		t.Errorf("BE has %s beside an LSE pod that lives on 0, want 1-11", got)
 	}
+}
+
+// TestExclusivePodsAreThoseThatRunOnTheirCPUs: neither a pod that is about to start, nor one that another pod keeps off
+// its CPUs, until the last process of a deleted pod has ended.
+func TestExclusivePodsAreThoseThatRunOnTheirCPUs(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	want := func(when, want string) {
+		t.Helper()
+		pods, known := r.engine.Exclusive()
+		text := "unknown"
+		if known {
+			text = ""
+			for _, p := range pods {
+				text += p.UID + " " + p.Class.String() + " " + p.CPUs + " " + p.Asks.Latency + ";"
+			}
+		}
+		if text != want {
+			t.Errorf("%s: %q, want %q", when, text, want)
+		}
+	}
+	want("before the list of pods is complete", "unknown")
+	r.complete()
+	r.must(r.engine.Verify())
+	want("without pods", "")
+	a := r.bind("a", qos.Exclusive, "0-1")
+	r.must(r.engine.Reconcile())
+	want("before it starts", "")
+	r.engine.Update(desired.Pod{
+		Entry: ledger.Entry{UID: "a", Namespace: "ns", Name: "a", Role: qos.Exclusive, CPUList: "0-1"},
+		Asks:  annotation.Tuning{Latency: "10"},
+	})
+	r.must(r.run(a))
+	want("while it runs", "a LSE 0-1 10;")
+	b := r.bind("b", qos.ExclusiveWithBE, "2-3")
+	r.must(r.run(b))
+	want("beside another one", "a LSE 0-1 10;b LSR 2-3 ;")
+	r.engine.Delete("a")
+	r.must(r.engine.Verify())
+	want("deleted, with a process", "a LSE 0-1 10;b LSR 2-3 ;")
+	r.must(r.wire.Kill(a.Group))
+	r.must(r.engine.Verify())
+	want("ended", "b LSR 2-3 ;")
 }

@@ -298,6 +298,8 @@ func (e *Engine) checkStart(ctx context.Context, c Container, passErr error) err
 	e.mu.Lock()
 	it.leaf.phase = started
 	e.mu.Unlock()
+	it.phase = started
+	p.noteExclusive()
 	return nil
 }
 

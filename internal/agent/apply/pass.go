@@ -105,6 +105,7 @@ func (e *Engine) run(focus string, fresh bool) error {
 		}
 	}
 	p.reportStuck()
+	p.noteExclusive()
 	if fresh {
 		p.reportAllSets()
 	}

@@ -151,6 +151,9 @@ func (r *runFlags) add(fs *pflag.FlagSet) {
 		"while pods hold devices of the kubelet) or Moving (default: by the Device object)")
 	fs.BoolVar(&o.EvictDeviceOveruse, "evict-device-overuse", false,
 		"evict best-effort pods that exceed their allocation of GPU memory for a minute")
+	fs.BoolVar(&o.IsolateCPUs, "isolate-exclusive-cpus", false,
+		"move interrupts off the CPUs of LSE pods, and of LSR pods that ask for it, and limit how deep CPUs sleep "+
+			"where pods ask for it; without it the agent restores what it has set")
 	fs.StringVar(&r.address, "health-address", "127.0.0.1:10271",
 		"loopback address of /healthz, /livez, /readyz, /configz and /metrics; empty to disable")
 	fs.StringVar(&r.metrics, "metrics-address", "",

@@ -49,6 +49,7 @@ func newPod(e ledger.Entry, labels, annotations map[string]string, allocation an
 	p := Pod{
 		Entry: e, Uses: e.Role.Binds() || Uses(labels, annotations), Malformed: malformed(problems),
 	}
+	p.Asks, _ = annotation.ReadTuning(annotations)
 	for _, n := range allocation.NUMANodeResources {
 		for name, q := range n.Resources {
 			if convert.IsMemory(name) && !q.IsZero() {

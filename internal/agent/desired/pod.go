@@ -69,6 +69,8 @@ type Pod struct {
 	// Malformed says why the pod's allocation cannot be read; "" when it can, or there is none. No container of the pod
 	// starts then.
 	Malformed string
+	// Asks is what a pod with CPUs of its own asks of the machine's files.
+	Asks annotation.Tuning
 	// Devices are the types of device that the pod requests; nil while only a runtime knows the pod.
 	Devices []annotation.DeviceType
 	// Cgroup is the pod's own group, the parent of its leaves; "" while unknown.

@@ -21,9 +21,9 @@ func parseNumber(s string) (int64, error) {
 	return n, nil
 }
 
-// parseMap reads a CPU map: hexadecimal words of 32 bits, the highest first, separated by commas. The first word may be
+// ParseMap reads a CPU map: hexadecimal words of 32 bits, the highest first, separated by commas. The first word may be
 // shorter.
-func parseMap(s string) ([]int, error) {
+func ParseMap(s string) ([]int, error) {
 	var ids []int
 	words := strings.Split(s, ",")
 	if len(words)*32 > cpuset.MaxID {

@@ -27,12 +27,12 @@ func TestCPUMapsOfKernels(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := parseMap(test.text)
+			got, err := ParseMap(test.text)
 			if (err != nil) != test.bad {
-				t.Fatalf("parseMap(%q) error = %v, want an error: %v", test.text, err, test.bad)
+				t.Fatalf("ParseMap(%q) error = %v, want an error: %v", test.text, err, test.bad)
 			}
 			if diff := cmp.Diff(test.want, got); err == nil && diff != "" {
-				t.Errorf("parseMap(%q) (-want +got):\n%s", test.text, diff)
+				t.Errorf("ParseMap(%q) (-want +got):\n%s", test.text, diff)
 			}
 		})
 	}
@@ -61,15 +61,15 @@ func FuzzMap(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		ids, err := parseMap(text)
+		ids, err := ParseMap(text)
 		if err != nil {
 			return
 		}
 		if !slices.IsSorted(ids) || len(slices.Compact(slices.Clone(ids))) != len(ids) {
-			t.Errorf("parseMap(%q) = %v, want ascending and distinct", text, ids)
+			t.Errorf("ParseMap(%q) = %v, want ascending and distinct", text, ids)
 		}
 		if n := 32 * (1 + strings.Count(text, ",")); len(ids) > 0 && ids[len(ids)-1] >= n {
-			t.Errorf("parseMap(%q) names CPU %d, above its %d bits", text, ids[len(ids)-1], n)
+			t.Errorf("ParseMap(%q) names CPU %d, above its %d bits", text, ids[len(ids)-1], n)
 		}
 	})
 }

@@ -165,7 +165,7 @@ func (t *tree) ids(name string, parse func(string) ([]int, error)) []int {
 // in "list". nil when there is none.
 func (t *tree) cpus(dir string, names ...string) []int {
 	for _, name := range names {
-		parse := parseMap
+		parse := ParseMap
 		if strings.HasSuffix(name, "list") {
 			parse = cpuset.ParseIDs
 		}

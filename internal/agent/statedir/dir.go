@@ -30,7 +30,10 @@ func (d Dir) Read(name string) (string, error) {
 }
 
 // Write makes a file hold a text, or leaves it as it was. An equal text is not written again.
-func (d Dir) Write(name, text string) error {
+func (d Dir) Write(name, text string) error { return d.write(name, text, nil) }
+
+// write is Write that finishes the new file before it takes the place of the old one; nil for nothing to do.
+func (d Dir) write(name, text string, finish func(file string) error) error {
 	file := d.Path(name)
 	if old, err := os.ReadFile(file); err == nil && string(old) == text {
 		return nil
@@ -42,14 +45,33 @@ func (d Dir) Write(name, text string) error {
 	if err := os.WriteFile(temporary, []byte(text), 0o600); err != nil {
 		return err
 	}
+	if finish != nil {
+		if err := finish(temporary); err != nil {
+			return err
+		}
+	}
 	return os.Rename(temporary, file)
 }
 
+// syncFile makes the disk hold what was written to a file.
+func syncFile(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
 // Save is Write of a value as JSON. Its error names the file.
-func (d Dir) Save(name string, value any) error {
+func (d Dir) Save(name string, value any) error { return d.save(name, value, nil) }
+
+// SaveSynced is Save of a value that the disk must hold before the caller goes on.
+func (d Dir) SaveSynced(name string, value any) error { return d.save(name, value, syncFile) }
+
+func (d Dir) save(name string, value any, finish func(file string) error) error {
 	text, err := json.Marshal(value)
 	if err == nil {
-		err = d.Write(name, string(text))
+		err = d.write(name, string(text), finish)
 	}
 	if err != nil {
 		return fmt.Errorf("keep %s: %w", d.Path(name), err)

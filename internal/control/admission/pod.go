@@ -35,6 +35,7 @@ func Create(pod *corev1.Pod, kinds device.Kinds) Answer {
 	a.gang(pod)
 	a.reservation(pod)
 	a.simulate(pod)
+	a.tuning(pod, class)
 	a.ignored(convert.Ignored(pod))
 	return a
 }
