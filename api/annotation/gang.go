@@ -64,6 +64,16 @@ const (
 	BoundGangMembers = "internal.scheduling.koordinator.sh/bind-gang-member-count"
 )
 
+// What an object above pods, or its pod template, says about the gangs of its kind.
+const (
+	// GangWish is an annotation of the object or template: how many of its pods start together, from 1, or all.
+	GangWish = "tenon.sh/gang-min"
+	// GangLabel is a label of the object, of pods and of Namespaces: off prevents gangs by the rules of kinds.
+	GangLabel = "tenon.sh/gang"
+	// GangRule is an annotation of a PodGroup: the rule that it was made by.
+	GangRule = "tenon.sh/gang-rule"
+)
+
 // Values of GangMode.
 const (
 	GangStrict    = "Strict"

@@ -100,7 +100,10 @@ func Supports() []Support {
 			GangName, GangMinAvailable, GangTotalNumber, GangMode, GangGroups, GangMatchPolicy, GangMatchPolicyAlias,
 			GangWaitingTime, GangInterrupted, GangNetworkTopology, GangNetworkTopologyIndex,
 		}},
-		{gangs, Done, PodLabel, []string{PodGroup, CommunityPodGroup, LightweightGang, LightweightMinAvailable}},
+		{gangs, Done, PodLabel, []string{
+			PodGroup, CommunityPodGroup, LightweightGang, LightweightMinAvailable, GangLabel,
+		}},
+		{gangs, Done, PodAnnotation, []string{GangWish, GangRule}},
 		{gangs, Done, ObjectKind, []string{
 			"PodGroup.scheduling.sigs.k8s.io", "PodGroup.scheduling.x-k8s.io", "PodGroup.scheduling.k8s.io",
 			"ClusterNetworkTopology.scheduling.koordinator.sh",

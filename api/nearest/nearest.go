@@ -31,10 +31,19 @@ func Word(word string, names []string) string {
 	return best
 }
 
-// Closest returns the one of names that begins like word for longest, of several the one with the fewest edits.
+// Closest returns the one of names that has the name of word in another domain, else the one that begins like word for
+// longest, of several the one with the fewest edits.
 func Closest(word string, names []string) string {
+	elsewhere := func(name string) int {
+		_, own, hasDomain := strings.Cut(word, "/")
+		if _, other, _ := strings.Cut(name, "/"); hasDomain && own == other {
+			return 0
+		}
+		return 1
+	}
 	return slices.MinFunc(names, func(a, b string) int {
-		return cmp.Or(cmp.Compare(common(word, b), common(word, a)), cmp.Compare(edits(word, a), edits(word, b)))
+		return cmp.Or(cmp.Compare(elsewhere(a), elsewhere(b)),
+			cmp.Compare(common(word, b), common(word, a)), cmp.Compare(edits(word, a), edits(word, b)))
 	})
 }
 

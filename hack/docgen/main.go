@@ -26,6 +26,7 @@ func write(dir string) error {
 	for name, page := range map[string]func() ([]byte, error){
 		"evictions.md": func() ([]byte, error) { return evictions(), nil },
 		"reasons.md":   func() ([]byte, error) { return reasons(), nil },
+		"workloads.md": func() ([]byte, error) { return workloads(), nil },
 		"support.md":   func() ([]byte, error) { return support(), nil },
 		"events.md":    func() ([]byte, error) { return events(), nil },
 		"metrics.md":   func() ([]byte, error) { return metrics("internal") },

@@ -85,6 +85,7 @@ func childrenOf[T metav1.Object](w *world, parent owner) (out []T) {
 	for _, c := range w.children {
 		o, ok := c.Object.(T)
 		if ok && o.GetNamespace() == parent.namespace && c.owner.Kind == parent.kind && c.owner.Name == parent.name &&
+			(parent.apiVersion == "" || c.owner.APIVersion == parent.apiVersion) &&
 			(parent.uid() == parent.madeUID() || c.owner.UID == parent.given) {
 			out = append(out, o)
 		}

@@ -20,7 +20,11 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenon-project/tenon/api/config/strict"
+	"github.com/tenon-project/tenon/api/config/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/workload"
 	"github.com/tenon-project/tenon/internal/help"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/progress"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -33,7 +37,7 @@ var texts embed.FS
 // NewCommand returns the verb simulate, whose flag --machine adds machines.
 func NewCommand(streams genericiooptions.IOStreams, machines Machines) *cobra.Command {
 	var files, specs []string
-	var format string
+	var format, rules string
 	var fromCluster, strict bool
 	flags := genericclioptions.NewConfigFlags(true)
 	c := help.Command(texts, "simulate", &cobra.Command{
@@ -47,8 +51,11 @@ func NewCommand(streams genericiooptions.IOStreams, machines Machines) *cobra.Co
 				return inputErrorf("-o %s is not allowed: use table, json, yaml", format)
 			}
 			in := Input{Paths: files, Stdin: streams.In, Warn: streams.ErrOut, Strict: strict}
+			var err error
+			if in.Rules, err = readRules(rules); err != nil {
+				return err
+			}
 			if len(specs) > 0 {
-				var err error
 				if in.docs, err = machines.documents(specs); err != nil {
 					return err
 				}
@@ -56,7 +63,6 @@ func NewCommand(streams genericiooptions.IOStreams, machines Machines) *cobra.Co
 			ctx, end := progress.Show(c.Context(), streams.ErrOut, "simulate", "attempts")
 			defer end()
 			var result Result
-			var err error
 			if fromCluster {
 				config, bad := flags.ToRESTConfig()
 				if bad != nil {
@@ -81,10 +87,32 @@ func NewCommand(streams genericiooptions.IOStreams, machines Machines) *cobra.Co
 		cobra.FixedCompletions(machines.Presets, cobra.ShellCompDirectiveDefault)))
 	c.Flags().BoolVar(&fromCluster, "cluster", false, "start from the nodes, pods and policies of the current cluster")
 	c.Flags().BoolVar(&strict, "strict", false, "refuse kinds and fields that are not read, instead of skipping them")
+	c.Flags().StringVar(&rules, "workload-rules", "",
+		"`file` with the field workloads.rules of tenon-manager's configuration: which pods of an object start "+
+			"together")
 	c.Flags().StringVar(flags.KubeConfig, "kubeconfig", "", "with --cluster: path of the kubeconfig")
 	c.Flags().StringVar(flags.Context, "context", "", "with --cluster: context of the kubeconfig")
 	c.Flags().StringVarP(&format, "output", "o", "table", "table, json or yaml")
 	return c
+}
+
+// readRules returns the table of kinds with the rules of a file; nil without a file.
+func readRules(file string) (*workload.Table, error) {
+	d, err := strict.ReadFile("--workload-rules", file)
+	if d != nil && err == nil {
+		err = d.Decode("", &v1alpha1.ManagerConfiguration{}).Err()
+	}
+	var table workload.Table
+	if d != nil && err == nil {
+		table, err = convert.ReadWorkloadRules(d)
+	}
+	if err != nil {
+		return nil, inputErrorf("%v", err)
+	}
+	if d == nil {
+		return nil, nil
+	}
+	return &table, nil
 }
 
 // Print writes a result as json, yaml or a table, which is wrapped where out is a terminal.

@@ -20,6 +20,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -50,6 +51,7 @@ import (
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	quotav1alpha1 "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/workload"
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
@@ -146,6 +148,7 @@ type decoder struct {
 	pruned []prunedField
 	// unused counts the irrelevant objects by kind.
 	unused map[string]int
+	table  workload.Table
 	// foreign are the objects of groups that neither Kubernetes nor Tenon has.
 	foreign []foreignObject
 }
@@ -200,8 +203,9 @@ var scheme = sync.OnceValue(func() *runtime.Scheme {
 	return legacyscheme.Scheme
 })
 
-func newDecoder() *decoder {
+func newDecoder(table workload.Table) *decoder {
 	return &decoder{
+		table:   table,
 		strict:  serializer.NewCodecFactory(scheme(), serializer.EnableStrict).UniversalDeserializer(),
 		lenient: serializer.NewCodecFactory(scheme()).UniversalDeserializer(), unused: map[string]int{},
 	}
@@ -274,6 +278,16 @@ func (d *decoder) one(at origin, h header, text []byte) {
 	}
 	if isIrrelevant(kind, h.Metadata.Name) {
 		d.unused[h.Kind]++
+		return
+	}
+	if isOperated(d.table, kind) {
+		out := &unstructured.Unstructured{}
+		if err := out.UnmarshalJSON(text); err != nil {
+			d.add(at, "%s", oneLine(err))
+			return
+		}
+		out.SetGroupVersionKind(kind)
+		d.objects = append(d.objects, object{at, out})
 		return
 	}
 	var bad []string

@@ -10,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	v1helper "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -51,12 +52,16 @@ func (w *world) expand(o object, p *problems) {
 		w.listed = append(w.listed, t)
 		if !inCluster {
 			w.stateful(o.origin, parent, t, p)
+			w.noteGangs(t, nil)
 		}
 	case *appsv1.DaemonSet:
 		w.daemons(o.origin, t, p)
+	case *unstructured.Unstructured:
+		w.operate(o, t, p)
 	case *batchv1.Job:
-		if !finished(t) {
+		if before := len(w.pending); !finished(t) {
 			w.job(o.origin, ownedBy(t, "Job"), t.Spec, t.Status.Succeeded, p)
+			w.noteGangs(t, w.pending[before:])
 		}
 	case *batchv1.CronJob:
 		runs := slices.ContainsFunc(childrenOf[*batchv1.Job](w, ownedBy(t, "CronJob")), isUnfinished)
@@ -70,10 +75,11 @@ func (w *world) expand(o object, p *problems) {
 type owner struct {
 	namespace, name, kind string
 	given                 types.UID
+	apiVersion            string // of a kind that is not Kubernetes'; "" for others
 }
 
 func ownedBy(o metav1.Object, kind string) owner {
-	return owner{o.GetNamespace(), o.GetName(), kind, o.GetUID()}
+	return owner{namespace: o.GetNamespace(), name: o.GetName(), kind: kind, given: o.GetUID()}
 }
 
 // uid is what the pods of the owner say it has.
@@ -81,7 +87,7 @@ func (o owner) uid() types.UID { return cmp.Or(o.given, o.madeUID()) }
 
 // madeUID is the UID of an owner that has none in the input. It can be the value of a label.
 func (o owner) madeUID() types.UID {
-	return types.UID(uuid.NewSHA1(uuid.Nil, []byte(o.kind+"/"+o.namespace+"/"+o.name)).String())
+	return types.UID(uuid.NewSHA1(uuid.Nil, []byte(o.apiVersion+o.kind+"/"+o.namespace+"/"+o.name)).String())
 }
 
 // job adds the pods that a Job lacks, of which succeeded have ended.
@@ -151,19 +157,28 @@ func (w *world) replicate(at origin, parent owner, template corev1.PodTemplateSp
 }
 
 func (w *world) member(at origin, parent owner, template corev1.PodTemplateSpec, i int, p *problems) {
-	t := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
-	t.Namespace, t.Name = parent.namespace, fmt.Sprintf("%s-%d", parent.name, i)
-	group := appsv1.SchemeGroupVersion
-	switch parent.kind {
+	template.Name = fmt.Sprintf("%s-%d", parent.name, i)
+	w.createMember(at, parent, template, i, p)
+}
+
+// reference returns the reference that the pods of the owner have.
+func (o owner) reference() metav1.OwnerReference {
+	group := appsv1.SchemeGroupVersion.String()
+	switch o.kind {
 	case "Job":
-		group = batchv1.SchemeGroupVersion
+		group = batchv1.SchemeGroupVersion.String()
 	case "ReplicationController":
-		group = corev1.SchemeGroupVersion
+		group = corev1.SchemeGroupVersion.String()
 	}
-	t.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: group.String(), Kind: parent.kind, Name: parent.name, Controller: ptr.To(true),
-		UID: parent.uid(),
-	}}
+	return metav1.OwnerReference{
+		APIVersion: cmp.Or(o.apiVersion, group), Kind: o.kind, Name: o.name, Controller: ptr.To(true), UID: o.uid(),
+	}
+}
+
+// createMember adds the pod of an owner that a template with the pod's name describes.
+func (w *world) createMember(at origin, parent owner, template corev1.PodTemplateSpec, i int, p *problems) {
+	t := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
+	t.Namespace, t.OwnerReferences = parent.namespace, []metav1.OwnerReference{parent.reference()}
 	at.object += fmt.Sprintf(", pod %d", i)
 	if t.Spec.NodeName != "" {
 		p.add(at, "spec.template.spec.nodeName: a template that names a node is not supported")

@@ -21,6 +21,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/version"
+	"github.com/tenon-project/tenon/internal/core/workload"
 	"github.com/tenon-project/tenon/internal/sched/app"
 	"github.com/tenon-project/tenon/internal/sched/core"
 	"github.com/tenon-project/tenon/internal/sched/diag"
@@ -361,7 +362,7 @@ func begin(ctx context.Context, record *journal.Record, free *course) (*replay, 
 		reserved: s.Reserved, loaded: record.Gen + uint64(max(s.Objects, 0)),
 	}
 	var none problems
-	if r.engine, err = newEngineFor(ctx, newWorld(nil, &none), r); err != nil {
+	if r.engine, err = newEngineFor(ctx, newWorld(nil, workload.Table{}, &none), r); err != nil {
 		return nil, err
 	}
 	r.engine.store.MarkSynced()

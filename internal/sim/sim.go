@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/core/workload"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/accounts"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -36,6 +37,9 @@ type Input struct {
 	// Strict makes an object of a foreign kind, and an unknown field of one of Tenon's kinds, an error. Otherwise Warn
 	// names the kind or the field, and it is skipped.
 	Strict bool
+
+	// Rules are those of the kinds of operators; nil for the built-in ones.
+	Rules *workload.Table
 
 	docs []document // read before those of Paths
 }
@@ -180,11 +184,15 @@ func (in Input) readWorld(docs []document) (*world, error) {
 }
 
 func (in Input) readObjects(docs []document) (*world, error) {
-	d := newDecoder()
+	table := workload.Builtin()
+	if in.Rules != nil {
+		table = *in.Rules
+	}
+	d := newDecoder(table)
 	for _, doc := range docs {
 		d.document(doc)
 	}
-	w := newWorld(d.objects, &d.problems)
+	w := newWorld(d.objects, table, &d.problems)
 	w.prioritize(&d.problems)
 	w.applyRuntimeClasses()
 	w.limitPods()

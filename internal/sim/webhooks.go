@@ -3,6 +3,7 @@ package sim
 import (
 	"io"
 	"slices"
+	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -80,6 +81,10 @@ func (w webhooks) admit(entry *pod, namespace *corev1.Namespace, kinds device.Ki
 		}
 	}
 	for _, text := range warnings {
+		key, _, _ := strings.Cut(strings.TrimPrefix(text, "metadata.labels["), "]")
+		if _, ofOperator := entry.operator[key]; ofOperator {
+			continue // no user wrote it
+		}
 		warnf(warn, "warning: Pod %s/%s: %s", p.Namespace, p.Name, text)
 	}
 	return refused

@@ -41,6 +41,7 @@ import (
 	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/core/workload"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/limits"
 )
@@ -49,6 +50,8 @@ type pod struct {
 	origin
 	*corev1.Pod
 	given map[string]string // the annotations before the webhooks
+	// operator are the labels that the operator of its owner sets; nil for other pods.
+	operator map[string]string
 	// refused is why the pod is refused before webhooks.admit; empty where it is not.
 	refused []Reason
 }
@@ -109,13 +112,14 @@ type world struct {
 	children []child
 	names    map[objectName]bool
 	notes    []string // warnings about objects, a line each
+	operated operated
 	// limitRanges and resourceQuotas are those of a namespace, from which limits are made when they are asked for.
 	limitRanges    map[string][]*corev1.LimitRange
 	resourceQuotas map[string][]corev1.ResourceQuota
 	limits         map[string]*limits.Limits
 }
 
-func newWorld(objects []object, p *problems) *world {
+func newWorld(objects []object, table workload.Table, p *problems) *world {
 	w := &world{
 		limitRanges: map[string][]*corev1.LimitRange{}, resourceQuotas: map[string][]corev1.ResourceQuota{},
 		limits: map[string]*limits.Limits{}, created: sets.New[string](),
@@ -132,6 +136,7 @@ func newWorld(objects []object, p *problems) *world {
 	}
 	objects = replaceStored(objects)
 	w.index(objects)
+	w.operated = newOperated(table, objects)
 	for _, o := range objects { // nodes first, for the pods of DaemonSets
 		if n, ok := o.Object.(*corev1.Node); ok {
 			w.nodes = append(w.nodes, n)
@@ -194,7 +199,7 @@ func (w *world) add(o object, p *problems) {
 	for _, err := range invalid {
 		p.add(o.origin, "%s", err.Error())
 	}
-	if len(invalid) > 0 || !w.claim(o.origin, fmt.Sprintf("%T", o.Object), meta.GetNamespace(), meta.GetName(), p) {
+	if len(invalid) > 0 || !w.claim(o.origin, typeOf(o.Object), meta.GetNamespace(), meta.GetName(), p) {
 		return
 	}
 	switch t := o.Object.(type) {
@@ -263,7 +268,7 @@ func (w *world) generatedName(o runtime.Object) string {
 	meta := o.(metav1.Object)
 	for i := 0; ; i++ {
 		name := fmt.Sprintf("%s%05d", meta.GetGenerateName(), i)
-		if _, taken := w.seen[keyOf(fmt.Sprintf("%T", o), meta.GetNamespace(), name)]; !taken {
+		if _, taken := w.seen[keyOf(typeOf(o), meta.GetNamespace(), name)]; !taken {
 			return name
 		}
 	}
@@ -280,6 +285,14 @@ func namespaced(o runtime.Object) bool {
 		return false
 	}
 	return true
+}
+
+// typeOf distinguishes objects of different kinds that have the same name.
+func typeOf(o runtime.Object) string {
+	if u, ok := o.(*unstructured.Unstructured); ok {
+		return u.GroupVersionKind().GroupKind().String()
+	}
+	return fmt.Sprintf("%T", o)
 }
 
 func keyOf(kind, namespace, name string) string { return kind + " " + namespace + "/" + name }
@@ -301,6 +314,7 @@ func (w *world) addPod(at origin, t *corev1.Pod, p *problems) {
 	if !w.claim(at, "uid", "", string(t.UID), p) {
 		return
 	}
+	w.join(at, t)
 	entry := pod{origin: at, Pod: t}
 	if t.Spec.NodeName != "" {
 		w.existing = append(w.existing, entry)

@@ -1,6 +1,9 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
 
 // Configuration files of components of Tenon. Each field has the default and the meaning of the flag of its name
 // (nriSocket of --nri-socket), which wins over it.
@@ -77,4 +80,12 @@ type ManagerConfiguration struct {
 	// SLOConfigNamespace is that of the ConfigMap slo-controller-config; empty to write no NodeMetrics, NodeSLOs and
 	// amounts of batch and mid pods. Default: tenon-system.
 	SLOConfigNamespace string `json:"sloConfigNamespace,omitempty"`
+	// Workloads is about objects of operators, whose pods start together.
+	Workloads *WorkloadsConfiguration `json:"workloads,omitempty"`
+}
+
+// WorkloadsConfiguration says which pods of an operator's object start together.
+type WorkloadsConfiguration struct {
+	// Rules are added to those of the built-in table. One replaces the built-in rule of its kind and versions.
+	Rules []runtime.RawExtension `json:"rules,omitempty"`
 }

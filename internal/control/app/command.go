@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/config/strict"
 	config "github.com/tenon-project/tenon/api/config/v1alpha1"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // NewCommand returns the command line of tenon-manager.
@@ -72,6 +73,9 @@ func (o *Options) apply(fs *pflag.FlagSet, d *strict.Document, quotaArgs string)
 		if err := problems.Err(); err != nil {
 			return err
 		}
+	}
+	if _, err := convert.ReadWorkloadRules(d); err != nil {
+		return err
 	}
 	if o.Quotas, err = readQuotaOptions(quotaArgs); err != nil {
 		return err

@@ -33,6 +33,14 @@ func TestTheFileOfAManager(t *testing.T) {
 		"arguments of quotas, which have a file of their own": {
 			"elasticQuotaArgs: {}\n", "", "manager.yaml:3:1: elasticQuotaArgs: unknown field",
 		},
+		"a rule of workloads with a wrong path": {
+			"workloads:\n  rules:\n  - kind: K\n    versions: [v1]\n    default: Never\n    total: {at: a..b}\n", "",
+			`manager.yaml:8:13: workloads.rules[0].total.at: path "a..b"`,
+		},
+		"a rule of workloads without roles": {
+			"workloads:\n  rules:\n  - {kind: K, versions: [v1], default: Grouped}\n", "",
+			"manager.yaml:5:5: workloads.rules[0].roles: must list at least one role",
+		},
 		"no file of arguments": {"", "/does/not/exist", "read the arguments of quotas"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tenon-project/tenon/internal/core/workload"
+)
+
+// workloads is the page of the kinds whose pods start together.
+func workloads() []byte {
+	var b bytes.Buffer
+	b.WriteString(`# Objects of operators
+
+<!-- Written by hack/docgen from internal/core/workload. -->
+
+` + "`tenon simulate` and `tenon check manifest`" + ` create the pods of these objects as their operators do, and say
+which of them start together. A kind is one of these:
+
+- *Grouped*: each role is a gang, and all gangs of an object start together or none does.
+- *Never*: pods start one by one. A kind with roles forms a gang if the object or its template has the annotation
+  ` + "`tenon.sh/gang-min`" + `: a number of pods, or ` + "`all`" + `.
+- *Parent*: the operator makes other objects of it, whose rules count.
+
+From a pod upwards, the first owner that is *Grouped* or *Never* decides, or one above it that *covers* its kind.
+
+These pods are in no gang:
+
+- pods of an object, a template or a Namespace with the label ` + "`tenon.sh/gang: \"off\"`" + `
+- pods that name a gang themselves, and pods of schedulers that Tenon does not serve
+- pods of a role that comes *later*, after others have started
+- all pods of an object with a minimum that it cannot reach, or with more than 64 gangs that start together
+
+An object may have 100,000 pods.
+
+## Rules of your own
+
+A rule is an entry of ` + "`workloads.rules`" + ` in [the configuration of tenon-manager](manager-config.yaml), or in
+the file that ` + "`tenon simulate --workload-rules`" + ` names. It replaces the built-in rule of its kind and versions:
+
+` + "```yaml" + `
+workloads:
+  rules:
+  - group: example.com
+    versions: [v1]
+    kind: Sweep
+    default: Grouped
+    roles:
+    - at: spec.trials[*]        # one role for each element
+      nameAt: name
+      count: {at: replicas, default: 1}
+      min: {at: minReplicas}
+      template: template
+    suspended:
+    - {at: spec.paused, equals: true}
+    labels:                     # which pods are of the role
+      example.com/sweep: "{owner}"
+      example.com/trial: "{role}"
+` + "```" + `
+
+A path is ` + "`a.b`, `a[\"key\"]`, `a[*]` or `a[field=value]`" + `. Paths of a role
+begin at the role, and after ` + "`$.`" + ` at the object.
+[rules.json](../../internal/core/workload/rules.json) has the built-in rules, and
+[rule.go](../../internal/core/workload/rule.go) describes every field.
+
+## Kinds
+
+| Kind | Versions | Default | Covers | Suspended by |
+|---|---|---|---|---|
+`)
+	table := workload.Builtin().Rules()
+	for _, r := range table {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", r.Name(), strings.Join(r.Versions, ", "), r.Default,
+			orDash(strings.Join(r.Covers, ", ")), orDash(conditions(r.Suspended)))
+	}
+	for _, r := range table {
+		if len(r.Roles) == 0 && len(r.Children) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "\n### %s %s\n\n", r.Name(), strings.Join(r.Versions, ", "))
+		if len(r.Roles) > 0 {
+			b.WriteString("| Role | Pods | Minimum | Later | Only if asked for |\n|---|---|---|---|---|\n")
+		}
+		for i := range r.Roles {
+			role := &r.Roles[i]
+			fmt.Fprintf(&b, "| `%s` at `%s` | %s | %s | %s | %s |\n",
+				cmp.Or(role.Name, role.NameAt.String(), "the key, in lower case"), role.At, pods(role), minimum(role),
+				orDash(conditions(role.Later)), orDash(conditions(role.OnRequest)))
+		}
+		var notes []string
+		note := func(given bool, format string, args ...any) {
+			if given {
+				notes = append(notes, fmt.Sprintf(format, args...))
+			}
+		}
+		note(r.Together, "All roles are one gang.")
+		note(r.Replicas != nil, "Each of %s starts apart from the others.", amount(r.Replicas))
+		note(r.Total != nil, "Minimum of all roles: %s. Where it is less than the sum of their minima, the other "+
+			"roles than %s are one gang.",
+			amount(r.Total), cmp.Or(strings.Join(r.InFull, " and "), "none"))
+		if s := r.Sets; s != nil {
+			note(true, "The roles in `%s` of `%s` are repeated %s times, of which %s start with the other roles "+
+				"and each further one alone.",
+				s.Roles, s.At, amount(s.Count), amount(s.Min))
+		}
+		note(len(r.Ordered) > 0, "The gangs do not wait for each other if %s.", conditions(r.Ordered))
+		note(len(r.Restarting) > 0, "A gang that lost pods needs its minimum again if %s.", conditions(r.Restarting))
+		note(len(r.Declared) > 0, "The object has gangs of Kubernetes, and none by this rule, if %s.",
+			conditions(r.Declared))
+		for _, c := range r.Children {
+			note(true, "`%s` becomes %s.", c.At, cmp.Or(c.Kind, "an object of its own kind"))
+		}
+		note(len(r.Labels) > 0, "Labels of its pods: `%s`.", strings.Join(slices.Sorted(maps.Keys(r.Labels)), "`, `"))
+		note(len(r.Claims) > 0, "The operator may name a PodGroup of its own in `%s`.", strings.Join(r.Claims, "`, `"))
+		for i, n := range notes {
+			if i == 0 {
+				b.WriteString("\n")
+			}
+			fmt.Fprintf(&b, "- %s\n", n)
+		}
+	}
+	return b.Bytes()
+}
+
+func amount(a *workload.Amount) string {
+	if a == nil {
+		return "1"
+	}
+	text := "`" + a.At.String() + "`"
+	if a.Minus > 0 {
+		text += fmt.Sprintf(" − %d", a.Minus)
+	}
+	if a.Default != nil {
+		text += fmt.Sprintf(" (default %d)", *a.Default)
+	}
+	return text
+}
+
+func pods(r *workload.Role) string {
+	text := amount(r.Count)
+	if r.Size != nil {
+		text += " × " + amount(r.Size)
+	}
+	if r.Least != nil {
+		text += ", at least " + amount(r.Least)
+	}
+	if r.Max != nil {
+		text += ", at most " + amount(r.Max)
+	}
+	if len(r.Absent) > 0 {
+		text += "; none if " + conditions(r.Absent)
+	}
+	return text
+}
+
+func minimum(r *workload.Role) string {
+	if r.Min == nil {
+		return "all"
+	}
+	text := amount(r.Min)
+	if r.Size != nil {
+		text += " × " + amount(r.Size)
+	}
+	if len(r.MinIf) > 0 {
+		text += " if " + conditions(r.MinIf) + ", else all"
+	}
+	return text
+}
+
+// conditions are in words, "" for none.
+func conditions(all []workload.Condition) string {
+	parts := make([]string, len(all))
+	for i, c := range all {
+		switch {
+		case c.Role != "":
+			parts[i] = "the role is " + c.Role
+		case c.Present:
+			parts[i] = fmt.Sprintf("`%s` is given", c.At)
+		case c.Differs.String() != "":
+			parts[i] = fmt.Sprintf("`%s` is not `%s`", c.At, c.Differs)
+		case c.Not != "":
+			parts[i] = fmt.Sprintf("`%s` is not %s", c.At, c.Not)
+		default:
+			parts[i] = fmt.Sprintf("`%s` is %v", c.At, c.Equals)
+		}
+	}
+	return strings.Join(parts, ", or ")
+}

@@ -1,0 +1,85 @@
+package convert
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/config/strict"
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/workload"
+)
+
+// volcanoGroup is an annotation of pods that names a PodGroup of Volcano.
+const volcanoGroup = "scheduling.k8s.io/group-name"
+
+// WorkloadTerms returns what objects and pods may say about gangs, for schedulers with these names.
+func WorkloadTerms(schedulers []string) workload.Terms {
+	return workload.Terms{
+		Wish: annotation.GangWish, Off: annotation.GangLabel, Schedulers: schedulers,
+		Gang: []string{
+			annotation.PodGroup, annotation.CommunityPodGroup, annotation.LightweightGang, annotation.GangName,
+			volcanoGroup,
+		},
+	}
+}
+
+// NamesGang reports whether a pod names a gang, in a way that is read here or by another scheduler, or wants none.
+func NamesGang(p *corev1.Pod) bool {
+	_, name, _ := gangName(p)
+	return name != "" || p.Spec.SchedulingGroup != nil || p.Annotations[volcanoGroup] != "" ||
+		p.Labels[annotation.GangLabel] == "off"
+}
+
+// WorkloadGroup returns the PodGroup of a gang in a namespace. names has the objects of the gangs that start together.
+func WorkloadGroup(namespace string, g *workload.Gang, rule string, names map[string]string,
+	owner metav1.OwnerReference,
+) *v1alpha1.PodGroup {
+	p := &v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: names[g.Name], OwnerReferences: []metav1.OwnerReference{owner},
+		Annotations: map[string]string{annotation.GangRule: rule},
+	}}
+	p.SetGroupVersionKind(v1alpha1.PodGroupResource(v1alpha1.GroupName).GroupVersion().WithKind("PodGroup"))
+	p.Spec.MinMember = int32(g.Min) //nolint:gosec // the table bounds it
+	if g.Refill {
+		p.Annotations[annotation.GangMatchPolicy] = annotation.GangWaitingAndRunning
+	}
+	if len(g.Joined) > 0 {
+		joined := make(annotation.Names, 0, len(g.Joined))
+		for _, name := range g.Joined {
+			joined = append(joined, namespace+"/"+names[name])
+		}
+		p.Annotations[annotation.GangGroups] = joined.String()
+	}
+	return p
+}
+
+// ReadWorkloadRules returns the built-in table with the rules of a document, in its field workloads.rules. A nil
+// document has none. The error names the line and the path of each problem.
+func ReadWorkloadRules(d *strict.Document) (workload.Table, error) {
+	const path = "workloads.rules"
+	table := workload.Builtin()
+	if !d.Has(path) {
+		return table, nil
+	}
+	var rules []*workload.Rule
+	if problems := d.Decode(path, &rules); len(problems) > 0 {
+		return table, problems
+	}
+	var all strict.Problems
+	for i, r := range rules {
+		if r == nil {
+			return table, d.Problem(path, "the rule [%d] is empty", i)
+		}
+		for _, p := range r.Problems() {
+			all = append(all, d.Problem(fmt.Sprintf("%s[%d].%s", path, i, p.Field), "%s", p.Text))
+		}
+	}
+	more, overlaps := table.With(rules)
+	for _, p := range overlaps {
+		all = append(all, d.Problem(path+p.Field, "%s", p.Text))
+	}
+	return more, all.Err()
+}
