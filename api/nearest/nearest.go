@@ -121,8 +121,8 @@ func plain(t reflect.Type) reflect.Type {
 	return t
 }
 
-// Fields are the types of a struct's fields, by their names in JSON. Fields of an embedded struct without a name are its
-// own. The struct may be below pointers and lists.
+// Fields are the types of a struct's fields, by their names in JSON. Fields of an embedded struct without a name are
+// its own. The struct may be below pointers and lists.
 func Fields(t reflect.Type) map[string]reflect.Type {
 	t = plain(t)
 	named := map[string]reflect.Type{}

@@ -193,7 +193,8 @@ func TestTheMapMarksIsolatedCPUs(t *testing.T) {
 	for _, width := range []int{0, 60} {
 		picture := drawMachine(a.node("n"), paint{}, width)
 		for _, want := range []string{
-			"· · · · │ A x x ·", "LS pool 0-3,7", "\n    isolated 4-6\n", "x  isolated by the boot, for pods that ask for it",
+			"· · · · │ A x x ·", "LS pool 0-3,7", "\n    isolated 4-6\n",
+			"x  isolated by the boot, for pods that ask for it",
 		} {
 			if !strings.Contains(picture, want) {
 				t.Errorf("the map of %d columns has no %q:\n%s", width, want, picture)

@@ -883,7 +883,9 @@ type nominationEnds struct {
 	pod *corev1.Pod
 }
 
-func (q *nominationEnds) AddUnschedulablePodIfNotPresent(logger klog.Logger, pod *framework.QueuedPodInfo, n int64) error {
+func (q *nominationEnds) AddUnschedulablePodIfNotPresent(
+	logger klog.Logger, pod *framework.QueuedPodInfo, n int64,
+) error {
 	if owner := q.pod; owner != nil {
 		q.pod = nil
 		q.DeleteNominatedPodIfExists(owner)

@@ -188,9 +188,9 @@ func TestPodsWithVolumesAndClaimsAreDecidedOrSaidToBeUndecidable(t *testing.T) {
 				podWith("p", "resourceClaims: [{name: c, resourceClaimName: wrong}]"),
 				podWith("q", "nodeSelector: {zone: a}")),
 			map[string]string{
-				"p": undecided + `running "DynamicResources" filter plugin: claim default/wrong: selector #0 on device ` +
-					"x/a/d0: CEL runtime error: no such key: none. consider using CEL optional chaining (.? followed by " +
-					"orValue()) or guarding the check with has() for optional fields",
+				"p": undecided + `running "DynamicResources" filter plugin: claim default/wrong: selector #0 on ` +
+					"device x/a/d0: CEL runtime error: no such key: none. consider using CEL optional chaining (.? " +
+					"followed by orValue()) or guarding the check with has() for optional fields",
 				"q": "Scheduled a",
 			},
 		},

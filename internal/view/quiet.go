@@ -51,7 +51,8 @@ func QuietOf(m *topo.Machine, f *quiet.Facts, cpus cpuset.Set) []Quiet {
 			q.Effect, q.Remedy = "the clock is slow when a thread wakes up", "cpupower frequency-set -g performance"
 		case quiet.Threads:
 			holds, lacks = "whole cores", "sibling threads are in other use: CPUs "+lacking
-			q.Effect, q.Remedy = "two threads share the units of a core", "echo off > /sys/devices/system/cpu/smt/control"
+			q.Effect = "two threads share the units of a core"
+			q.Remedy = "echo off > /sys/devices/system/cpu/smt/control"
 		case quiet.Managed:
 			holds, lacks = "no fixed interrupts", "interrupts that cannot be moved: CPUs "+lacking
 			q.Effect, q.Remedy = "queues of devices interrupt a thread there", boot("isolcpus=domain,managed_irq,")

@@ -58,7 +58,10 @@ func commandCases() []bad {
 			write(t, filepath.Join(dir, "thesis.tex"), "ten years of work")
 			return commandFails(t, dir, -1, "down", "--purge", "--data", dir)
 		}, []string{"is not a data folder of tenon", "nothing was removed"}},
-		{"a verb that does not exist", reads("explian"), []string{`unknown command "explian"`, `did you mean "explain"?`}},
+		{
+			"a verb that does not exist", reads("explian"),
+			[]string{`unknown command "explian"`, `did you mean "explain"?`},
+		},
 		{
 			"explain: a kind that it does not know", reads("explain", "widget/g"),
 			[]string{`unknown kind in "widget/g"`, "use pod"},

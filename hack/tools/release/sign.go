@@ -29,7 +29,8 @@ const (
 )
 
 // readKey reads an unencrypted private key of the curve P-256, in PKCS #8 as "openssl genpkey -algorithm EC" writes
-// it, or in SEC 1 as "openssl ecparam -genkey" does. Its public key serves "cosign verify --key" and "openssl dgst -verify".
+// it, or in SEC 1 as "openssl ecparam -genkey" does. Its public key serves "cosign verify --key" and "openssl dgst
+// -verify".
 func readKey(file string) (*ecdsa.PrivateKey, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {

@@ -96,8 +96,8 @@ func (m *machine) validator() Finding {
 		return ok(r.nriWhere, "the default validator is off; the kubelet asks tenon-runtime-proxy")
 	case !r.validator:
 		return ok(r.nriWhere, "the default validator is off").Because(Fail,
-			"the annotation required-plugins.noderesource.dev is not read: while the agent is down, pods with exclusive "+
-				"CPUs or devices start without them", setting)
+			"the annotation required-plugins.noderesource.dev is not read: while the agent is down, pods with "+
+				"exclusive CPUs or devices start without them", setting)
 	case slices.Contains(r.required, "tenon-agent"):
 		return ok(r.nriWhere, "on, and every container requires tenon-agent").Because(Warn,
 			"static pods, the API server's among them, and the agent's own pod do not start while the agent is down",

@@ -46,7 +46,9 @@ func TestIsolationIsReportedInTheOrderOfWorth(t *testing.T) {
 			"warn RCU callbacks (no rcu_nocbs): CPUs 2-3 | " + grub + "rcu_nocbs=2-3",
 		}},
 		"callbacks by the command line": {
-			map[string]string{cpu + "isolated": "2-3", "proc/cmdline": "quiet rcu_nocbs=2-3 isolcpus=managed_irq,2-3\n"},
+			map[string]string{
+				cpu + "isolated": "2-3", "proc/cmdline": "quiet rcu_nocbs=2-3 isolcpus=managed_irq,2-3\n",
+			},
 			[]string{"warn tick (no nohz_full): CPUs 2-3 | " + grub + "nohz_full=2-3"},
 		},
 		"irqbalance, then the governor": {
@@ -93,7 +95,8 @@ func TestIsolationOfANodeIsWhatItsAgentSaw(t *testing.T) {
 		"managed interrupts, and another sibling": {
 			`{"isolated":"2","noHzFull":"2","fixedInterrupts":"2-3"}`, cores, []string{
 				"warn sibling threads are in other use: CPUs 2 | echo off > /sys/devices/system/cpu/smt/control",
-				"warn interrupts that cannot be moved: CPUs 2 | grubby --update-kernel=ALL --args=isolcpus=domain,managed_irq,2",
+				"warn interrupts that cannot be moved: CPUs 2 | grubby --update-kernel=ALL " +
+					"--args=isolcpus=domain,managed_irq,2",
 			},
 		},
 		"managed interrupts that no other CPU can take": {

@@ -53,7 +53,8 @@ func TestWhatDisturbsCPUsIsRead(t *testing.T) {
 		"a process that has no name any more": {files: map[string]string{"proc/7/stat": ""}},
 		"governors, each once": {
 			files: map[string]string{
-				cpu + "cpu0/cpufreq/scaling_governor": "schedutil\n", cpu + "cpu1/cpufreq/scaling_governor": "performance",
+				cpu + "cpu0/cpufreq/scaling_governor": "schedutil\n",
+				cpu + "cpu1/cpufreq/scaling_governor": "performance",
 				cpu + "cpu2/cpufreq/scaling_governor": "powersave", cpu + "cpu3/cpufreq/scaling_governor": "powersave",
 			},
 			want: annotation.IsolatedCPUs{SlowGovernors: []string{"powersave", "schedutil"}},

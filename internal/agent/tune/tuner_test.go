@@ -150,7 +150,11 @@ func TestInterruptsOfTheWorkedExample(t *testing.T) {
 			[]string{"Failed proc/irq: no CPU would be left for interrupts: they are not moved"},
 		},
 		"the agent leaves": {
-			func(b *box) []string { b.look(quiet(2, 3)); b.leaves = true; return b.look(quiet(2, 3)) },
+			func(b *box) []string {
+				b.look(quiet(2, 3))
+				b.leaves = true
+				return b.look(quiet(2, 3))
+			},
 			[]string{"24 0-7", "25 2-3", "default_smp_affinity ff"},
 			nil,
 		},

@@ -326,25 +326,27 @@ func TestCreate(t *testing.T) {
 			annot(annotation.InterruptsKey, "disable"), annot(annotation.SleepKey, "max_latency:10"))},
 		"interrupts: a value of another program": {
 			pod: newPod(class("LSE"), cpu("1"), annot(annotation.InterruptsKey, "true")), warnings: []string{
-				"metadata.annotations[irq-load-balancing.crio.io]: byte 0: Unsupported value \"true\": supported disable, " +
-					"enable; the annotation is ignored",
+				"metadata.annotations[irq-load-balancing.crio.io]: byte 0: Unsupported value \"true\": supported " +
+					"disable, enable; the annotation is ignored",
 			},
 		},
 		"interrupts of a pod without CPUs of its own": {
 			pod: newPod(class("BE"), requests(), annot(annotation.InterruptsKey, "disable")), warnings: []string{
-				"metadata.annotations[irq-load-balancing.crio.io]: Tenon follows it for pods of the classes LSE and LSR alone",
+				"metadata.annotations[irq-load-balancing.crio.io]: Tenon follows it for pods of the classes LSE " +
+					"and LSR alone",
 			},
 		},
 		"sleep: more than the kernel takes": {
-			pod: newPod(class("LSR"), cpu("1"), annot(annotation.SleepKey, "max_latency:2147483647")), warnings: []string{
-				"metadata.annotations[cpu-c-states.crio.io]: byte 0: Invalid value \"max_latency:2147483647\": max_latency " +
-					"must be 0…2147483646 microseconds; the annotation is ignored",
+			pod: newPod(class("LSR"), cpu("1"), annot(annotation.SleepKey, "max_latency:2147483647")),
+			warnings: []string{
+				"metadata.annotations[cpu-c-states.crio.io]: byte 0: Invalid value \"max_latency:2147483647\": " +
+					"max_latency must be 0…2147483646 microseconds; the annotation is ignored",
 			},
 		},
 		"sleep: another case": {
 			pod: newPod(class("LSR"), cpu("1"), annot(annotation.SleepKey, "Disable")), warnings: []string{
-				"metadata.annotations[cpu-c-states.crio.io]: \"Disable\" is read as \"disable\": values are case-sensitive " +
-					"on output",
+				"metadata.annotations[cpu-c-states.crio.io]: \"Disable\" is read as \"disable\": values are " +
+					"case-sensitive on output",
 			},
 		},
 		"isolated CPUs": {pod: newPod(class("LSE"), cpu("1"), annot(annotation.IsolationKey, "require"))},

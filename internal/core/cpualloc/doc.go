@@ -23,8 +23,8 @@
 // makes it. Rows 7 and 8 hold within one NUMA node for whole cores and for spreading on cores of up to two threads;
 // between sets of nodes that are equal so far the one with more CPUs without a tick wins, then the lowest nodes. CPUs
 // without a tick are as many as possible where each core has all of its threads without a tick or none, and all cores
-// share one L3. On cores of different sizes the larger ones are given first. oracle_test.go proves it against a search of
-// all subsets of the free CPUs.
+// share one L3. On cores of different sizes the larger ones are given first. oracle_test.go proves it against a search
+// of all subsets of the free CPUs.
 //
 // Whether a request fits is a question of three counts per NUMA node: Feasible answers it for Filter, exactly as
 // Allocate does.

@@ -57,7 +57,8 @@ func TestRebuiltIsLive(t *testing.T) {
 				}
 				for _, g := range c.Grants {
 					if g.Amount[device.Slots] != 0 {
-						t.Fatalf("step %d: slots follow from containers, and a grant writes %d", step, g.Amount[device.Slots])
+						t.Fatalf("step %d: a grant writes %d slots, which follow from containers", step,
+							g.Amount[device.Slots])
 					}
 				}
 				h := &device.Holding{UID: uid, Grants: c.Grants}

@@ -87,8 +87,8 @@ type Role struct {
 	Later     []Condition `json:"later,omitempty"`
 	OnRequest []Condition `json:"onRequest,omitempty"`
 	// Template is the PodTemplateSpec, or TemplateOr without it. PodSpec is the spec of its pods alone, and Containers
-	// a list with at least image and resources. Scheduler is the scheduler's name, where it is elsewhere. Fallback is the
-	// template of an object without one.
+	// a list with at least image and resources. Scheduler is the scheduler's name, where it is elsewhere. Fallback is
+	// the template of an object without one.
 	Template   Path               `json:"template,omitzero"`
 	TemplateOr Path               `json:"templateOr,omitzero"`
 	PodSpec    Path               `json:"podSpec,omitzero"`

@@ -174,7 +174,8 @@ func TestTheSchedulerIsAskedAgainWhileItIsBusy(t *testing.T) {
 	if _, err := c.WhatIf(t.Context(), &view.WhatIf{}); !errors.As(err, &refused) || refused.Text != "odd" {
 		t.Errorf("got %v, want a refusal", err)
 	}
-	if _, err := c.WhatIf(t.Context(), &view.WhatIf{}); err == nil || err.Error() != "error from the scheduler: 500 Internal Server Error" {
+	_, err := c.WhatIf(t.Context(), &view.WhatIf{})
+	if err == nil || err.Error() != "error from the scheduler: 500 Internal Server Error" {
 		t.Errorf("got %v, want the status", err)
 	}
 	pod := object.Pod("web", object.On("n0"))

@@ -129,7 +129,8 @@ func open(ctx context.Context, o Options) (k *Kubelet, err error) {
 	k = &Kubelet{o: o, pods: map[types.UID]record{}, ended: make(chan struct{})}
 	log, info, s := klog.FromContext(ctx), machineInfo(o.Machine), o.Settings
 	k.topology, err = topologymanager.NewManager(log, info.Topology,
-		cmp.Or(s.Topology.Policy, topologymanager.PolicyNone), cmp.Or(s.Topology.Scope, topologymanager.ContainerTopologyScope), s.Topology.Options)
+		cmp.Or(s.Topology.Policy, topologymanager.PolicyNone),
+		cmp.Or(s.Topology.Scope, topologymanager.ContainerTopologyScope), s.Topology.Options)
 	if err != nil {
 		return nil, fmt.Errorf("topology manager: %w", err)
 	}

@@ -188,8 +188,8 @@ func assemble(ctx context.Context, o *Options, c *config.Config) (*Scheduler, er
 // are expanded.
 func (s *Scheduler) check(ctx context.Context) error {
 	if utilfeature.DefaultFeatureGate.Enabled(features.InPlacePodVerticalScalingSchedulerPreemption) {
-		return errors.New("feature gate InPlacePodVerticalScalingSchedulerPreemption is not supported: it queues pods " +
-			"that have a node, which gangs, quotas and Reservations take for new ones; leave it off")
+		return errors.New("feature gate InPlacePodVerticalScalingSchedulerPreemption is not supported: it queues " +
+			"pods that have a node, which gangs, quotas and Reservations take for new ones; leave it off")
 	}
 	cc, completed := s.config, s.core.Completed
 	for i := range completed {
@@ -214,8 +214,8 @@ func (s *Scheduler) check(ctx context.Context) error {
 		}
 	}
 	if utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload) { // also without Coscheduling
-		return errors.New("feature gate GenericWorkload is not supported: it queues the pods of a PodGroup as one, and " +
-			"this scheduler tries pods; leave it off: PodGroups of the API server are read without it")
+		return errors.New("feature gate GenericWorkload is not supported: it queues the pods of a PodGroup as one, " +
+			"and this scheduler tries pods; leave it off: PodGroups of the API server are read without it")
 	}
 	return options.LogOrWriteConfig(klog.FromContext(ctx), s.options.WriteConfigTo, &cc.ComponentConfig, completed)
 }

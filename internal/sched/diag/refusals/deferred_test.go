@@ -118,7 +118,8 @@ func attemptOn(pod *corev1.Pod, signature, words string) (*framework.QueuedPodIn
 	}}
 	info, err := framework.NewPodInfo(pod)
 	return &framework.QueuedPodInfo{
-			PodInfo: info, QueueingParams: framework.QueueingParams{Attempts: 1}, PodSignature: fwk.PodSignature(signature),
+			PodInfo: info, QueueingParams: framework.QueueingParams{Attempts: 1},
+			PodSignature: fwk.PodSignature(signature),
 		},
 		fwk.NewStatus(fwk.Unschedulable).WithError(fit), err
 }

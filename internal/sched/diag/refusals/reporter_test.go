@@ -155,7 +155,8 @@ func (b *bench) refuseAfterPreemption(t testing.TB, pod *corev1.Pod, statuses ma
 		t.Context(),
 		b.framework,
 		&framework.QueuedPodInfo{
-			PodInfo: info, QueueingParams: framework.QueueingParams{Attempts: 1}, PodSignature: fwk.PodSignature(b.signature),
+			PodInfo: info, QueueingParams: framework.QueueingParams{Attempts: 1},
+			PodSignature: fwk.PodSignature(b.signature),
 		},
 		fwk.NewStatus(fwk.Unschedulable).WithError(fit),
 		nil,
