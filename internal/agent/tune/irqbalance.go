@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -85,7 +86,8 @@ func tell(root host.Root, command string) (answer string, err error) {
 	if err != nil {
 		return "", err
 	}
-	c, err := net.DialTimeout("unix", root.Path(path.Join(Bans, name)), askTime)
+	dialer := net.Dialer{Timeout: askTime}
+	c, err := dialer.DialContext(context.Background(), "unix", root.Path(path.Join(Bans, name)))
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return "", fmt.Errorf("%w: %w", err, fs.ErrNotExist) // it has ended
 	}
