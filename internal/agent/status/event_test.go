@@ -36,7 +36,7 @@ func TestEveryRecordCauseAndConditionIsAnEvent(t *testing.T) {
 		event.TopologyWriterConflict, event.TopologyModeConflict, event.TopologySourceDegraded,
 		event.KubeletStateUnreadable, event.KubeletStateContradictory, event.KubeletStaticActive, event.KubeletAssumed,
 		event.EnforcementDegraded, event.DeviceHoldersUnclear, event.NodeLeft,
-		event.BestEffortSuppressed, event.GPUIsolationWeak,
+		event.BestEffortSuppressed, event.GPUIsolationWeak, event.TuningFailed,
 	}
 	for _, c := range conditions {
 		if !c.Entry().Condition {
