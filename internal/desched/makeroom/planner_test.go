@@ -174,7 +174,7 @@ func TestTheSchedulerIsAskedAgainWhileItIsBusy(t *testing.T) {
 	if _, err := c.WhatIf(t.Context(), &view.WhatIf{}); !errors.As(err, &refused) || refused.Text != "odd" {
 		t.Errorf("got %v, want a refusal", err)
 	}
-	_, err := c.WhatIf(t.Context(), &view.WhatIf{})
+	_, err = c.WhatIf(t.Context(), &view.WhatIf{})
 	if err == nil || err.Error() != "error from the scheduler: 500 Internal Server Error" {
 		t.Errorf("got %v, want the status", err)
 	}
