@@ -40,7 +40,7 @@ An object may have 100,000 pods.
 ## Rules of your own
 
 A rule is an entry of ` + "`workloads.rules`" + ` in [the configuration of tenon-manager](manager-config.yaml), or in
-the file that ` + "`tenon simulate --workload-rules`" + ` names. It replaces the built-in rule of its kind and versions:
+the file of the flag ` + "`--workload-rules`" + ` of ` + "`tenon simulate`" + `. It replaces the built-in rule of its kind and versions:
 
 ` + "```yaml" + `
 workloads:
