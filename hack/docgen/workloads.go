@@ -42,7 +42,7 @@ An object may have 100,000 pods.
 A rule is an entry of ` + "`workloads.rules`" + ` in [the configuration of tenon-manager](manager-config.yaml), or in
 the file of the flag ` + "`--workload-rules`" + ` of ` + "`tenon simulate`" + `. It replaces the built-in rule of its kind and versions:
 
-` + "```yaml" + `
+` + "```text" + `
 workloads:
   rules:
   - group: example.com
