@@ -45,8 +45,7 @@ func (a *Agent) Exclusive() ([]tune.Pod, bool) {
 	return pods, known
 }
 
-// Tuned keeps the condition TuningFailed. What the kernel lets no program change is not
-// a failure.
+// Tuned keeps the condition TuningFailed. What the kernel lets no program change is not a failure.
 func (a *Agent) Tuned(ctx context.Context, findings []tune.Finding) {
 	text, reason := tune.Describe(findings, tune.Failed, tune.Foreign), "AnotherWriter"
 	if tune.Describe(findings, tune.Failed) != "" {

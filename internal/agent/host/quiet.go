@@ -46,7 +46,12 @@ func readCmdline(t *tree, m *topo.Machine, q *annotation.IsolatedCPUs) {
 	}
 }
 
-// runs reports whether a process has this name.
+// Runs reports whether a process of the machine has this name. Processes that cannot be listed are none.
+func Runs(root Root, name string) (found bool) {
+	_ = within(root, func(t *tree) { found = runs(t, name) })
+	return found
+}
+
 func runs(t *tree, name string) bool {
 	return slices.ContainsFunc(t.numbered("proc", ""), func(pid int) bool {
 		comm, err := t.root.ReadFile(path.Join("proc", fmt.Sprint(pid), "comm")) // a process may end meanwhile

@@ -107,20 +107,3 @@ func tell(root host.Root, command string) (answer string, err error) {
 	text, err := io.ReadAll(io.LimitReader(c, 1<<20))
 	return string(text), err
 }
-
-// runsBalancer reports whether an irqbalance runs on the machine, with a socket or without one.
-func runsBalancer(root host.Root) bool {
-	entries, err := os.ReadDir(root.Path("proc"))
-	if err != nil {
-		return false
-	}
-	for _, e := range entries {
-		if _, err := strconv.Atoi(e.Name()); err != nil {
-			continue
-		}
-		if comm, err := os.ReadFile(root.Path("proc", e.Name(), "comm")); err == nil && string(comm) == "irqbalance\n" {
-			return true
-		}
-	}
-	return false
-}

@@ -69,11 +69,8 @@ type Options struct {
 type Tuner struct {
 	o Options
 
-	mu       sync.Mutex // guards the fields below
-	engine   *Engine
-	last     counts
-	rates    map[string]Rates // by UID of the pod
-	findings []Finding
+	mu     sync.Mutex // guards engine
+	engine *Engine
 }
 
 // NewTuner returns a Tuner that has set nothing yet.
@@ -122,8 +119,6 @@ func (t *Tuner) Look(ctx context.Context) {
 	if len(pods) > 0 {
 		findings = append(findings, t.withoutEffect(pods)...)
 	}
-	t.measure(pods)
-	t.findings = findings
 	t.mu.Unlock()
 	t.o.Agent.Tuned(ctx, findings)
 }
@@ -184,7 +179,7 @@ func (t *Tuner) withoutEffect(pods []Pod) (out []Finding) {
 	if quiet && len(t.steering(pods).Housekeeping()) == 0 {
 		out = append(out, Finding{Failed, interrupts, "no CPU would be left for interrupts: they are not moved"})
 	}
-	if _, err := balancer(t.o.Root); quiet && err != nil && runsBalancer(t.o.Root) {
+	if _, err := balancer(t.o.Root); quiet && err != nil && host.Runs(t.o.Root, "irqbalance") {
 		out = append(out, Finding{
 			Foreign, Bans,
 			"irqbalance runs without a socket: ban the CPUs of exclusive pods in its IRQBALANCE_BANNED_CPULIST",
@@ -198,55 +193,6 @@ func (t *Tuner) withoutEffect(pods []Pod) (out []Finding) {
 		})
 	}
 	return out
-}
-
-// measure reads how often interrupts fire on the CPUs of pods.
-func (t *Tuner) measure(pods []Pod) {
-	t.rates = map[string]Rates{}
-	if len(pods) == 0 {
-		t.last = counts{}
-		return
-	}
-	wanted := map[int]bool{}
-	for _, p := range pods {
-		for _, cpu := range p.CPUs {
-			wanted[cpu] = true
-		}
-	}
-	text, err := t.o.Files.Read("proc/interrupts")
-	if err != nil {
-		return
-	}
-	now := readCounts([]byte(text), t.o.Clock.Now(), wanted)
-	for _, p := range pods {
-		if r, known := now.since(t.last, p.CPUs); known {
-			t.rates[p.UID] = r
-		}
-	}
-	t.last = now
-}
-
-// Rates returns how often interrupts fire on the CPUs of a pod; false while that is not known.
-func (t *Tuner) Rates(uid string) (Rates, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	r, known := t.rates[uid]
-	return r, known
-}
-
-// Findings returns what is not as it should be, as of the last look.
-func (t *Tuner) Findings() []Finding {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.Clone(t.findings)
-}
-
-// IsFixed reports whether the kernel refuses to move an interrupt.
-func (t *Tuner) IsFixed(number string) bool {
-	return slices.ContainsFunc(t.Findings(), func(f Finding) bool {
-		n, isInterrupt := interruptOf(f.File)
-		return isInterrupt && n == number && f.Kind == Fixed
-	})
 }
 
 // Describe joins Findings of some kinds to one text, shortened to the first ones; "" for none.

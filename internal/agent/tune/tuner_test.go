@@ -301,60 +301,6 @@ func TestRestoreNamesWhatRemains(t *testing.T) {
 	}
 }
 
-// TestHowOftenInterruptsFire reads the counters twice, ten seconds apart.
-func TestHowOftenInterruptsFire(t *testing.T) {
-	t.Parallel()
-	const head = "           CPU0       CPU2       CPU3\n"
-	for name, c := range map[string]struct {
-		before, after string
-		want          tune.Rates
-		known         bool
-	}{
-		"devices, timers and sums": {
-			head + " 24:  1  10  20  MSI 1-edge  eth0\n 25:  1  0  0  MSI 2-edge  nvme0q1\nLOC: 5 100 100 T\nERR: 7",
-			head + " 24: 99  20  30  MSI 1-edge  eth0\n 25: 99  5  0  MSI 2-edge  nvme0q1\nLOC: 9 600 700 T\nERR: 9",
-			tune.Rates{
-				DeviceMilli: 2500, KernelMilli: 110_000,
-				Sources: []tune.Source{{"24", "MSI 1-edge eth0", 2000}, {"25", "MSI 2-edge nvme0q1", 500}},
-			},
-			true,
-		},
-		"a counter that went back counts from zero": {
-			head + " 24:  1  1000  0  eth0", head + " 24:  1  10  0  eth0",
-			tune.Rates{DeviceMilli: 1000, Sources: []tune.Source{{"24", "eth0", 1000}}},
-			true,
-		},
-		"a device that came meanwhile": {
-			head, head + " 24:  1  10  0  eth0",
-			tune.Rates{DeviceMilli: 1000, Sources: []tune.Source{{"24", "eth0", 1000}}},
-			true,
-		},
-		"a line that is cut off is left out": {head, head + " 24:  1  10", tune.Rates{}, true},
-		"a counter that is not a number":     {head, head + " 24:  1  ten 0 eth0", tune.Rates{}, true},
-		"a head that is none":                {"garbage", "garbage\n 24: 1 2 3 eth0", tune.Rates{}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBox(t, "proc/interrupts", c.before)
-			p := tune.Pod{UID: "a", CPUs: []int{2, 3}}
-			b.look(p)
-			if r, known := b.tuner.Rates("a"); known {
-				t.Fatalf("after one reading it is %v", r)
-			}
-			b.put("proc/interrupts", c.after)
-			b.clock.Step(10 * time.Second)
-			b.look(p, tune.Pod{UID: "new", CPUs: []int{0}})
-			got, known := b.tuner.Rates("a")
-			if diff := cmp.Diff(c.want, got); diff != "" || known != c.known {
-				t.Errorf("known %v, want %v; rates (-want +got):\n%s", known, c.known, diff)
-			}
-			if r, known := b.tuner.Rates("new"); known {
-				t.Errorf("of CPUs that were read once it is %v", r)
-			}
-		})
-	}
-}
-
 // balancer is an irqbalance that answers by its socket.
 type balancer struct {
 	answer string
