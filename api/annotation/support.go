@@ -100,10 +100,9 @@ func Supports() []Support {
 			GangName, GangMinAvailable, GangTotalNumber, GangMode, GangGroups, GangMatchPolicy, GangMatchPolicyAlias,
 			GangWaitingTime, GangInterrupted, GangNetworkTopology, GangNetworkTopologyIndex,
 		}},
-		{gangs, Done, PodLabel, []string{
-			PodGroup, CommunityPodGroup, LightweightGang, LightweightMinAvailable, GangLabel,
-		}},
-		{gangs, Done, PodAnnotation, []string{GangWish, GangRule}},
+		{gangs, Done, PodLabel, []string{PodGroup, CommunityPodGroup, LightweightGang, LightweightMinAvailable}},
+		{"gangs of operators' objects in a cluster", Planned, PodLabel, []string{GangLabel}},
+		{"gangs of operators' objects in a cluster", Planned, PodAnnotation, []string{GangWish, GangRule}},
 		{gangs, Done, ObjectKind, []string{
 			"PodGroup.scheduling.sigs.k8s.io", "PodGroup.scheduling.x-k8s.io", "PodGroup.scheduling.k8s.io",
 			"ClusterNetworkTopology.scheduling.koordinator.sh",

@@ -166,7 +166,7 @@ func TestTheTableHasEveryKeyOfThisPackage(t *testing.T) {
 	listed, n := map[string]bool{}, 0
 	for _, s := range Supports() {
 		for _, key := range s.Keys {
-			listed[key] = listed[key] || s.State == Done
+			listed[key] = listed[key] || s.State == Done || s.State == Planned
 		}
 	}
 	for _, name := range files {
@@ -189,7 +189,7 @@ func TestTheTableHasEveryKeyOfThisPackage(t *testing.T) {
 					n++
 					key, err := strconv.Unquote(literal.Value)
 					if err != nil || !listed[key] && notOfObjects[key] == "" {
-						t.Errorf("%s: %s is not in the table as done: %v", name, literal.Value, err)
+						t.Errorf("%s: %s is not in the table as done or planned: %v", name, literal.Value, err)
 					}
 				}
 			}

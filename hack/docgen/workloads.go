@@ -19,7 +19,8 @@ func workloads() []byte {
 <!-- Written by hack/docgen from internal/core/workload. -->
 
 ` + "`tenon simulate` and `tenon check manifest`" + ` create the pods of these objects as their operators do, and say
-which of them start together. A kind is one of these:
+which of them start together. In a cluster nothing reads the rules yet: pods are in a gang only if they
+[name one](../guide/gang.md). A kind is one of these:
 
 - *Grouped*: each role is a gang, and all gangs of an object start together or none does.
 - *Never*: pods start one by one. A kind with roles forms a gang if the object or its template has the annotation
@@ -40,7 +41,8 @@ An object may have 100,000 pods.
 ## Rules of your own
 
 A rule is an entry of ` + "`workloads.rules`" + ` in [the configuration of tenon-manager](manager-config.yaml), or in
-the file of the flag ` + "`--workload-rules`" + ` of ` + "`tenon simulate`" + `. It replaces the built-in rule of its kind and versions:
+the file of the flag ` + "`--workload-rules`" + ` of ` + "`tenon simulate`" + `.
+It replaces the built-in rule of its kind and versions:
 
 ` + "```text" + `
 workloads:

@@ -28,6 +28,8 @@ type operated struct {
 	plans  map[ownerKey]*planned
 	groups map[objectName]*quotav1alpha1.PodGroup // those of the input
 	off    sets.Set[string]                       // namespaces without gangs
+	// predicts: a line says which pods would start together.
+	predicts bool
 }
 
 type ownerKey struct{ group, kind, namespace, name string }
@@ -389,11 +391,13 @@ func (w *world) noteGangs(o metav1.Object, pods []pod) {
 	switch {
 	case plan != nil && len(plan.Gangs) > 0:
 		w.line(o, ": gangs %s, by rule %s; label %s=off stops it", plan.Summary(), plan.Rule, annotation.GangLabel)
+		w.operated.predicts = true
 	case plan != nil && plan.Reason != "":
 		w.line(o, ": pods start one by one: %s", plan.Reason)
 	case len(pods) > 1 && !convert.NamesGang(pods[0].Pod) &&
 		slices.Contains(schedulerNames, pods[0].Spec.SchedulerName):
 		w.line(o, ": pods start one by one; %s starts them together", annotation.GangWish)
+		w.operated.predicts = true
 	}
 }
 
