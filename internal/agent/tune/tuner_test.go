@@ -305,6 +305,7 @@ func TestRestoreNamesWhatRemains(t *testing.T) {
 type balancer struct {
 	answer string
 	heard  chan string
+	end    func() // ends it, and closes heard
 }
 
 func (b *box) balancer(pid, answer string) *balancer {
@@ -315,9 +316,11 @@ func (b *box) balancer(pid, answer string) *balancer {
 	l, err := net.Listen("unix", b.root.Path("run/irqbalance/irqbalance"+pid+".sock"))
 	testkit.Check(b.t, err)
 	done := make(chan struct{})
-	b.t.Cleanup(func() { _ = l.Close(); <-done })
+	i.end = func() { _ = l.Close(); <-done }
+	b.t.Cleanup(i.end)
 	go func() {
 		defer close(done)
+		defer close(i.heard)
 		for {
 			c, err := l.Accept()
 			if err != nil {
@@ -374,7 +377,7 @@ func TestIrqbalanceIsAskedToLeaveCPUs(t *testing.T) {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 			b.look()
-			close(i.heard)
+			i.end()
 			var heard []string
 			for said := range i.heard {
 				heard = append(heard, said)
