@@ -240,7 +240,7 @@ func TestForeignKindsAreNamedOnceAndSkipped(t *testing.T) {
 		"{apiVersion: kustomize.config.k8s.io/v1beta1, kind: Kustomization, metadata: {name: k}}",
 		"{apiVersion: kueue.x-k8s.io/v1beta1, kind: Workload, metadata: {name: w}}",
 		"{apiVersion: serving.knative.dev/v1, kind: Service, metadata: {name: a}}",
-		"{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {name: j}}")
+		"{apiVersion: jobs.example.com/v1, kind: Job, metadata: {name: j}}")
 	r, warn := simulate(t, in, "-")
 	if diff := cmp.Diff(map[string]string{"p": "Scheduled b"}, outcomes(r)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
