@@ -639,7 +639,7 @@ func TestTryDecidesAsBruteForceDoes(t *testing.T) {
 	if apart == 0 {
 		t.Error("no pod was kept apart from pods of the other kind: the generator is too narrow")
 	}
-	if isolated == 0 {
+	if isolated == 0 && !testing.Short() {
 		t.Error("no pod that prefers isolated CPUs got some: the generator is too narrow")
 	}
 	if spread == 0 {

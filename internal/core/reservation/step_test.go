@@ -285,7 +285,7 @@ func TestACourseOfSteps(t *testing.T) {
 			}
 		}
 	})
-	if ends[reservation.Failed] < 100 || ends[reservation.Succeeded] < 100 || withdrawn < 100 {
+	if !testing.Short() && (ends[reservation.Failed] < 100 || ends[reservation.Succeeded] < 100 || withdrawn < 100) {
 		t.Errorf("%v ended, %d announcements were withdrawn: the test proves little", ends, withdrawn)
 	}
 }

@@ -190,7 +190,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	stock := flags.String("stock", "bin/kube-scheduler", "the stock kube-scheduler")
 	community := flags.String("community", "bin/scheduler-plugins", "kube-scheduler with scheduler-plugins")
 	tenon := flags.String("tenon", "bin/tenon-scheduler", "tenon-scheduler")
-	others := flags.String("others", "", "more schedulers that the suite start measures, as in bin/before,bin/after")
+	others := flags.String("others", "", "more tenon-schedulers to measure, as in bin/before,bin/after")
+	base := flags.String("base", "", "the scheduler that ratios are formed against, in place of the suite's")
 	sizes := flags.String("nodes", "1000,5000", "numbers of nodes")
 	pods := flags.Int("pods", 5000, "pods of a burst")
 	paced := flags.Int("paced-pods", 1500, "pods of an open loop")
@@ -228,7 +229,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case "backlog":
 		chosen = backlogSuite(*stock, *tenon)
 	case "start":
-		chosen = startSuite(*stock, *tenon, strings.FieldsFunc(*others, func(c rune) bool { return c == ',' }))
+		chosen = startSuite(*stock, *tenon)
 	case "journal":
 		folder, err := os.MkdirTemp("", "tenon-bench-journal-")
 		if err != nil {
@@ -239,6 +240,15 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	default:
 		return fmt.Errorf("--suite: %q is not stock, quota, gang, device, reservation, load, workloads, backlog, "+
 			"start or journal", *suiteName)
+	}
+	for _, path := range strings.FieldsFunc(*others, func(c rune) bool { return c == ',' }) {
+		chosen.contenders = append(chosen.contenders, contender{name: filepath.Base(path), path: path})
+	}
+	if *base != "" {
+		if !slices.ContainsFunc(chosen.contenders, func(c contender) bool { return c.name == *base }) {
+			return fmt.Errorf("--base: the suite has no scheduler %q", *base)
+		}
+		chosen.base = *base
 	}
 	chosen.contenders = slices.DeleteFunc(chosen.contenders, func(c contender) bool {
 		return slices.Contains(strings.Split(*without, ","), c.name)

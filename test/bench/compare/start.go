@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"path/filepath"
 	"time"
 )
 
@@ -12,15 +11,11 @@ import (
 const manyKinds = 50
 
 // startSuite is the start of kube-scheduler and of tenon-scheduler with few pods to bind, on equal servers and on
-// many kinds, without and with Devices. others are more schedulers to measure, by their paths.
-func startSuite(stock, tenon string, others []string) suite {
+// many kinds, without and with Devices.
+func startSuite(stock, tenon string) suite {
 	plain := workload{cpu: "100m", memory: "128Mi"}
-	contenders := []contender{{name: "stock", path: stock}, {name: "tenon", path: tenon}}
-	for _, path := range others {
-		contenders = append(contenders, contender{name: filepath.Base(path), path: path})
-	}
 	return suite{
-		contenders: contenders,
+		contenders: []contender{{name: "stock", path: stock}, {name: "tenon", path: tenon}},
 		base:       "stock", digits: 2,
 		cases: []benchCase{
 			{name: "s", title: "(s) nodes with topologies", ratioTo: "s", load: plain, starts: true},
