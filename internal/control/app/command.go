@@ -12,13 +12,17 @@ import (
 )
 
 // NewCommand returns the command line of tenon-manager.
-func NewCommand() *cobra.Command {
+func NewCommand() *cobra.Command { return newCommand(Run) }
+
+// newCommand returns the command line of a manager that run runs. Where nothing else names Run, a program that only
+// reads configurations does not contain the manager.
+func newCommand(run func(context.Context, Options) error) *cobra.Command {
 	var o Options
 	var quotaArgs, file string
 	cmd := o.Command("tenon-manager", "Answers the webhooks that refuse pods which can never work, and says why",
 		"writes quotas and evicts pods",
 		func(flags *pflag.FlagSet) error { return o.configure(flags, file, quotaArgs) },
-		func(ctx context.Context) error { return Run(ctx, o) })
+		func(ctx context.Context) error { return run(ctx, o) })
 	f := cmd.Flags()
 	f.StringVar(&file, "config", "", "`file` with a ManagerConfiguration; flags win over it")
 	f.StringVar(&o.WebhookAddress, "webhook-address", ":9443", "`host:port` of the webhooks")
@@ -53,7 +57,7 @@ func NewCommand() *cobra.Command {
 // CheckConfig finds everything wrong in a ManagerConfiguration, and returns the settings that it would give.
 func CheckConfig(d *strict.Document) (strict.Settings, error) {
 	var o Options
-	err := o.apply(NewCommand().Flags(), d, "")
+	err := o.apply(newCommand(nil).Flags(), d, "")
 	return o.Settings, err
 }
 
