@@ -71,7 +71,17 @@ func TestMessage(t *testing.T) {
 			want: `VictimsTerminating: preemption: 1 waiting for pods on the nominated node to terminate. ` +
 				`{"code":"VictimsTerminating","nodes":1}`,
 		},
+		"a floor of the shared pool, on a node that has too few CPUs": {
+			findings: nodes("a", 1, short(why.InsufficientCPU, 1, 3), plain(why.SharedPoolFloor)), nodes: 1,
+			want: `InsufficientCPU: 0/1 nodes are available: 1 Insufficient cpu. ` +
+				`{"code":"InsufficientCPU","nodes":1,"asked":3,"free":1,"resource":"cpu","unit":"CPUs"}`,
+		},
 		"nothing refused": {},
+		"a reason without a code is not counted": {
+			findings: append(nodes("a", 1, short(why.InsufficientCPU, 1, 3)), nodes("b", 2, why.Reason{})...), nodes: 1,
+			want: `InsufficientCPU: 0/1 nodes are available: 1 Insufficient cpu. ` +
+				`{"code":"InsufficientCPU","nodes":1,"asked":3,"free":1,"resource":"cpu","unit":"CPUs"}`,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -100,6 +110,67 @@ func TestLongMessagesAreShortenedAtAClause(t *testing.T) {
 	if !strings.Contains(got, "like this node … and ") ||
 		!strings.HasSuffix(got, ` more reasons. {"code":"UpstreamFilter","nodes":820}`) {
 		t.Errorf("not shortened at a clause:\n%s", got)
+	}
+}
+
+func TestTextIsHalfAMessageWithoutItsTail(t *testing.T) {
+	t.Parallel()
+	if got := why.Text(nil, 3); got != "" {
+		t.Errorf("nothing refused: got %q", got)
+	}
+	few := nodes("a", 2, short(why.InsufficientCPU, 1, 3))
+	if got, want := why.Text(few, 3), "InsufficientCPU: 0/3 nodes are available: 2 Insufficient cpu."; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	detail := strings.Repeat("é", why.MaxMessage)
+	got := why.Text([]why.Finding{once(why.BadAnnotation, why.PreFilter, detail)}, 3)
+	if len(got) > why.MaxMessage/2 || len(got) < why.MaxMessage/2-2 || !utf8.ValidString(got) {
+		t.Errorf("%d bytes of a long detail, valid UTF-8 %t", len(got), utf8.ValidString(got))
+	}
+	if !strings.HasSuffix(got, "é….") {
+		t.Errorf("the cut is not marked: %q", got)
+	}
+}
+
+// TestWhatExactlyFitsIsNotCut lets one detail grow by a byte until a second reason is counted and not named: the texts
+// before fill all of their room.
+func TestWhatExactlyFitsIsNotCut(t *testing.T) {
+	t.Parallel()
+	longest := 0
+	for n := range why.MaxMessage {
+		upstream := nodes("a", 2, plain(why.UpstreamFilter))
+		for i := range upstream {
+			upstream[i].Detail = "no " + strings.Repeat("x", n)
+		}
+		got := why.Text(append(upstream, nodes("b", 1, short(why.InsufficientCPU, 1, 3))...), 3)
+		if len(got) > why.MaxMessage/2 {
+			t.Fatalf("%d bytes", len(got))
+		}
+		if strings.HasSuffix(got, "x, 1 Insufficient cpu.") {
+			longest = len(got)
+		}
+	}
+	if longest != why.MaxMessage/2 {
+		t.Errorf("the longest text that names both reasons has %d bytes, want %d", longest, why.MaxMessage/2)
+	}
+}
+
+func TestPreemptionIsLeftOutWhereItDoesNotFit(t *testing.T) {
+	t.Parallel()
+	longest := 0
+	for n := range why.MaxMessage {
+		upstream := nodes("a", 1, plain(why.UpstreamFilter))
+		upstream[0].Detail = "no " + strings.Repeat("x", n)
+		got := why.Text(append(upstream, preempting(nodes("a", 1, plain(why.NoVictims)))...), 1)
+		if len(got) > why.MaxMessage/2 {
+			t.Fatalf("%d bytes", len(got))
+		}
+		if strings.Contains(got, " preemption: ") {
+			longest = len(got)
+		}
+	}
+	if longest != why.MaxMessage/2 {
+		t.Errorf("the longest text with preemption has %d bytes, want %d", longest, why.MaxMessage/2)
 	}
 }
 

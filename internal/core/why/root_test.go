@@ -340,3 +340,64 @@ func TestMakingAReasonAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations, want none", allocs)
 	}
 }
+
+func TestObstaclesCountRefusalsAlone(t *testing.T) {
+	t.Parallel()
+	findings := append(nodes("a", 2, why.Reason{}), nodes("a", 1, short(why.InsufficientCPU, 1, 3))...)
+	got := why.Obstacles(findings)
+	if len(got) != 1 || got[0].Code != why.InsufficientCPU || got[0].Nodes != 1 {
+		t.Errorf("got %+v", got)
+	}
+	findings = append(nodes("a", 2, why.Reason{}), nodes("b", 1, plain(why.NodePorts))...)
+	if sets := why.MinimalSets(findings); len(sets) != 1 {
+		t.Errorf("got the sets %+v", sets)
+	}
+}
+
+// TestClosest: of one code before preemption and one code of preemption each the example with the smallest shortfall
+// stays.
+func TestClosest(t *testing.T) {
+	t.Parallel()
+	far, closest := nodes("a", 1, short(why.InsufficientCPU, 1, 8))[0], nodes("b", 1, short(why.InsufficientCPU, 7, 8))[0]
+	other := nodes("c", 1, plain(why.NodePorts))[0]
+	late := preempting(nodes("d", 1, short(why.InsufficientCPU, 2, 8)))[0]
+	var kept []why.Finding
+	for _, f := range []why.Finding{far, other, closest, late, far} {
+		kept = why.Closest(kept, &f)
+	}
+	if diff := gocmp.Diff([]why.Finding{closest, other, late}, kept); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestOfOneSetTheNodeThatLacksLeastIsNamed, and of two that lack the same the first by name.
+func TestOfOneSetTheNodeThatLacksLeastIsNamed(t *testing.T) {
+	t.Parallel()
+	gpus := func(free int64) why.Reason {
+		return why.Reason{Code: why.InsufficientDevices, Unit: why.Count, Asked: 8, Free: free}
+	}
+	for name, c := range map[string]struct {
+		findings []why.Finding
+		want     int64
+	}{
+		"a nearer node after a farther one": {
+			append(nodes("a", 1, gpus(1)), nodes("b", 1, gpus(6))...), 6,
+		},
+		"a farther node after a nearer one": {
+			append(nodes("a", 1, gpus(6)), nodes("b", 1, gpus(1))...), 6,
+		},
+		"one that lacks as much, and comes first by name": {
+			append(nodes("b", 1, short(why.InsufficientCPU, 0, 4), gpus(2)),
+				nodes("a", 1, short(why.InsufficientCPU, 0, 4), gpus(5))...), 5,
+		},
+		"one that lacks as much, and comes last by name": {
+			append(nodes("a", 1, short(why.InsufficientCPU, 0, 4), gpus(5)),
+				nodes("b", 1, short(why.InsufficientCPU, 0, 4), gpus(2))...), 5,
+		},
+	} {
+		sets := why.MinimalSets(c.findings)
+		if len(sets) != 1 || sets[0].Missing[len(sets[0].Missing)-1].Free != c.want {
+			t.Errorf("%s: got %+v, want %d free", name, sets, c.want)
+		}
+	}
+}
