@@ -351,6 +351,18 @@ func TestParseErrorsNameTheByteAndTheField(t *testing.T) {
 			codec(ParseSimulate), `{"exitCode":256}`,
 			"byte 12: exitCode: must be 0…255",
 		},
+		"a negative burst": {
+			codec(ParseCPUBurst), `{"policy":"cpuBurstOnly","cpuBurstPercent":-1}`,
+			"byte 43: cpuBurstPercent: must be 0…10000 percent of the CPU limit",
+		},
+		"a burst of more than 100 times the limit": {
+			codec(ParseCPUBurst), `{"cpuBurstPercent":10001}`,
+			"byte 19: cpuBurstPercent: must be 0…10000 percent of the CPU limit",
+		},
+		"an unknown policy of bursts": {
+			codec(ParseCPUBurst), `{"policy":"static"}`,
+			`byte 10: policy: Unsupported value "static": supported none, auto, cpuBurstOnly, cfsQuotaBurstOnly`,
+		},
 		"an unknown mode": {
 			codec(ParseMode), `Follows`,
 			`byte 0: Unsupported value "Follows": supported Own, Follow, Blind`,

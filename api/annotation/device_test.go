@@ -49,6 +49,10 @@ func FuzzDevicesCheckpoints(f *testing.F) {
 		`[{"podUID":"u","deviceIDs":{"1":["b"],"-1":["a","b"]},"allocResp":"AA=="}]`)
 }
 
+func FuzzCPUBurst(f *testing.F) {
+	roundTrip(f, ParseCPUBurst, `{"policy":"cpuBurstOnly","cpuBurstPercent":200}`, `{"policy":"AUTO"}`)
+}
+
 func FuzzDeviceMode(f *testing.F) { plain(f, ParseDeviceMode, "Moving", "follow") }
 
 func FuzzGPUPartitionPolicy(f *testing.F) { plain(f, ParseGPUPartitionPolicy, "Honor", "prefer") }

@@ -166,6 +166,7 @@ func Supports() []Support {
 			"ClusterColocationProfile.config.koordinator.sh", "NodeSLO.slo.koordinator.sh",
 		}},
 
+		{"CPU burst", Done, PodAnnotation, []string{CPUBurstKey}},
 		{"isolation of exclusive CPUs", Done, PodAnnotation, []string{InterruptsKey, SleepKey}},
 
 		{"evictions of best-effort pods", Done, PodAnnotation, []string{EvictionPolicyKey, EvictionPriority}},
@@ -195,7 +196,6 @@ func Supports() []Support {
 		{"parts of Ascend NPUs, which the agent does not put into containers", NotPlanned, PodResource, []string{
 			"huawei.com/npu-core", "huawei.com/npu-cpu", "huawei.com/npu-dvpp",
 		}},
-		{"CPU burst", NotPlanned, PodAnnotation, []string{koord + "cpuBurst"}},
 		{"CPU QoS (group identity, cpu.idle)", NotPlanned, PodAnnotation, []string{koord + "cpuQOS"}},
 		{"OOM scores", NotPlanned, PodAnnotation, []string{koord + "oom-score-adj", koord + "oom-score-adj-spec"}},
 		{"other resources by annotation", NotPlanned, PodAnnotation, []string{"pod.koordinator.sh/replace-resources"}},

@@ -50,9 +50,9 @@ func TestKeysWithoutEffectAreNamed(t *testing.T) {
 			want: []Ignored{{PodGroup, "has no effect here: it is a Pod label"}},
 		},
 		"what will not come, sorted": {
-			at: PodAnnotation, keys: []string{"scheduling.volcano.sh/queue-name", "koordinator.sh/cpuBurst"},
+			at: PodAnnotation, keys: []string{"scheduling.volcano.sh/queue-name", "koordinator.sh/memoryQOS"},
 			want: []Ignored{
-				{"koordinator.sh/cpuBurst", "has no effect: CPU burst: not planned"},
+				{"koordinator.sh/memoryQOS", "has no effect: memory QoS: not planned"},
 				{"scheduling.volcano.sh/queue-name", "has no effect: Volcano's queues and task order: not planned"},
 			},
 		},
@@ -95,7 +95,7 @@ func TestKeysWithoutEffectAreNamed(t *testing.T) {
 				unknown("descheduler.alpha.kubernetes.io/prefer-none", PreferNoEviction),
 				unknown("gang.scheduling.koordinator.sh/min-avail", GangMinAvailable),
 				unknown("gang.scheduling.koordinator.sh/min-member", GangMinAvailable),
-				unknown("koordinator.sh", EvictionPolicyKey),
+				unknown("koordinator.sh", CPUBurstKey),
 				unknown("pod-group.scheduling.sigs.k8s.io/policy", GangMatchPolicyAlias),
 				unknown("tenon.sh/sim", SimulateKey),
 			},
@@ -111,8 +111,8 @@ func TestKeysWithoutEffectAreNamed(t *testing.T) {
 			},
 		},
 		"a feature without effect at the wrong place": {
-			at: PodLabel, keys: []string{"koordinator.sh/cpuBurst"},
-			want: []Ignored{{"koordinator.sh/cpuBurst", "has no effect: CPU burst: not planned"}},
+			at: PodLabel, keys: []string{"koordinator.sh/memoryQOS"},
+			want: []Ignored{{"koordinator.sh/memoryQOS", "has no effect: memory QoS: not planned"}},
 		},
 		"a key of another object": {
 			at: PodLabel, keys: []string{QuotaParent},

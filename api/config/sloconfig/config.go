@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,6 +59,13 @@ type (
 		NodeStrategies  []struct {
 			Selected                `json:",inline"`
 			slo.ResourceQOSStrategy `json:",inline"`
+		} `json:"nodeStrategies,omitempty"`
+	}
+	bursts struct {
+		ClusterStrategy *slo.CPUBurstStrategy `json:"clusterStrategy,omitempty"`
+		NodeStrategies  []struct {
+			Selected             `json:",inline"`
+			slo.CPUBurstStrategy `json:",inline"`
 		} `json:"nodeStrategies,omitempty"`
 	}
 	// free has strategies whose fields Tenon passes on as they are.
@@ -164,7 +172,24 @@ func (c *Config) read(key string, d *strict.Document) error {
 	case QoSKey: // the rest reaches NodeSLOs, whose readers may be other programs
 		c.Ignored = append(c.Ignored, key)
 		return c.readLayers(key, d, &classes{}, nil)
-	case BurstKey, SystemKey:
+	case BurstKey:
+		var b bursts
+		return c.readLayers(key, d, &b, func() (errs field.ErrorList) {
+			check := func(path *field.Path, s *slo.CPUBurstStrategy) {
+				errs = append(errs, validateBurst(path, s)...)
+				for _, name := range s.Unread() {
+					c.Ignored = append(c.Ignored, key+": "+path.Child(name).String())
+				}
+			}
+			if b.ClusterStrategy != nil {
+				check(field.NewPath("clusterStrategy"), b.ClusterStrategy)
+			}
+			for i := range b.NodeStrategies {
+				check(field.NewPath("nodeStrategies").Index(i), &b.NodeStrategies[i].CPUBurstStrategy)
+			}
+			return errs
+		})
+	case SystemKey:
 		c.Ignored = append(c.Ignored, key)
 		return c.readLayers(key, d, &free{}, nil)
 	case ApplicationsKey:
@@ -293,6 +318,23 @@ func validateThresholds(path *field.Path, t *slo.ResourceThresholdStrategy) (err
 	if p := t.CPUEvictPolicy; p != "" && p != slo.EvictByRealLimit && p != slo.EvictByAllocatable {
 		errs = append(errs, field.NotSupported(path.Child("cpuEvictPolicy"), p,
 			[]slo.CPUEvictPolicy{slo.EvictByRealLimit, slo.EvictByAllocatable}))
+	}
+	return errs
+}
+
+// validateBurst checks a strategy by the rules of Koordinator's webhook.
+func validateBurst(path *field.Path, s *slo.CPUBurstStrategy) (errs field.ErrorList) {
+	between := func(name string, n *int64, least, most int64, rule string) {
+		if n != nil && (*n < least || *n > most) {
+			errs = append(errs, field.Invalid(path.Child(name), *n, "must be "+rule))
+		}
+	}
+	between("cpuBurstPercent", s.CPUBurstPercent, 1, 10_000, "1 to 10000")
+	between("cfsQuotaBurstPercent", s.CFSQuotaBurstPercent, 100, math.MaxInt64, "at least 100")
+	between("cfsQuotaBurstPeriodSeconds", s.CFSQuotaBurstPeriodSeconds, -1, math.MaxInt64, "at least -1")
+	between("sharePoolThresholdPercent", s.SharePoolThresholdPercent, 0, 100, "0 to 100")
+	if p := s.Policy; p != "" && !slices.Contains(slo.CPUBurstPolicies(), string(p)) {
+		errs = append(errs, field.NotSupported(path.Child("policy"), string(p), slo.CPUBurstPolicies()))
 	}
 	return errs
 }

@@ -109,6 +109,35 @@ func TestWhatTheConfigMapMayNotSayIsRefusedByField(t *testing.T) {
 			sloconfig.ThresholdKey, `{"clusterStrategy":{"evictEnabledPriorityThreshold":9000}}`,
 			`clusterStrategy.evictEnabledPriorityThreshold: Invalid value: 9000: must be at most 7999`,
 		},
+		"a negative burst": {
+			sloconfig.BurstKey, `{"clusterStrategy":{"cpuBurstPercent":-1}}`,
+			`clusterStrategy.cpuBurstPercent: Invalid value: -1: must be 1 to 10000`,
+		},
+		"a burst of more than 100 times the limit": {
+			sloconfig.BurstKey, `{"nodeStrategies":[{"nodeSelector":{},"cpuBurstPercent":10001}]}`,
+			`nodeStrategies[0].cpuBurstPercent: Invalid value: 10001: must be 1 to 10000`,
+		},
+		"an unknown policy of bursts": {
+			sloconfig.BurstKey, `{"clusterStrategy":{"policy":"static"}}`,
+			`clusterStrategy.policy: Unsupported value: "static": supported values: "none", "auto", "cpuBurstOnly", ` +
+				`"cfsQuotaBurstOnly"`,
+		},
+		"a quota that is scaled down": {
+			sloconfig.BurstKey, `{"clusterStrategy":{"cfsQuotaBurstPercent":99}}`,
+			`clusterStrategy.cfsQuotaBurstPercent: Invalid value: 99: must be at least 100`,
+		},
+		"a period of bursts below none": {
+			sloconfig.BurstKey, `{"clusterStrategy":{"cfsQuotaBurstPeriodSeconds":-2}}`,
+			`clusterStrategy.cfsQuotaBurstPeriodSeconds: Invalid value: -2: must be at least -1`,
+		},
+		"a share pool of more than all": {
+			sloconfig.BurstKey, `{"clusterStrategy":{"sharePoolThresholdPercent":101}}`,
+			`clusterStrategy.sharePoolThresholdPercent: Invalid value: 101: must be 0 to 100`,
+		},
+		"a misspelt field of bursts": {
+			sloconfig.BurstKey, `{"clusterStrategy":{"cpuBurstPercents":1}}`,
+			`clusterStrategy.cpuBurstPercents: unknown field, did you mean "cpuBurstPercent"?`,
+		},
 		"a class that there is not": {
 			sloconfig.QoSKey, `{"clusterStrategy":{"lseClass":{}}}`, `clusterStrategy.lseClass: unknown field`,
 		},
@@ -242,22 +271,27 @@ func TestNodeSLOSaysWhatTheKeysSay(t *testing.T) {
 		sloconfig.QoSKey: `{"clusterStrategy":{"beClass":{"cpuQOS":{"enable":true,"groupIdentity":-1}}},
 			"nodeStrategies":[
 			{"nodeSelector":{"matchLabels":{"pool":"a"}},"beClass":{"cpuQOS":{"groupIdentity":0}}}]}`,
-		sloconfig.BurstKey: `{"clusterStrategy":{"policy":"auto"}}`,
+		sloconfig.BurstKey: `{"clusterStrategy":{"policy":"auto","cpuBurstPercent":100},"nodeStrategies":[
+			{"nodeSelector":{"matchLabels":{"pool":"a"}},"policy":"cpuBurstOnly"}]}`,
 		sloconfig.ApplicationsKey: `{"applications":[{"name":"nginx","qos":"LS"}],"nodeConfigs":[
 			{"nodeSelector":{"matchLabels":{"pool":"a"}},"applications":[]}]}`,
 		"cpu-normalization-config": `{"enable":true}`,
 	})
-	ignored := []string{"cpu-burst-config", "cpu-normalization-config", "resource-qos-config"}
+	ignored := []string{
+		"cpu-burst-config: clusterStrategy.policy: quota scaling of auto", "cpu-normalization-config",
+		"resource-qos-config",
+	}
 	if diff := cmp.Diff(ignored, c.Ignored); diff != "" {
 		t.Error(diff)
 	}
 	for pool, want := range map[string]string{
 		"b": `{"resourceUsedThresholdWithBE":{"enable":true,"cpuSuppressThresholdPercent":65},` +
 			`"resourceQOSStrategy":{"beClass":{"cpuQOS":{"enable":true,"groupIdentity":-1}}},` +
-			`"cpuBurstStrategy":{"policy":"auto"},"hostApplications":[{"name":"nginx","qos":"LS"}]}`,
+			`"cpuBurstStrategy":{"policy":"auto","cpuBurstPercent":100},` +
+			`"hostApplications":[{"name":"nginx","qos":"LS"}]}`,
 		"a": `{"resourceUsedThresholdWithBE":{"enable":true,"cpuSuppressThresholdPercent":40},` +
 			`"resourceQOSStrategy":{"beClass":{"cpuQOS":{"enable":true,"groupIdentity":0}}},` +
-			`"cpuBurstStrategy":{"policy":"auto"}}`,
+			`"cpuBurstStrategy":{"policy":"cpuBurstOnly","cpuBurstPercent":100}}`,
 	} {
 		spec, err := c.NodeSLO(node("pool", pool))
 		testkit.Check(t, err)

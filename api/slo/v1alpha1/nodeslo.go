@@ -47,9 +47,9 @@ type NodeSLOSpec struct {
 	// ResourceQOSStrategy is what the kernel does for each class of pods.
 	// +optional
 	ResourceQOSStrategy *ResourceQOSStrategy `json:"resourceQOSStrategy,omitempty"`
-	// CPUBurstStrategy is accepted from manifests of Koordinator, without effect.
+	// CPUBurstStrategy is how far pods of class LS may exceed their CPU limits for a moment.
 	// +optional
-	CPUBurstStrategy *Unread `json:"cpuBurstStrategy,omitempty"`
+	CPUBurstStrategy *CPUBurstStrategy `json:"cpuBurstStrategy,omitempty"`
 	// SystemStrategy is accepted from manifests of Koordinator, without effect.
 	// +optional
 	SystemStrategy *Unread `json:"systemStrategy,omitempty"`
@@ -60,6 +60,53 @@ type NodeSLOSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	HostApplications []HostApplicationSpec `json:"hostApplications,omitempty"`
+}
+
+// CPUBurstStrategy is how far pods of class LS may exceed their CPU limits for a moment.
+type CPUBurstStrategy struct {
+	CPUBurstConfig `json:",inline"`
+	// SharePoolThresholdPercent is accepted from manifests of Koordinator, without effect.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	SharePoolThresholdPercent *int64 `json:"sharePoolThresholdPercent,omitempty"`
+}
+
+// CPUBurstConfig is what a node says of all pods, and a pod of itself in its annotation koordinator.sh/cpuBurst.
+type CPUBurstConfig struct {
+	// Policy is none; cpuBurstOnly, which lets the kernel save CPU time that a container has not used; auto, of which
+	// only that part has effect; or cfsQuotaBurstOnly, which has no effect. Default: none.
+	// +optional
+	// +kubebuilder:validation:Enum=none;auto;cpuBurstOnly;cfsQuotaBurstOnly
+	Policy CPUBurstPolicy `json:"policy,omitempty"`
+	// CPUBurstPercent is how much CPU time is saved at most, in percent of the CPU limit in a period of 100 ms. The
+	// kernel saves at most the limit (100). Default: 1000.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	CPUBurstPercent *int64 `json:"cpuBurstPercent,omitempty"`
+	// CFSQuotaBurstPercent is accepted from manifests of Koordinator, without effect.
+	// +optional
+	CFSQuotaBurstPercent *int64 `json:"cfsQuotaBurstPercent,omitempty"`
+	// CFSQuotaBurstPeriodSeconds is accepted from manifests of Koordinator, without effect.
+	// +optional
+	CFSQuotaBurstPeriodSeconds *int64 `json:"cfsQuotaBurstPeriodSeconds,omitempty"`
+}
+
+// CPUBurstPolicy is by which means pods exceed their CPU limits.
+type CPUBurstPolicy string
+
+// Values of CPUBurstPolicy.
+const (
+	CPUBurstNone      CPUBurstPolicy = "none"
+	CPUBurstAuto      CPUBurstPolicy = "auto"
+	CPUBurstOnly      CPUBurstPolicy = "cpuBurstOnly"
+	CFSQuotaBurstOnly CPUBurstPolicy = "cfsQuotaBurstOnly"
+)
+
+// CPUBurstPolicies returns the values of CPUBurstPolicy.
+func CPUBurstPolicies() []string {
+	return []string{string(CPUBurstNone), string(CPUBurstAuto), string(CPUBurstOnly), string(CFSQuotaBurstOnly)}
 }
 
 // ResourceThresholdStrategy is when best-effort pods are suppressed or evicted.

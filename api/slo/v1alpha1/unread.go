@@ -10,9 +10,14 @@ func (s *NodeSLOSpec) Unread() []string {
 			out = append(out, "resourceUsedThresholdWithBE."+name)
 		}
 	}
+	if s.CPUBurstStrategy != nil {
+		for _, name := range s.CPUBurstStrategy.Unread() {
+			out = append(out, "cpuBurstStrategy."+name)
+		}
+	}
 	return append(out, set(map[string]bool{
-		"cpuBurstStrategy": s.CPUBurstStrategy != nil, "resourceQOSStrategy": s.ResourceQOSStrategy != nil,
-		"systemStrategy": s.SystemStrategy != nil,
+		"resourceQOSStrategy": s.ResourceQOSStrategy != nil,
+		"systemStrategy":      s.SystemStrategy != nil,
 	})...)
 }
 
@@ -27,6 +32,25 @@ func (t *ResourceThresholdStrategy) Unread() []string {
 		"evictEnabledPriorityThreshold":          t.EvictEnabledPriorityThreshold != nil,
 		"memoryAllocatableEvictLowerPercent":     t.MemoryAllocatableEvictLowerPercent != nil,
 		"memoryAllocatableEvictThresholdPercent": t.MemoryAllocatableEvictThresholdPercent != nil,
+	})
+}
+
+// Unread returns the fields that are set and that no part of Tenon reads, sorted.
+func (s *CPUBurstStrategy) Unread() []string {
+	names := s.CPUBurstConfig.Unread()
+	if s.SharePoolThresholdPercent != nil {
+		names = append(names, "sharePoolThresholdPercent")
+	}
+	return names
+}
+
+// Unread returns the fields that are set and have no effect, or a part of it only, sorted.
+func (c *CPUBurstConfig) Unread() []string {
+	return set(map[string]bool{
+		"cfsQuotaBurstPercent":          c.CFSQuotaBurstPercent != nil,
+		"cfsQuotaBurstPeriodSeconds":    c.CFSQuotaBurstPeriodSeconds != nil,
+		"policy: quota scaling of auto": c.Policy == CPUBurstAuto,
+		"policy: cfsQuotaBurstOnly":     c.Policy == CFSQuotaBurstOnly,
 	})
 }
 

@@ -223,7 +223,7 @@ func (a *Agent) openCgroups() (err error) {
 	a.enforcer, err = apply.NewEnforcer(apply.EnforcerOptions{
 		Node: a.o.Node, Root: a.o.Root, CgroupRoot: a.o.CgroupRoot, Allowed: a.o.Switches.CPUSetAllocator,
 		Engine: apply.Options{
-			Cgroup: a.o.Cgroup, Resync: a.o.Resync, KubeletKeepsMemory: known.KeepsMemory(),
+			Cgroup: a.o.Cgroup, Dir: a.dir, Resync: a.o.Resync, KubeletKeepsMemory: known.KeepsMemory(),
 			AllowUnallocatedLSR: a.o.AllowUnallocatedLSR, Checkpoint: apply.File(a.dir.Path(grantsFile)),
 			Reports: a.status, Clock: a.o.Clock,
 		},

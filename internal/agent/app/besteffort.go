@@ -24,10 +24,11 @@ import (
 // followSLO follows the node's NodeSLO. One that cannot be read leaves the last one in force.
 func (a *Agent) followSLO(ctx context.Context) error {
 	if a.usage == nil {
+		a.enforcer.Burst(slo.CPUBurstConfig{})
 		return nil
 	}
 	if served, err := a.api.serves(slo.NodeSLOs()); err == nil && !served {
-		a.followThresholds(nil)
+		a.followStrategies(nil)
 	}
 	if a.api.waitServed(ctx, slo.NodeSLOs()) != nil {
 		return nil //nolint:nilerr // ctx has ended
@@ -35,7 +36,7 @@ func (a *Agent) followSLO(ctx context.Context) error {
 	inf := a.api.object(slo.NodeSLOs())
 	forget := func(*unstructured.Unstructured) {
 		a.usage.SetHosts(nil)
-		a.followThresholds(nil)
+		a.followStrategies(nil)
 	}
 	var ignored []string
 	err := handle(inf, func(object *unstructured.Unstructured) {
@@ -49,7 +50,7 @@ func (a *Agent) followSLO(ctx context.Context) error {
 			ignored = unread
 		}
 		a.usage.SetHosts(hostsOf(read, a.enforcer.ClassGroup))
-		a.followThresholds(read)
+		a.followStrategies(read)
 	}, forget)
 	if err != nil {
 		return err
@@ -58,12 +59,17 @@ func (a *Agent) followSLO(ctx context.Context) error {
 	go func() { defer close(watched); inf.RunWithContext(ctx) }()
 	defer func() { <-watched }()
 	if cache.WaitForCacheSync(ctx.Done(), inf.HasSynced) && len(inf.GetStore().ListKeys()) == 0 {
-		a.followThresholds(nil)
+		a.followStrategies(nil)
 	}
 	return nil
 }
 
-func (a *Agent) followThresholds(object *slo.NodeSLO) {
+func (a *Agent) followStrategies(object *slo.NodeSLO) {
+	strategy := slo.CPUBurstStrategy{}
+	if object != nil && object.Spec.CPUBurstStrategy != nil {
+		strategy = *object.Spec.CPUBurstStrategy
+	}
+	a.enforcer.Burst(strategy.CPUBurstConfig)
 	a.suppressor.Follow(object)
 	a.evictor.Follow(object)
 }

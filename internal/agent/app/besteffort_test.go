@@ -128,6 +128,48 @@ func TestBestEffortPodsAreEvictedForTheMemoryOfTheNode(t *testing.T) {
 	})
 }
 
+// TestPodsBurstAsTheNodeSLOSays also takes the bursts back.
+func TestPodsBurstAsTheNodeSLOSays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newMeasured(t, nil)
+		strategy := func(policy any) {
+			object, err := w.objects.Tracker().Get(slo.NodeSLOs(), "", nodeName)
+			testkit.Check(t, err)
+			next := object.(*unstructured.Unstructured).DeepCopy()
+			next.Object["spec"] = map[string]any{"cpuBurstStrategy": map[string]any{
+				"policy": policy, "cpuBurstPercent": int64(50),
+			}}
+			testkit.Check(t, w.objects.Tracker().Update(slo.NodeSLOs(), next, ""))
+			later(2 * time.Second)
+		}
+		w.run(func(a *app.Agent) {
+			p := pod("service", "LS", "2", "")
+			w.create(p)
+			c, err := w.start(a, p)
+			testkit.Check(t, err)
+			want := func(when, burst string) {
+				t.Helper()
+				if got, err := w.tree.Read(c.Cgroup, "cpu.max.burst"); got != burst || err != nil {
+					t.Errorf("%s: the burst is %s, %v, want %s", when, got, err, burst)
+				}
+			}
+			testkit.Check(t, w.tree.Write(c.Pod.Cgroup, "cpu.max", "200000"))
+			testkit.Check(t, w.tree.Write(c.Cgroup, "cpu.max", "200000"))
+			want("no strategy", "0")
+			strategy("cpuBurstOnly")
+			want("a strategy", "100000")
+			strategy("none")
+			want("policy none", "0")
+			strategy("cpuBurstOnly")
+			want("the strategy again", "100000")
+			testkit.Check(t, w.objects.Tracker().Delete(slo.NodeSLOs(), "", nodeName))
+			later(2 * time.Second)
+			want("without a NodeSLO", "0")
+		})
+	})
+}
+
 func TestTheNodeSLOOfTheNodeIsFollowed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -63,6 +63,10 @@ func (e *Enforcer) Describe(pod *corev1.Pod, mode annotation.Mode) view.Cgroups 
 		g.Path, g.Drift = e.folder(g.Path), e.lastDrift(g.Path)
 		out.Groups = append(out.Groups, g)
 	}
+	if _, asks := pod.Annotations[annotation.CPUBurstKey]; asks && e.LacksBurst() {
+		out.Notes = append(out.Notes, "no CPU burst: the kernel lacks "+e.o.Engine.Cgroup.Dialect().Burst()+
+			", which Linux has from 5.14 on")
+	}
 	if len(groups) == 0 && err == nil {
 		out.Notes = append(out.Notes, "no container of the pod has a cgroup yet")
 	}

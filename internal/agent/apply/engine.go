@@ -15,7 +15,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/desired"
+	"github.com/tenon-project/tenon/internal/agent/statedir"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -30,6 +32,8 @@ type Options struct {
 	// Checkpoint remembers who has exclusive CPUs. Without one, a group of an unknown pod is held after a restart like
 	// an exclusive pod's unless a process of the shared pool runs on its CPUs.
 	Checkpoint Checkpoint
+	// Dir is the folder of the agent, in which the Engine records which pods have a burst; "" for nowhere.
+	Dir statedir.Dir
 	// Reports gets what the engine reports; nil drops it.
 	Reports Reports
 	// Resync is the time between two comparisons of the whole tree with the table; default 30 s.
@@ -82,18 +86,21 @@ type Engine struct {
 	grants       map[string]Grant // as in the checkpoint; nil before it was read
 	recalled     bool             // grants began as what an earlier agent saved
 
-	mu       sync.Mutex       // guards the fields below; never held across a call to the tree
-	account  *ledger.Ledger   // the machine, and what the pods of it hold
-	pods     map[string]*pod  // by UID
-	leaves   map[string]*leaf // by path
-	complete bool             // Prune has completed the list of pods
-	begun    bool             // Begin was called, and the list of pods is not complete yet
-	be       desired.Limit    // of best-effort pods
-	beHeld   bool             // best-effort pods do not grow: their limit is not known yet
-	kubelet  *desired.Kubelet // what groups are to be without the agent; nil while the agent keeps them
-	recheck  bool             // the tree is to be read anew
-	visits   map[string]bool  // UIDs of pods whose groups are to be looked for anew
-	unpinned map[*leaf]bool   // as of the last plan, see findUnpinned
+	mu       sync.Mutex          // guards the fields below; never held across a call to the tree
+	account  *ledger.Ledger      // the machine, and what the pods of it hold
+	pods     map[string]*pod     // by UID
+	leaves   map[string]*leaf    // by path
+	complete bool                // Prune has completed the list of pods
+	begun    bool                // Begin was called, and the list of pods is not complete yet
+	be       desired.Limit       // of best-effort pods
+	burst    *slo.CPUBurstConfig // of the node; nil while it is not known
+	noBurst  bool                // the kernel has no files for it
+	bursted  map[string]bool     // UIDs of pods whose groups may have a burst; replaced as a whole once it was loaded
+	beHeld   bool                // best-effort pods do not grow: their limit is not known yet
+	kubelet  *desired.Kubelet    // what groups are to be without the agent; nil while the agent keeps them
+	recheck  bool                // the tree is to be read anew
+	visits   map[string]bool     // UIDs of pods whose groups are to be looked for anew
+	unpinned map[*leaf]bool      // as of the last plan, see findUnpinned
 	// exclusive is the answer of Exclusive as of the last pass with a complete list of pods; nil before.
 	exclusive []Exclusive
 }
@@ -194,6 +201,7 @@ func New(o Options) *Engine {
 		account: ledger.New(ledger.Facts{}),
 		pods:    map[string]*pod{},
 		leaves:  map[string]*leaf{},
+		bursted: map[string]bool{},
 	}
 }
 
@@ -276,6 +284,21 @@ func (e *Engine) Groups(into map[string]string) {
 			into[uid] = p.Cgroup
 		}
 	}
+}
+
+// Containers calls f with the UID of a pod and the group of a container of it, for all of them. f must return at once.
+func (e *Engine) Containers(f func(uid, group string)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for at, l := range e.leaves {
+		f(l.uid, at)
+	}
+}
+
+// Class returns the class of a pod that the Engine knows; qos.None for any other.
+func (e *Engine) Class(uid string) (class qos.Class) {
+	e.testPod(uid, func(p *pod) bool { class = p.Entry.Class; return true })
+	return class
 }
 
 // ClassGroup returns the group of the pods of a QoS class of Kubernetes, such as "burstable"; "" is for all pods. Where
@@ -468,7 +491,7 @@ func (e *Engine) input() (desired.Input, bool) {
 	in.Pods = make([]desired.Pod, 0, len(e.pods))
 	for uid, p := range e.pods {
 		d := p.Pod
-		d.Leaves = byPod[uid]
+		d.Leaves, d.Bursted = byPod[uid], e.bursted[uid]
 		if len(d.Leaves) == 0 || e.begun && p.orphan != known {
 			continue
 		}
@@ -482,7 +505,7 @@ func (e *Engine) inputOf(pods ...desired.Pod) desired.Input {
 	return desired.Input{
 		View: e.account.View(), Dialect: e.o.Cgroup.Dialect(), Pods: pods,
 		KubeletKeepsMemory: e.o.KubeletKeepsMemory, AllowUnallocatedLSR: e.o.AllowUnallocatedLSR,
-		Kubelet: e.kubelet, BE: e.be,
+		Kubelet: e.kubelet, BE: e.be, Burst: e.burst, NoBurst: e.noBurst,
 	}
 }
 

@@ -100,7 +100,9 @@ func rows(c Container, in desired.Input) ([]desired.Row, error) {
 	if len(t.Refused) > 0 {
 		return nil, refused(c, t.Refused[0].Reason)
 	}
-	return slices.DeleteFunc(t.Rows, func(r desired.Row) bool { return r.Path != c.Group }), nil
+	return slices.DeleteFunc(t.Rows, func(r desired.Row) bool {
+		return r.Path != c.Group || desired.IsBurst(r.File) // no runtime takes a burst: the pass at Start writes it
+	}), nil
 }
 
 // podOf returns the pod of a container that may start. The caller holds mu.

@@ -81,6 +81,7 @@ func (e *Engine) compare(m *topo.Machine, group string, v *view.CgroupValue) err
 		return err
 	}
 	if v.File != desired.CPUs {
+		v.Want = e.boundBurst(group, v.File, v.Want)
 		if !isSame(v.File, v.Got, v.Want) {
 			v.State = view.Differs
 		}

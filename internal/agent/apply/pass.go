@@ -75,6 +75,7 @@ func (e *Engine) run(focus string, fresh bool) error {
 		if err := e.discover(); err != nil {
 			return &unreadable{err}
 		}
+		e.findBurst()
 		e.surveyed = true
 		e.stale, e.plain = e.plain, e.stale
 	} else if err := e.visitPods(); err != nil {
@@ -94,7 +95,9 @@ func (e *Engine) run(focus string, fresh bool) error {
 		return &unreadable{errAnotherMachine}
 	}
 	p.saveGrants()
+	p.noteBursts()
 	p.writePlain()
+	p.dropBursts()
 	// Leaves that make room in one round let others settle in the next.
 	for range 1 + len(p.items) {
 		p.moved = false

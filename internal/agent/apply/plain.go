@@ -55,6 +55,7 @@ func (p *pass) isBoundedByEarlierAgent(row desired.Row) bool {
 func isQuota(file string) bool { return file == desired.QuotaV1 || file == desired.QuotaV2 }
 
 func (p *pass) writeRow(row desired.Row) {
+	row.Value = p.e.boundBurst(row.Path, row.File, row.Value)
 	f, err := file{row.Path, row.File}, p.e.setPlain(row)
 	switch {
 	case err == nil:

@@ -26,6 +26,7 @@ func FromAPI(pod *convert.Pod) Pod {
 	p.Pinnable = e.Guest.CPUs() > 0 && MayBePinned(e)
 	p.Devices = deviceTypes(&pod.Spec)
 	p.Batch, p.WholeBatch = convert.BatchAmounts(pod.Pod)
+	p.Limits, p.Limit = convert.LowerCPULimits(pod.Pod)
 	if e.Role.Binds() {
 		p.MilliCPUs, p.MilliCPU = convert.CPULimits(pod.Pod)
 	}
@@ -48,6 +49,9 @@ func newPod(e ledger.Entry, labels, annotations map[string]string, allocation an
 ) Pod {
 	p := Pod{
 		Entry: e, Uses: e.Role.Binds() || Uses(labels, annotations), Malformed: malformed(problems),
+	}
+	if text, ok := annotations[annotation.CPUBurstKey]; ok {
+		p.Burst, _, _ = annotation.ParseCPUBurst(text) // the node's strategy holds where it cannot be read
 	}
 	p.Asks, _ = annotation.ReadTuning(annotations)
 	for _, n := range allocation.NUMANodeResources {

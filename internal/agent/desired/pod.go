@@ -2,6 +2,7 @@ package desired
 
 import (
 	"github.com/tenon-project/tenon/api/annotation"
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -69,6 +70,13 @@ type Pod struct {
 	// Malformed says why the pod's allocation cannot be read; "" when it can, or there is none. No container of the pod
 	// starts then.
 	Malformed string
+	// Limits are the CPU limits of the containers, by name, and Limit is the pod's, in milli-CPU; 0 for none. While a
+	// limit is resized it is the smaller one. Limits is nil while only a runtime knows the pod.
+	Limits map[string]int64
+	Limit  int64
+	// Burst is how far the pod asks to exceed its limits. Bursted: its groups may have a burst from earlier.
+	Burst   slo.CPUBurstConfig
+	Bursted bool
 	// Asks is what a pod with CPUs of its own asks of the machine's files.
 	Asks annotation.Tuning
 	// Devices are the types of device that the pod requests; nil while only a runtime knows the pod.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -40,6 +41,8 @@ const (
 	// BatchRequest and BatchLimit: the pod's batch or mid resources.
 	BatchRequest
 	BatchLimit
+	// BurstAllowed: CPU time that the group may save of its quota.
+	BurstAllowed
 	// Reverted: the value that the kubelet alone would give to the group.
 	Reverted
 )
@@ -51,7 +54,7 @@ func (c Cause) String() string {
 		"whole CPU shared pool: none of it is left on the pod's NUMA nodes", "BE CPU shared pool",
 		"BE CPU shared pool, suppressed to what other pods leave", "system CPUs",
 		"CPU shared pool: the pod has no allocation", "no quota beside a cpuset", "NUMA nodes of the pod's memory",
-		"request of batch CPUs", "limit of batch resources",
+		"request of batch CPUs", "limit of batch resources", "CPU burst",
 		"given back to the kubelet",
 	}[c]
 }
@@ -88,6 +91,10 @@ type Input struct {
 	Pods    []Pod
 	// BE bounds best-effort pods.
 	BE Limit
+	// Burst is how far pods may exceed their CPU limits, unless their own Burst says otherwise; nil while that is not
+	// known, and groups keep the bursts that they have. NoBurst: the kernel has no files for it.
+	Burst   *slo.CPUBurstConfig
+	NoBurst bool
 }
 
 // Table is the desired state. Rows are sorted by path, then file; no two have both in common.
@@ -109,6 +116,7 @@ func Compute(in Input) Table {
 		p := &in.Pods[i]
 		if in.Kubelet != nil {
 			t.Rows = d.appendKubeletBatch(d.appendKubeletRows(t.Rows, p), p)
+			t.Rows = d.appendBurst(t.Rows, p, verdict{})
 			continue
 		}
 		v, refused := d.decide(p)
@@ -116,7 +124,7 @@ func Compute(in Input) Table {
 			t.Refused = append(t.Refused, Refusal{UID: p.Entry.UID, Reason: refused})
 			continue
 		}
-		t.Rows = d.appendRows(t.Rows, p, v)
+		t.Rows = d.appendBurst(d.appendRows(t.Rows, p, v), p, v)
 		if !v.liftsQuota && !v.kubelets {
 			t.Rows = d.appendBatchRows(t.Rows, p)
 		}

@@ -322,6 +322,41 @@ func TestCreate(t *testing.T) {
 			spec(`{"preferredCPUBindPolicy":"FullPCPUs"}`)), warnings: []string{
 			specField + "ignored: only LSE/LSR pods are bound",
 		}},
+		"a burst": {pod: newPod(class("LS"), limits("cpu", "1"),
+			annot(annotation.CPUBurstKey, `{"policy":"cpuBurstOnly","cpuBurstPercent":100}`))},
+		"a burst by scaling quotas": {
+			pod: newPod(class("LS"), limits("cpu", "1"),
+				annot(annotation.CPUBurstKey, `{"policy":"auto","cfsQuotaBurstPercent":300}`)),
+			warnings: []string{
+				"metadata.annotations[koordinator.sh/cpuBurst]: no effect: cfsQuotaBurstPercent",
+				"metadata.annotations[koordinator.sh/cpuBurst]: no effect: policy: quota scaling of auto",
+			},
+		},
+		"a burst of a batch pod": {
+			pod: newPod(class("BE"), requests(), annot(annotation.CPUBurstKey, `{"policy":"cpuBurstOnly"}`)),
+			warnings: []string{
+				"metadata.annotations[koordinator.sh/cpuBurst]: no effect on a batch pod, which keeps within its " +
+					"limits",
+			},
+		},
+		"a burst of a pod with CPUs of its own": {
+			pod: newPod(class("LSR"), cpu("1"), annot(annotation.CPUBurstKey, `{"policy":"cpuBurstOnly"}`)),
+			warnings: []string{
+				"metadata.annotations[koordinator.sh/cpuBurst]: no effect on a pod of class LSR: a pod with exclusive " +
+					"CPUs has no CPU quota",
+			},
+		},
+		"a burst that is not JSON": {
+			pod: newPod(class("LS"), annot(annotation.CPUBurstKey, `{"policy":`)), refusals: []string{
+				"metadata.annotations[koordinator.sh/cpuBurst]: byte 10: unexpected end of JSON input",
+			},
+		},
+		"a negative burst": {
+			pod: newPod(class("LS"), annot(annotation.CPUBurstKey, `{"cpuBurstPercent":-5}`)), refusals: []string{
+				"metadata.annotations[koordinator.sh/cpuBurst]: byte 19: cpuBurstPercent: must be 0…10000 percent of " +
+					"the CPU limit",
+			},
+		},
 		"interrupts and sleep of exclusive CPUs": {pod: newPod(class("LSE"), cpu("1"),
 			annot(annotation.InterruptsKey, "disable"), annot(annotation.SleepKey, "max_latency:10"))},
 		"interrupts: a value of another program": {

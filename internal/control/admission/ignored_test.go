@@ -25,7 +25,7 @@ func TestKeysOfFeaturesThatAreNotHereAreWarnedOfOnceEach(t *testing.T) {
 				"koordinator.sh/qosClas":               "LSR", "app": "web",
 			},
 			Annotations: map[string]string{
-				"scheduling.k8s.io/group-name": "{}", "koordinator.sh/cpuBurst": "{}",
+				"scheduling.k8s.io/group-name": "{}", "koordinator.sh/blkioQOS": "{}",
 			},
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{container, container}},
@@ -35,7 +35,7 @@ func TestKeysOfFeaturesThatAreNotHereAreWarnedOfOnceEach(t *testing.T) {
 	}
 	want := []string{
 		`metadata.labels[koordinator.sh/qosClas]: has no effect: unknown key, did you mean "koordinator.sh/qosClass"?`,
-		"metadata.annotations[koordinator.sh/cpuBurst]: has no effect: CPU burst: not planned",
+		"metadata.annotations[koordinator.sh/blkioQOS]: has no effect: block I/O and network QoS: not planned",
 		"metadata.annotations[scheduling.k8s.io/group-name]: has no effect: gang scheduling: planned",
 	}
 	if diff := cmp.Diff(want, answer.Warnings); diff != "" {

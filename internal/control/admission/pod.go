@@ -36,6 +36,7 @@ func Create(pod *corev1.Pod, kinds device.Kinds) Answer {
 	a.reservation(pod)
 	a.simulate(pod)
 	a.tuning(pod, class)
+	a.burst(pod, class)
 	a.ignored(convert.Ignored(pod))
 	return a
 }

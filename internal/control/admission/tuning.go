@@ -14,6 +14,24 @@ func (a *Answer) tuning(pod *corev1.Pod, class qos.Class) {
 	noted(a, pod, class, annotation.SleepKey, annotation.ParseSleep)
 }
 
+// burst checks how far the pod may exceed its CPU limits.
+func (a *Answer) burst(pod *corev1.Pod, class qos.Class) {
+	c, ok := parsed(a, pod.Annotations, annotation.CPUBurstKey, annotation.ParseCPUBurst)
+	if !ok {
+		return
+	}
+	field := annotationField(annotation.CPUBurstKey)
+	for _, name := range c.Unread() {
+		a.warn(field, "no effect: %s", name)
+	}
+	switch class {
+	case qos.BE:
+		a.warn(field, "no effect on a batch pod, which keeps within its limits")
+	case qos.LSE, qos.LSR:
+		a.warn(field, "no effect on a pod of class %s: a pod with exclusive CPUs has no CPU quota", class)
+	}
+}
+
 func noted[T any](a *Answer, pod *corev1.Pod, class qos.Class, key string,
 	parse func(string) (T, []annotation.Warning, error),
 ) {

@@ -512,7 +512,8 @@ func TestWhatHasNoEffectIsNamed(t *testing.T) {
 				"nodeStrategies":[{"nodeSelector":{},"cpuEvictThresholdPercent":90}]}`,
 			sloconfig.BurstKey, `{"clusterStrategy":{"policy":"auto"}}`,
 			"cpu-normalization-config", `{"enable":true}`)
-		want := "Warning StrategyIgnored have no effect: cpu-burst-config, cpu-normalization-config, " +
+		want := "Warning StrategyIgnored have no effect: " +
+			"cpu-burst-config: clusterStrategy.policy: quota scaling of auto, cpu-normalization-config, " +
 			"resource-threshold-config: nodeStrategies[0].cpuEvictThresholdPercent"
 		select {
 		case e := <-w.events:

@@ -70,7 +70,7 @@ func TestAWorkloadIsWarnedOfWhatItsPodsAreWarnedOf(t *testing.T) {
 	limited.Spec.Containers[0].Resources.Limits = with("cpu").Spec.Containers[0].Resources.Requests
 	for name, p := range map[string]*corev1.Pod{
 		"nothing of Tenon": with("cpu"),
-		"keys without effect": pod(keys("koordinator.sh/foo", "x"), keys("koordinator.sh/cpuBurst", "{}",
+		"keys without effect": pod(keys("koordinator.sh/foo", "x"), keys("koordinator.sh/cpuBurst", `{"policy":"auto"}`,
 			"gang.scheduling.koordinator.sh/minavailable", "2")),
 		"a class that does not exist":       pod(keys(annotation.QoSClass, "GOLD", annotation.Priority, "x"), nil),
 		"a class without CPUs":              pod(keys(annotation.QoSClass, "LSR"), nil),

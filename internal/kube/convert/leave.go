@@ -102,6 +102,23 @@ func IsFenced(annotations map[string]string) bool {
 	return false
 }
 
+// LowerCPULimits is CPULimits, where a limit that is being resized counts with the smaller of what the pod's spec says
+// and what its containers have.
+func LowerCPULimits(pod *corev1.Pod) (containers map[string]int64, whole int64) {
+	containers, whole = CPULimits(pod)
+	var lowered int64
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if s.Resources == nil {
+			continue
+		}
+		if limit, has := containers[s.Name], s.Resources.Limits.Cpu().MilliValue(); has > 0 && has < limit {
+			containers[s.Name] = has
+			lowered += limit - has
+		}
+	}
+	return containers, max(whole-lowered, 0)
+}
+
 // CPULimits returns the CPU limits by which a kubelet sets quotas, in milli-CPU: of the containers that have one, by
 // name, and of the pod, 0 for none. A pod has a quota if each of its containers or the pod itself has a limit. Kubelets
 // up to 1.36 also accept an init container without limit after a sidecar that has one; the pod gets no quota here then.

@@ -71,3 +71,23 @@ func TestCPULimitsAreThoseByWhichAKubeletSetsQuotas(t *testing.T) {
 		}
 	}
 }
+
+func TestALimitThatIsResizedCountsWithTheSmallerAmount(t *testing.T) {
+	t.Parallel()
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{
+		{Name: "down", Resources: corev1.ResourceRequirements{Limits: object.List("cpu", "1")}},
+		{Name: "up", Resources: corev1.ResourceRequirements{Limits: object.List("cpu", "3")}},
+		{Name: "new", Resources: corev1.ResourceRequirements{Limits: object.List("cpu", "500m")}},
+	}}}
+	has := func(name, limit string) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: name, Resources: &corev1.ResourceRequirements{
+			Limits: object.List("cpu", limit),
+		}}
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{has("down", "2"), has("up", "1"), {Name: "new"}}
+	containers, whole := convert.LowerCPULimits(pod)
+	want := map[string]int64{"down": 1000, "up": 1000, "new": 500}
+	if diff := cmp.Diff(want, containers); diff != "" || whole != 2500 {
+		t.Errorf("whole pod %d, want 2500; containers (-want +got):\n%s", whole, diff)
+	}
+}

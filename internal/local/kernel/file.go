@@ -59,6 +59,7 @@ func filesOf(d desired.Dialect) []file {
 			{"cpuset.effective_mems", controlled, effectiveMems, readOnly},
 			{"cpu.cfs_period_us", controlled, decimal(func(g *group) int64 { return g.period }), (*Tree).setPeriodV1},
 			{desired.QuotaV1, controlled, decimal(func(g *group) int64 { return g.limit }), (*Tree).setQuota},
+			{desired.BurstV1, controlled, decimal(func(g *group) int64 { return g.burst }), setBurst},
 			{desired.SharesV1, controlled, decimal(func(g *group) int64 { return g.weight }), setWeight(2, 262144)},
 			{desired.MemoryV1, controlled, decimal(func(g *group) int64 {
 				if g.memory == unlimited {
@@ -98,6 +99,7 @@ func filesOf(d desired.Dialect) []file {
 			}
 			return quota + " " + format(g.period)
 		}, (*Tree).setQuota},
+		{desired.BurstV2, controlled, decimal(func(g *group) int64 { return g.burst }), setBurst},
 		{desired.WeightV2, controlled, decimal(func(g *group) int64 { return g.weight }), setWeight(1, 10000)},
 		{desired.MemoryV2, controlled, func(_ *Tree, g *group) string {
 			if g.memory == unlimited {

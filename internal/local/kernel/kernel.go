@@ -62,6 +62,7 @@ type group struct {
 	cpus, effective     cpuset.Set
 	mems, effectiveMems cpuset.Set
 	limit, period       int64 // CPU quota, or unlimited, and its period, in microseconds
+	burst               int64 // CPU time that the group may save of its quota, in microseconds
 	weight              int64 // CPU weight, in the units of the dialect
 	memory              int64 // memory limit in bytes, or unlimited
 	controllers         bool  // v2: subtree_control names all controllers

@@ -217,7 +217,7 @@ func (g *group) setQuotaV1(quota, period int64) error {
 }
 
 func (g *group) assignQuota(quota, period int64) error {
-	if quota != unlimited && quota < minQuota || period < minQuota || period > maxPeriod {
+	if quota != unlimited && quota < max(minQuota, g.burst) || period < minQuota || period > maxPeriod {
 		return syscall.EINVAL
 	}
 	g.limit, g.period = quota, period
@@ -250,6 +250,16 @@ func (t *Tree) setMemory(g *group, value string) error {
 	if g.memory = unlimited; n >= 0 && n < noLimitV1 {
 		g.memory = n - n%pageBytes
 	}
+	return nil
+}
+
+// setBurst: a group saves no more than its quota. Without a quota any burst is taken, and has no effect.
+func setBurst(_ *Tree, g *group, value string) error {
+	n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+	if err != nil || n < 0 || g.limit != unlimited && n > g.limit {
+		return syscall.EINVAL
+	}
+	g.burst = n
 	return nil
 }
 
