@@ -159,13 +159,21 @@ func suppressedTo(text string) string {
 }
 
 func podUseTable(rows []view.PodUse, p paint, width int) string {
-	t := columns{paint: p, width: width, parts: []int{6}}
-	t.add("POD", "NODE", "QOS", "CPU", "REQ", "USED", "MEMORY", "REQ", "USED")
+	t := columns{paint: p, width: width, parts: []int{7}}
+	t.add("POD", "NODE", "QOS", "CPU", "REQ", "USED", "THROTTLED", "MEMORY", "REQ", "USED")
 	for _, r := range rows {
 		t.add(r.Pod, r.Node, orDash(r.QoS), p.bar(r.CPU.UsedPercent), r.CPU.Requested, orDash(r.CPU.Used),
-			p.bar(r.Memory.UsedPercent), r.Memory.Requested, orDash(r.Memory.Used))
+			throttledText(r), p.bar(r.Memory.UsedPercent), r.Memory.Requested, orDash(r.Memory.Used))
 	}
 	return t.String()
+}
+
+// throttledText is for how long of a second a pod was throttled; - where no agent reported the pod.
+func throttledText(r view.PodUse) string {
+	if r.CPU.Used == "" {
+		return "-"
+	}
+	return fmt.Sprintf("%dms/s", r.ThrottledMilliseconds)
 }
 
 func cpuOf(used slo.ResourceMap) int64 {

@@ -171,6 +171,9 @@ type PodUse struct {
 	Priority string    `json:"priority,omitempty"`
 	CPU      AmountUse `json:"cpu"`
 	Memory   AmountUse `json:"memory"`
+	// ThrottledMilliseconds is for how many milliseconds of a second the pod was at its CPU limits, by the last report.
+	// The kernel adds up CPUs, so it can be more than 1000.
+	ThrottledMilliseconds int64 `json:"throttledMilliseconds,omitempty"`
 }
 
 // AmountUse is one resource of a node or a pod.

@@ -1,6 +1,9 @@
 package v1alpha1
 
 import (
+	"encoding/json"
+	"strconv"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -175,9 +178,33 @@ type PodMetricInfo struct {
 	// QoS is the pod's class of QoS, such as LS.
 	// +optional
 	QoS string `json:"qos,omitempty"`
-	// Extensions are of other programs, and are kept as written.
+	// Extensions are of other programs, and are kept as written. Tenon's agent writes cpuThrottledMilliseconds: for how
+	// many milliseconds of a second the pod was at its CPU limits. It is absent where there were none.
 	// +optional
 	Extensions *Unread `json:"extensions,omitempty"`
+}
+
+// throttledKey is that of Tenon's agent in the extensions of a pod.
+const throttledKey = "cpuThrottledMilliseconds"
+
+// ThrottledExtension returns extensions that say for how many milliseconds of a second a pod was throttled; nil for 0.
+func ThrottledExtension(milliseconds int64) *Unread {
+	if milliseconds <= 0 {
+		return nil
+	}
+	text := `{"` + throttledKey + `":` + strconv.FormatInt(milliseconds, 10) + "}"
+	return &Unread{RawExtension: runtime.RawExtension{Raw: []byte(text)}}
+}
+
+// Throttled returns for how many milliseconds of a second the pod was throttled; 0 where no agent of Tenon says so.
+func (p *PodMetricInfo) Throttled() int64 {
+	var said map[string]json.RawMessage
+	var milliseconds int64
+	if p.Extensions == nil || json.Unmarshal(p.Extensions.Raw, &said) != nil ||
+		json.Unmarshal(said[throttledKey], &milliseconds) != nil {
+		return 0
+	}
+	return max(0, milliseconds)
 }
 
 // HostApplicationMetricInfo is what a host application uses.

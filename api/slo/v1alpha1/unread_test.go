@@ -66,9 +66,9 @@ func TestThrottledTimeInExtensions(t *testing.T) {
 		want       int64
 	}{
 		"the agent's": {slo.ThrottledExtension(120), 120}, "none": {slo.ThrottledExtension(0), 0},
-		"another program's": {raw(`{"a":1}`), 0}, "both": {raw(`{"a":1,"tenon.sh/cpu-throttled":7}`), 7},
-		"a word":         {raw(`{"tenon.sh/cpu-throttled":"7"}`), 0},
-		"less than none": {raw(`{"tenon.sh/cpu-throttled":-7}`), 0},
+		"another program's": {raw(`{"a":1}`), 0}, "both": {raw(`{"a":1,"cpuThrottledMilliseconds":7}`), 7},
+		"a word":         {raw(`{"cpuThrottledMilliseconds":"7"}`), 0},
+		"less than none": {raw(`{"cpuThrottledMilliseconds":-7}`), 0},
 		"no object":      {raw(`7`), 0}, "not JSON": {raw(`{`), 0},
 	} {
 		if got := (&slo.PodMetricInfo{Extensions: c.extensions}).Throttled(); got != c.want {

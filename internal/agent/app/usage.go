@@ -25,6 +25,9 @@ func (a *Agent) Sampled(s *usage.Sample) {
 	m.ShowUse(a.o.Node, "all", s.Node.MilliCPU, s.Node.MemoryBytes)
 	m.ShowUse(a.o.Node, "pods", pods.MilliCPU, pods.MemoryBytes)
 	m.ShowUse(a.o.Node, "system", s.System.MilliCPU, s.System.MemoryBytes)
+	for uid, time := range s.Throttled {
+		m.AddThrottled(a.o.Node, a.enforcer.Class(uid), time)
+	}
 	a.suppressor.Tick(s)
 	a.evictor.Tick(s)
 	select {

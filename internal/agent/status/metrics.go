@@ -10,6 +10,7 @@ import (
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/agent/besteffort"
+	"github.com/tenon-project/tenon/internal/core/qos"
 )
 
 // Metrics of the agents of one process.
@@ -30,6 +31,8 @@ type Metrics struct {
 	Evictions *metrics.CounterVec
 	// UsedCPU and UsedMemory are what nodes use.
 	UsedCPU, UsedMemory *metrics.GaugeVec
+	// Throttled counts the time in which pods were at their CPU limits.
+	Throttled *metrics.CounterVec
 	// MachineChanges and the rest count what happened to the agent and to what it works with.
 	MachineChanges, UncleanEnds, Refused, Unreachable, KubeletStarts, Overridden *metrics.Counter
 	// Age is when each node's topology was last known to be up to date.
@@ -92,6 +95,8 @@ func NewMetrics() *Metrics {
 			"no application of NodeSLO).", "node", "by"),
 		UsedMemory: newGauges("tenon_node_used_memory_bytes", "Used memory without page cache, by user: all, pods or "+
 			"system.", "node", "by"),
+		Throttled: newCounters("tenon_pods_throttled_seconds_total", "Time in which containers of pods were throttled "+
+			"at their CPU limits, by class: LSE, LSR, LS, BE, SYSTEM or none.", "node", "class"),
 		Evictions: newCounters("tenon_agent_evictions_total", "Evictions of best-effort pods, by cause (memory, "+
 			"cpu-satisfaction or device-memory) and outcome (evicted or failed).", "cause", "outcome"),
 		MachineChanges: newCounter("tenon_agent_machine_changes_total", "Times that CPUs or NUMA nodes appeared or "+
@@ -128,7 +133,8 @@ func RegisterInfo(register func(...metrics.Registerable), version, hash string) 
 func (m *Metrics) Register(register func(...metrics.Registerable), registerCollector func(...metrics.StableCollector)) {
 	register(m.Apply, m.Drift, m.Failures, m.ConditionWrites, m.Connected, m.SlowCalls, m.MachineChanges,
 		m.Health, m.Transitions, m.UncleanEnds, m.Refused, m.Unreachable, m.KubeletStarts, m.Overridden,
-		m.Injection, m.Mismatch, m.Caught, m.Disconnects, m.Foreign, m.UsedCPU, m.UsedMemory, m.Evictions)
+		m.Injection, m.Mismatch, m.Caught, m.Disconnects, m.Foreign, m.UsedCPU, m.UsedMemory, m.Throttled,
+		m.Evictions)
 	registerCollector(m.Age)
 	for _, path := range []string{PathNRI, PathCRI, PathReconcile} {
 		m.Apply.WithLabelValues(path)
@@ -178,6 +184,15 @@ func (m *Metrics) ShowDevices(node string, before, now []devicev1alpha1.DeviceIn
 func (m *Metrics) ShowUse(node, user string, milliCPU, memoryBytes int64) {
 	m.UsedCPU.WithLabelValues(node, user).Set(float64(milliCPU) / 1000)
 	m.UsedMemory.WithLabelValues(node, user).Set(float64(memoryBytes))
+}
+
+// AddThrottled counts time in which a pod of a class was at its CPU limits.
+func (m *Metrics) AddThrottled(node string, class qos.Class, time time.Duration) {
+	name := class.String()
+	if class == qos.None {
+		name = "none"
+	}
+	m.Throttled.WithLabelValues(node, name).Add(time.Seconds())
 }
 
 // reasonOf is why a device does not work, or is likely to fail; "" where neither is so.

@@ -5,12 +5,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics"
 
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
@@ -95,5 +97,27 @@ func TestVersionAndConfigurationAreShown(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestThrottledTimeIsCountedByClass(t *testing.T) {
+	t.Parallel()
+	m, registry := NewMetrics(), metrics.NewKubeRegistry()
+	m.Register(registry.MustRegister, registry.CustomMustRegister)
+	m.AddThrottled("n", qos.LS, 1500*time.Millisecond)
+	m.AddThrottled("n", qos.LS, time.Second)
+	m.AddThrottled("n", qos.None, time.Second)
+	families, err := registry.Gather()
+	testkit.Check(t, err)
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, s := range f.GetMetric() {
+			if f.GetName() == "tenon_pods_throttled_seconds_total" {
+				got[s.GetLabel()[0].GetValue()] = s.GetCounter().GetValue() // class is the first label, by name
+			}
+		}
+	}
+	if diff := cmp.Diff(map[string]float64{"LS": 2.5, "none": 1}, got); diff != "" {
+		t.Errorf("seconds (-want +got):\n%s", diff)
 	}
 }

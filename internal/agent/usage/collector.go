@@ -43,6 +43,8 @@ type Options struct {
 type Pods interface {
 	// Groups writes into a map the cgroup of each pod by UID: its path below the root of the tree.
 	Groups(into map[string]string)
+	// Containers calls f with the UID of a pod and the cgroup of a container of it, for all of them. f returns at once.
+	Containers(f func(uid, group string))
 	// IsBestEffort reports whether a pod gives way to others.
 	IsBestEffort(uid string) bool
 }
@@ -80,6 +82,7 @@ type Collector struct {
 	numaOf                  []int // dense NUMA node of each CPU by kernel id, -1 for none
 	machine                 *topo.Machine
 	groups                  map[string]string
+	limited                 map[string]*limited // by group
 	tick                    int
 
 	mu      sync.Mutex // guards the fields below
@@ -131,8 +134,12 @@ func New(o Options) (*Collector, error) {
 		o: o, glances: glances, root: root, v1: layout.Version == 1, buf: make([]byte, maxFileBytes),
 		stat: file{name: "proc/stat"}, meminfo: file{name: "proc/meminfo"},
 		pressure: file{name: "proc/pressure/memory"},
-		groups:   map[string]string{}, pods: map[string]*group{}, hosts: map[string]*group{},
-		average: DefaultAverage, sample: Sample{Pods: map[string]Amounts{}, Hosts: map[string]Amounts{}},
+		groups:   map[string]string{}, limited: map[string]*limited{},
+		pods: map[string]*group{}, hosts: map[string]*group{},
+		average: DefaultAverage, sample: Sample{
+			Pods: map[string]Amounts{}, Hosts: map[string]Amounts{},
+			Throttled: map[string]time.Duration{},
+		},
 		history: history{
 			nodeCPU: shared.Series(1), nodeMem: shared.Series(mebibyte),
 			sysCPU: shared.Series(1), sysMem: shared.Series(mebibyte),
@@ -201,6 +208,9 @@ func (c *Collector) close() {
 	for i := range c.numa {
 		c.numa[i].meminfo.close()
 	}
+	for _, l := range c.limited {
+		l.stat.close()
+	}
 	c.keep(c.pods, nil)
 	c.keep(c.hosts, nil)
 	_ = c.root.Close()
@@ -210,12 +220,14 @@ func (c *Collector) close() {
 func (c *Collector) Tick(now time.Time) {
 	clear(c.groups)
 	c.o.Pods.Groups(c.groups)
+	c.tick++
 	c.followMachine()
+	c.followLimited()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tick++
 	c.keep(c.pods, c.groups)
 	others, isNew := c.readGroups(c.pods, c.sample.Pods, now)
+	c.readThrottled(now)
 	hosts, _ := c.readGroups(c.hosts, c.sample.Hosts, now)
 	others.add(hosts)
 	if !c.readNode(now) {

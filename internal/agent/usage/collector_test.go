@@ -23,13 +23,15 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // node is a machine of four CPUs on two NUMA nodes whose files a test writes.
 type node struct {
-	t       testing.TB
-	dir     string
-	v1      bool
-	groups  map[string]string
-	c       *usage.Collector
-	now     time.Time
-	machine *topo.Machine
+	t      testing.TB
+	dir    string
+	v1     bool
+	groups map[string]string
+	// containers are the UIDs of pods, by the group of their container.
+	containers map[string]string
+	c          *usage.Collector
+	now        time.Time
+	machine    *topo.Machine
 	// glances are what was reported.
 	glances []int64
 }
@@ -38,14 +40,23 @@ func (n *node) Machine() *topo.Machine           { return n.machine }
 func (n *node) Sampled(*usage.Sample)            {}
 func (n *node) Glanced(_ time.Time, milli int64) { n.glances = append(n.glances, milli) }
 
-// podGroups are the groups of pods, by UID. Those that begin with be are best-effort.
-type podGroups map[string]string
+// podGroups are the groups of pods, by UID, and the UIDs of containers, by group. Pods whose UID begins with be are
+// best-effort.
+type podGroups struct{ pods, containers map[string]string }
 
-func (p podGroups) Groups(into map[string]string) { maps.Copy(into, p) }
+func (p podGroups) Groups(into map[string]string) { maps.Copy(into, p.pods) }
 func (p podGroups) IsBestEffort(uid string) bool  { return strings.HasPrefix(uid, "be") }
 
+func (p podGroups) Containers(f func(uid, group string)) {
+	for at, uid := range p.containers {
+		f(uid, at)
+	}
+}
+
 func newNode(t testing.TB, v1 bool) *node {
-	n := &node{t: t, dir: t.TempDir(), v1: v1, groups: map[string]string{}, now: start}
+	n := &node{
+		t: t, dir: t.TempDir(), v1: v1, groups: map[string]string{}, containers: map[string]string{}, now: start,
+	}
 	n.machine = grid.Machine{Sockets: 1, Nodes: 2, Cores: 2, Threads: 1}.Build(t)
 	if v1 {
 		n.mkdir("sys/fs/cgroup/cpuset")
@@ -55,7 +66,7 @@ func newNode(t testing.TB, v1 bool) *node {
 	n.cpus(0, 0, 0, 0)
 	n.memory(1000, 400, 600)
 	c, err := usage.New(usage.Options{
-		Root: host.Root{Dir: n.dir}, Pods: podGroups(n.groups), Agent: n, Clock: clock.RealClock{},
+		Root: host.Root{Dir: n.dir}, Pods: podGroups{n.groups, n.containers}, Agent: n, Clock: clock.RealClock{},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -110,6 +121,7 @@ func (n *node) pod(uid string, seconds float64, current, cache int64) {
 	n.groups[uid] = at
 	if n.v1 {
 		n.write("sys/fs/cgroup/cpuacct/"+at+"/cpuacct.usage", fmt.Sprintf("%d\n", int64(seconds*1e9)))
+		n.write("sys/fs/cgroup/cpu/"+at+"/cpu.stat", "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n")
 		n.write("sys/fs/cgroup/memory/"+at+"/memory.usage_in_bytes", fmt.Sprintf("%d\n", current))
 		n.write("sys/fs/cgroup/memory/"+at+"/memory.stat", fmt.Sprintf(
 			"cache 7\ninactive_file 1\nactive_file 1\ntotal_inactive_file %d\ntotal_active_file %d\n", cache-1, 1))
@@ -130,7 +142,7 @@ func (n *node) tick(later time.Duration) {
 func (n *node) sample() (out usage.Sample) {
 	n.c.Read(func(s *usage.Sample) {
 		out = *s
-		out.Pods, out.Hosts = maps.Clone(s.Pods), maps.Clone(s.Hosts)
+		out.Pods, out.Hosts, out.Throttled = maps.Clone(s.Pods), maps.Clone(s.Hosts), maps.Clone(s.Throttled)
 		out.NUMA = append([]usage.Amounts(nil), s.NUMA...)
 	})
 	return out
@@ -166,7 +178,7 @@ func TestWhatANodeUses(t *testing.T) {
 			Average:  usage.Amounts{MilliCPU: 2000, MemoryBytes: 400 << 10, CacheBytes: 200 << 10},
 			System:   usage.Amounts{MilliCPU: 1250, MemoryBytes: 400<<10 - 3000, CacheBytes: 200<<10 - 2000},
 			Pods:     map[string]usage.Amounts{"a": {MilliCPU: 750, MemoryBytes: 3000, CacheBytes: 2000}},
-			Hosts:    map[string]usage.Amounts{},
+			Hosts:    map[string]usage.Amounts{}, Throttled: map[string]time.Duration{},
 			NUMA: []usage.Amounts{
 				{MilliCPU: 1500, MemoryBytes: 245 << 10, CacheBytes: 55 << 10},
 				{MilliCPU: 500, MemoryBytes: 245 << 10, CacheBytes: 55 << 10},

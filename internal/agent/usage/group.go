@@ -19,6 +19,7 @@ type group struct {
 	hasMemory, tried    bool
 	since               time.Time // of the first measurement
 	averages            averages
+	throttle            throttle
 }
 
 // averages are the averages of a group or of the node over one time.
@@ -182,6 +183,9 @@ type Sample struct {
 	Pods map[string]Amounts
 	// Hosts are the applications of SetHosts, by name.
 	Hosts map[string]Amounts
+	// Throttled is for how long pods were at their CPU limits since the Sample memoryTicks before, by UID. In a Sample
+	// it has every fifth of them; none that were not throttled.
+	Throttled map[string]time.Duration
 	// NUMA are the NUMA nodes of the machine, by dense index. Empty while the machine is not known.
 	NUMA []Amounts
 	// MemoryPressure is the share of the last 10 seconds, in hundredths of a percent, in which all tasks of the node

@@ -40,7 +40,7 @@ func BenchmarkTickOfTheKernel(b *testing.B) {
 	}
 	m := grid.Machine{Sockets: 1, Nodes: 1, Cores: 2, Threads: 1}.Build(b)
 	c, err := usage.New(usage.Options{
-		Root: host.Root{Dir: "/"}, Pods: podGroups(groups), Agent: &node{machine: m}, Clock: clock.RealClock{},
+		Root: host.Root{Dir: "/"}, Pods: podGroups{pods: groups}, Agent: &node{machine: m}, Clock: clock.RealClock{},
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -89,9 +89,10 @@ func (c *Collector) Status(policy *slo.NodeMetricCollectPolicy, pods []Pod, now 
 			continue
 		}
 		if used, ok := g.averages.over(now); ok {
+			milli, _ := g.throttle.average.At(now)
 			out.PodsMetric = append(out.PodsMetric, &slo.PodMetricInfo{
 				Namespace: p.Namespace, Name: p.Name, Priority: p.Priority, QoS: p.QoS,
-				PodUsage: quantities(used, withCache),
+				PodUsage: quantities(used, withCache), Extensions: slo.ThrottledExtension(milli),
 			})
 		}
 	}

@@ -142,6 +142,7 @@ func PodUse(pod *corev1.Pod, reported *slo.PodMetricInfo) view.PodUse {
 	}
 	if out.CPU, out.Memory = requestedUse(asks); reported != nil {
 		addUse(&out.CPU, &out.Memory, reported.PodUsage, asks.MilliCPU, asks.MemoryBytes)
+		out.ThrottledMilliseconds = reported.Throttled()
 	}
 	return out
 }
