@@ -19,4 +19,7 @@ func TestPageSize(t *testing.T) {
 			t.Errorf("%s: got %d, want %d", kind, got, want)
 		}
 	}
+	if got, ok := align.PageSize(why.CPU); got != 0 || ok {
+		t.Errorf("cpu has no rows: got %d, %t", got, ok)
+	}
 }
