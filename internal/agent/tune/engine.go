@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/agent/statedir"
+	"github.com/tenon-project/tenon/internal/core/isolate"
 )
 
 // Setting is one file that is to have another value than the original one.
@@ -173,49 +174,53 @@ func (e *Engine) compare(s Setting) (c change, differs bool) {
 		return c, false
 	}
 	r, recorded := e.records[s.File]
-	recorded = recorded && r.Identity == e.files.Identity(s.File)
-	isForeign := recorded && !r.owns(s.File, now)
-	if recorded = recorded && !isForeign; !recorded {
+	f := isolate.File{
+		Now: canonical(s.File, now), Recorded: recorded && r.Identity == e.files.Identity(s.File),
+		Original: canonical(s.File, r.Original), Before: canonical(s.File, r.Before),
+		Asked: canonical(s.File, r.Asked), Written: canonical(s.File, r.Written),
+		IsLate: s.IsLate, IsLeft: e.isLeft(s),
+	}
+	foreign := f.IsForeign()
+	if f.Recorded = f.Recorded && !foreign; !f.Recorded {
 		delete(e.records, s.File)
 		r = record{Original: now}
+		f.Original = f.Now
 	}
 	want, err := s.want(r.Original)
 	if err != nil {
 		e.failed(s, "has a value that cannot be used", err)
 		return c, false
 	}
-	if equal(s.File, want, r.Original) {
+	if f.Want = canonical(s.File, want); f.Want == f.Original {
 		want = r.Original // to the letter
 	}
-	asked := recorded && equal(s.File, want, r.Asked)
-	switch {
-	case asked && s.IsLate && !equal(s.File, now, want):
-		return c, false // it will show
-	case equal(s.File, now, want) && (asked || !recorded || !s.IsLate), asked && equal(s.File, now, r.Written):
+	switch f.Next(foreign) {
+	case isolate.Wait:
+		return c, false
+	case isolate.Keep:
 		delete(e.notes, s.File)
-		if equal(s.File, now, r.Original) {
+		if f.Now == f.Original {
 			delete(e.records, s.File)
 		}
 		return c, false
-	case isForeign:
+	case isolate.Yield:
 		e.leave(s, "another program has set it to "+now)
 		return c, false
-	case asked && equal(s.File, now, r.Original):
+	case isolate.Rewrite:
 		if e.returns[s.File]++; e.returns[s.File] >= maxReturns {
 			e.forget(s.File)
 			e.leave(s, "another program sets it back to "+now)
 			return c, false
 		}
-	case e.isLeft(s):
-		return c, false
+	case isolate.Write:
 	}
 	if n := e.notes[s.File]; n != nil && n.Kind == Failed && n.wish == s.Wish && e.clock.Now().Before(n.next) {
 		return c, false
 	}
-	if !recorded {
+	if !f.Recorded {
 		r.Identity = e.files.Identity(s.File)
 	}
-	if !asked {
+	if !f.IsAsked() {
 		delete(e.returns, s.File)
 	}
 	r.Before, r.Asked, r.Written = now, want, want

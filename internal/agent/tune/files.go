@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -81,13 +80,19 @@ func interruptOf(file string) (number string, yes bool) {
 }
 
 // equal reports whether two contents of a file are one value.
-func equal(file, a, b string) bool {
-	if a == b {
-		return true
+func equal(file, a, b string) bool { return canonical(file, a) == canonical(file, b) }
+
+// canonical returns the content of a file as its value is always written: CPUs as a list. A content that cannot be read
+// is its own value.
+func canonical(file, text string) string {
+	if !isSet(file) {
+		return text
 	}
-	x, errX := parseCPUs(file, a)
-	y, errY := parseCPUs(file, b)
-	return isSet(file) && errX == nil && errY == nil && slices.Equal(x, y)
+	cpus, err := parseCPUs(file, text)
+	if err != nil {
+		return text
+	}
+	return cpuset.FormatIDs(cpus)
 }
 
 // isSet reports whether a file contains CPUs.

@@ -3,7 +3,6 @@ package tune
 import (
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/tenon-project/tenon/internal/agent/statedir"
 )
@@ -11,22 +10,14 @@ import (
 // recordsFile has the records in the agent's folder.
 const recordsFile = "tuning.json"
 
-// record is what a file had before the Engine wrote it. The Engine owns a file as long as it has one of these values.
+// record is what a file had before the Engine wrote it, see isolate.File.
 type record struct {
 	// Identity is what the file was about: the number of an interrupt may be given to another device.
 	Identity string `json:"identity,omitempty"`
 	Original string `json:"original"`
-	// Asked is the value that the Engine writes, Before the one that it replaces: a crash leaves one of the two.
-	// Written is what the file has after the write: some chips choose of the CPUs that they are offered.
-	Asked   string `json:"asked"`
-	Written string `json:"written"`
-	Before  string `json:"before"`
-}
-
-// owns reports whether a file that has a value is still the Engine's.
-func (r *record) owns(file, value string) bool {
-	return slices.ContainsFunc([]string{r.Original, r.Asked, r.Written, r.Before},
-		func(own string) bool { return equal(file, value, own) })
+	Asked    string `json:"asked"`
+	Written  string `json:"written"`
+	Before   string `json:"before"`
 }
 
 // records is the content of the file of records.
