@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -139,6 +140,40 @@ func TestFilesThatCannotBeSetAreReported(t *testing.T) {
 			later(11 * time.Second)
 			if status := w.condition(event.TuningFailed); status != string(corev1.ConditionFalse) {
 				t.Errorf("the condition is %s once the file is gone", status)
+			}
+		})
+	})
+}
+
+// TestANodeIsNotLeftBeforeTheMachinesFilesAreRestored has a file that cannot be written for a while.
+func TestANodeIsNotLeftBeforeTheMachinesFilesAreRestored(t *testing.T) {
+	inWorld(t, "arm64-1s", func(t *testing.T, w *world) {
+		w.file(irq, "0-63\n")
+		w.file(mask, every+"\n")
+		w.file(latency, "0\n")
+		w.options.IsolateCPUs = true
+		w.run(func(a *app.Agent) {
+			p := pod("p", "LSE", "2", "2-3")
+			w.create(p)
+			_, err := w.start(a, p)
+			testkit.Check(t, err)
+			later(11 * time.Second)
+			file := w.root.Path(irq)
+			testkit.Check(t, errors.Join(os.Remove(file), os.MkdirAll(file, 0o755))) // neither readable nor writable
+			w.mark(true)
+			later(11 * time.Second)
+			status, reason, text := w.left()
+			if status != corev1.ConditionTrue || reason != "SettingsRemain" || text != "not restored yet: "+irq {
+				t.Errorf("condition %s, %s: %q; want SettingsRemain with %s", status, reason, text, irq)
+			}
+			testkit.Check(t, os.Remove(file))
+			w.file(irq, "0-1,4-63\n")
+			later(time.Minute)
+			if _, reason, text := w.left(); reason != event.Left {
+				t.Errorf("once it can be written: %s: %q, want %s", reason, text, event.Left)
+			}
+			if got, want := w.tuned(), every+" 0-63 0"; got != want {
+				t.Errorf("the files are %s, want %s", got, want)
 			}
 		})
 	})

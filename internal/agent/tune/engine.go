@@ -170,7 +170,7 @@ func (e *Engine) compare(s Setting) (c change, differs bool) {
 		return c, false
 	}
 	if err != nil {
-		e.failed(s, "cannot be read", err)
+		e.unreadable(s, err)
 		return c, false
 	}
 	r, recorded := e.records[s.File]
@@ -260,6 +260,12 @@ func (e *Engine) failed(s Setting, what string, err error) {
 	}
 	n.attempts++
 	n.next = e.clock.Now().Add(wait)
+}
+
+// unreadable notes that a file cannot be read now. It is written as soon as it can be.
+func (e *Engine) unreadable(s Setting, err error) {
+	text := fmt.Sprintf("cannot be read: %v", cause(err))
+	e.notes[s.File] = &note{Finding: Finding{Failed, s.File, text}, wish: s.Wish}
 }
 
 // cause returns the errno of an error without the path, which the Finding has.
