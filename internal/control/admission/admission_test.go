@@ -342,8 +342,8 @@ func TestCreate(t *testing.T) {
 		"a burst of a pod with CPUs of its own": {
 			pod: newPod(class("LSR"), cpu("1"), annot(annotation.CPUBurstKey, `{"policy":"cpuBurstOnly"}`)),
 			warnings: []string{
-				"metadata.annotations[koordinator.sh/cpuBurst]: no effect on a pod of class LSR: a pod with exclusive " +
-					"CPUs has no CPU quota",
+				"metadata.annotations[koordinator.sh/cpuBurst]: no effect on a pod of class LSR: a pod with " +
+					"exclusive CPUs has no CPU quota",
 			},
 		},
 		"a burst that is not JSON": {

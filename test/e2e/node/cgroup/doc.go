@@ -6,7 +6,8 @@
 //
 //	go test -c -tags e2e_cgroup -o cgroup.test ./test/e2e/node/cgroup && ./cgroup.test -test.v
 //
-// -own-machine lets the tests take CPU 1 offline: for guests alone.
+// -own-machine lets the tests take CPU 1 offline, and -set-files set affinities of interrupts and use all CPUs: both
+// are for guests.
 //
 // # What it runs
 //

@@ -15,6 +15,7 @@ import (
 
 var (
 	ownMachine = flag.Bool("own-machine", false, "the machine is the test's own: CPU 1 may go offline")
+	setFiles   = flag.Bool("set-files", false, "the machine is the test's own: its files may be set")
 
 	// here is the kernel of this machine, and cases counts what passed on it.
 	here  *realKernel

@@ -111,6 +111,21 @@ func liveAsTask() {
 			children = append(children, child.tell)
 			answer = strconv.Itoa(child.pid())
 			go func() { _ = child.cmd.Wait() }() // so that it does not remain as a zombie
+		case "bursty": // 70 ms of CPU time at once every 400 ms, from now on
+			go burstAgainAndAgain()
+		case "storm": // packets, each of which makes the network card interrupt, from now on
+			go func() {
+				for {
+					traffic(100)
+				}
+			}()
+		case "periodic": // a number of periods of 1 ms
+			n, err := strconv.Atoi(argument)
+			if err != nil {
+				answer = "error: " + err.Error()
+				break
+			}
+			answer = lateness(n)
 		default:
 			answer = "error: unknown order"
 		}

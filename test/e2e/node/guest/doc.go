@@ -41,6 +41,9 @@
 //   - numa4: 16 CPUs, 2 sockets, 4 NUMA nodes; kubelet policy static, NRI: zones and distances published; take-over
 //     phase 1 and 2: pods that the kubelet pinned keep their CPUs, later ones get ours, a kubelet that restarts and
 //     writes its own sets again; shared pools and memory by NUMA node; the end of the pinned pod
+//   - isolated: 6 CPUs, of which the boot isolates 2 (isolcpus, nohz_full): they are in no pool; the interrupt by which
+//     the network card receives fires on no exclusive CPU while a pod has it, and on the same CPU as before afterwards;
+//     agents killed with SIGKILL before and after each write of a file of the machine; a CPU burst
 //   - proxy: as numa2, NRI off, tenon-runtime-proxy installed as the guide says: the same pods, the agent killed, the
 //     proxy killed
 //   - systemd-nri, systemd-proxy, systemd-reconciler: as numa2, systemd as the first process, containerd with

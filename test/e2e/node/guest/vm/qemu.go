@@ -76,6 +76,12 @@ func arguments(dir string, i Image, s Shape, d disks, snapshot string) []string 
 	if s.Systemd {
 		kernel += " systemd"
 	}
+	if s.Kernel != "" {
+		kernel += " " + s.Kernel
+	}
+	if s.Steady {
+		args = append(args, "-icount", "shift=3,sleep=on")
+	}
 	network := "user,id=net"
 	switch {
 	case s.Tap != "" && snapshot == "": // a network inside the emulator would be part of what is saved

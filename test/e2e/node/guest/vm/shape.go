@@ -16,6 +16,11 @@ type Shape struct {
 	// Tap is a network device that is made when the guest is resumed, and ends with it. The host gives it the address
 	// Host. "" is a network inside the emulator, which leads to the host's loopback.
 	Tap string
+	// Kernel are further words of the kernel's command line.
+	Kernel string
+	// Steady makes the guest's clock advance with the instructions that its CPUs execute, whatever else the host does:
+	// what is measured by that clock does not depend on the host's load.
+	Steady bool
 	// Systemd makes systemd the first process, in place of busybox's init.
 	Systemd bool
 	// Distance[i][j] is that from NUMA node i to j, 10 on the diagonal; its length is the number of nodes.
