@@ -96,6 +96,9 @@ func Supports() []Support {
 			PredictedPlacementKey, GangTimeout, BoundGangGroup, BoundGangMembers, QuotaBound,
 		}},
 
+		{"run times of pods", Done, PodAnnotation, []string{ExpectedRuntime}},
+		{"run times of pods", Done, QuotaAnnotation, []string{ExpectedRuntime}},
+
 		{gangs, Done, PodAnnotation, []string{
 			GangName, GangMinAvailable, GangTotalNumber, GangMode, GangGroups, GangMatchPolicy, GangMatchPolicyAlias,
 			GangWaitingTime, GangInterrupted, GangNetworkTopology, GangNetworkTopologyIndex,

@@ -39,7 +39,7 @@ func readsNamespace(c *cobra.Command, args []string) bool {
 	case "evictions":
 		past, err := c.Flags().GetBool("past")
 		return err == nil && past
-	case "explain", "gang", "capacity", "whatif", "make-room", "status":
+	case "explain", "gang", "queue", "capacity", "whatif", "make-room", "status":
 		return true
 	}
 	return false

@@ -81,6 +81,9 @@ func (r *renderer) body(p explained) string {
 		r.quotaLimit(p.Quota)
 		r.nodes(p.Candidates)
 	}
+	if p.Place != "" {
+		r.line("expected start", p.Expected.Text(r.now)+" (place "+p.Place+")")
+	}
 	r.moves(&p)
 	if p.Rejection != nil {
 		r.rejection(*p.Rejection)

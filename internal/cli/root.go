@@ -46,7 +46,7 @@ func NewRoot(name string, streams genericiooptions.IOStreams, doctor Doctor, oth
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", err) })
 	for _, verb := range []*cobra.Command{
 		newExplain(flags, streams, doctor), newTopology(flags, streams),
-		newTop(flags, streams), newQuota(flags, streams), newGang(flags, streams),
+		newTop(flags, streams), newQuota(flags, streams), newGang(flags, streams), newQueue(flags, streams),
 		newReservation(flags, streams), newMakeRoom(flags, streams), newEvictions(flags, streams),
 		newCapacity(flags, streams, doctor), newWhatIf(flags, streams, doctor),
 		newDoctor(flags, streams, doctor),

@@ -76,6 +76,8 @@ func (s *Quotas) updateSpec(name string) {
 			spec.Total = last.Total
 		case annotation.QuotaNamespaces:
 			spec.Namespaces = last.Namespaces
+		case annotation.ExpectedRuntime:
+			spec.RunTime = last.RunTime
 		}
 	}
 	for _, o := range objects[1:] {

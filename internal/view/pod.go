@@ -39,6 +39,10 @@ type Pod struct {
 	// Rejection is set for pods that their kubelet did not run.
 	Rejection *Rejection `json:"rejection,omitempty"`
 	Decision  *Decision  `json:"decision,omitempty"`
+	// Expected is when a pod that waits can start, and Place its place among the pods and gangs that wait, as
+	// "3 of 12". Both are absent unless fixes are asked for.
+	Expected *ExpectedStart `json:"expected,omitempty"`
+	Place    string         `json:"place,omitempty"`
 	// Fixes were tried, each on its own; Search says how they were looked for. Both are absent unless asked for.
 	Fixes  []Fix      `json:"fixes,omitempty"`
 	Search *FixSearch `json:"search,omitempty"`

@@ -63,6 +63,8 @@ const (
 	// CountPods asks how many more copies of a pod fit, which may be bound. They are counted beside all
 	// others, and are members of no gang.
 	CountPods = "count"
+	// PlayForward asks when the pods and gangs that wait can start. There are no pods and no changes.
+	PlayForward = "forecast"
 )
 
 // MostMembers bounds Ask.Members.
@@ -108,6 +110,8 @@ type WhatIfAnswer struct {
 	VictimsHidden int `json:"victimsHidden,omitempty"`
 	// Capacity is the answer to CountPods. If no pod fits, Unschedulable says why.
 	Capacity *Capacity `json:"capacity,omitempty"`
+	// Forecast is the answer to PlayForward.
+	Forecast *Forecast `json:"forecast,omitempty"`
 	// Room is the answer to MakeRoom. Placements then has the nodes of the pods once the moves are done.
 	Room *RoomPlan `json:"room,omitempty"`
 }

@@ -181,6 +181,8 @@ export interface Pod {
   placement?: Placement;
   rejection?: Rejection;
   decision?: Decision;
+  expected?: ExpectedStart;
+  place?: string;
   fixes?: Fix[];
   search?: FixSearch;
   data: Data;
@@ -253,6 +255,7 @@ export interface WhatIfAnswer {
   victims: Victim[];
   victimsHidden?: number;
   capacity?: Capacity;
+  forecast?: Forecast;
   room?: RoomPlan;
 }
 
@@ -493,6 +496,13 @@ export interface Decision {
   scores: Score[] | null;
 }
 
+export interface ExpectedStart {
+  state: string;
+  earliest?: string;
+  latest?: string;
+  after?: string[];
+}
+
 export interface Fix {
   kind: string;
   message: string;
@@ -589,6 +599,14 @@ export interface Capacity {
   quota?: QuotaCapacity;
   admission?: AdmissionCapacity;
   bound?: string;
+  notes?: string[];
+}
+
+export interface Forecast {
+  at: string;
+  queue: WaitingUnit[];
+  bound?: string;
+  hidden?: number;
   notes?: string[];
 }
 
@@ -811,6 +829,18 @@ export interface AdmissionCapacity {
   message: string;
 }
 
+export interface WaitingUnit {
+  position: number;
+  name: string;
+  pods: string[];
+  quotaPath?: string[];
+  priority: number;
+  since: string;
+  waits?: WhyWire;
+  runTime?: RunTime;
+  start?: ExpectedStart;
+}
+
 export interface Memory {
   capacity?: string;
   allocatable?: string;
@@ -878,6 +908,12 @@ export interface AddNode {
   like: string;
   count?: number;
   machine?: Machine;
+}
+
+export interface RunTime {
+  likely: string;
+  late: string;
+  source: string;
 }
 
 export interface CPU {

@@ -112,6 +112,12 @@ func check(t *testing.T, got admission.Answer, refusals, warnings []string) {
 	}
 }
 
+// runTimeRule is the refusal of a run time.
+func runTimeRule(value string) string {
+	return "metadata.annotations[tenon.sh/expected-runtime]: byte 0: Invalid value " + value +
+		": must be a Go duration from 1s to 8760h, such as 90s, 1h30m or 48h"
+}
+
 func TestCreate(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -119,7 +125,17 @@ func TestCreate(t *testing.T) {
 		refusals []string
 		warnings []string
 	}{
-		"a plain pod":                {pod: newPod()},
+		"a plain pod": {pod: newPod()},
+		"a run time":  {pod: newPod(annot(annotation.ExpectedRuntime, "1h30m"))},
+		"a run time of no unit": {
+			pod: newPod(annot(annotation.ExpectedRuntime, "90")), refusals: []string{runTimeRule(`"90"`)},
+		},
+		"a negative run time": {
+			pod: newPod(annot(annotation.ExpectedRuntime, "-1h")), refusals: []string{runTimeRule(`"-1h"`)},
+		},
+		"a run time of more than a year": {
+			pod: newPod(annot(annotation.ExpectedRuntime, "8760h1s")), refusals: []string{runTimeRule(`"8760h1s"`)},
+		},
 		"an LSR pod of whole CPUs":   {pod: newPod(class("LSR"), cpu("2"), priority(9500))},
 		"a BE pod of class batch":    {pod: newPod(class("BE"), band("koord-batch"))},
 		"an LS pod of any class":     {pod: newPod(class("LS"), band("koord-mid"))},
@@ -486,6 +502,14 @@ func TestUpdate(t *testing.T) {
 		"a bad pod may still lose a finalizer": {
 			old: newPod(class("LSR"), cpu("100m"), func(p *corev1.Pod) { p.Finalizers = []string{"f"} }),
 			pod: newPod(class("LSR"), cpu("100m")),
+		},
+		"a run time that changes while the pod runs": {
+			old: newPod(onNode, annot(annotation.ExpectedRuntime, "1h")),
+			pod: newPod(onNode, annot(annotation.ExpectedRuntime, "2h")),
+		},
+		"a run time that becomes a bad one": {
+			old: newPod(annot(annotation.ExpectedRuntime, "1h")),
+			pod: newPod(annot(annotation.ExpectedRuntime, "0s")), refusals: []string{runTimeRule(`"0s"`)},
 		},
 		"another class": {
 			old: newPod(class("LS")), pod: newPod(class("LSR")),

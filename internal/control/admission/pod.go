@@ -33,6 +33,7 @@ func Create(pod *corev1.Pod, kinds device.Kinds) Answer {
 	a.volcano(pod)
 	a.devices(pod, kinds)
 	a.gang(pod)
+	a.runTime(pod)
 	a.reservation(pod)
 	a.simulate(pod)
 	a.tuning(pod, class)
@@ -225,6 +226,10 @@ func pinsARM64(pod *corev1.Pod) bool {
 
 func (a *Answer) topologySpec(pod *corev1.Pod) {
 	parsed(a, pod.Annotations, annotation.NUMATopologySpecKey, annotation.ParseNUMATopologySpec)
+}
+
+func (a *Answer) runTime(pod *corev1.Pod) {
+	parsed(a, pod.Annotations, annotation.ExpectedRuntime, annotation.ParseExpectedRuntime)
 }
 
 // isolation warns where the wish for isolated CPUs has no effect, and of what the kernel does not do on them.

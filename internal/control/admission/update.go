@@ -69,6 +69,7 @@ func (a *Answer) changedSpecs(pod, old *corev1.Pod) {
 		{annotation.NUMATopologySpecKey, false, a.topologySpec},
 		{annotation.VolcanoTopologyPolicy, true, a.volcano},
 		{annotation.SimulateKey, false, a.simulate},
+		{annotation.ExpectedRuntime, false, a.runTime},
 	} {
 		switch {
 		case same(pod.Annotations, old.Annotations, spec.key):

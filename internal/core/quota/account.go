@@ -260,6 +260,20 @@ func (a *Account) Find(uid string) (Member, bool) {
 	return e.member(), true
 }
 
+// RunTime returns how long a pod runs by its quota: by the closest one above it that says so; 0 for unknown.
+func (a *Account) RunTime(uid string) time.Duration {
+	e := a.pods[uid]
+	if e == nil {
+		return 0
+	}
+	for q := e.group.quota; q != nil; q = q.Parent() {
+		if q.spec.RunTime > 0 {
+			return q.spec.RunTime
+		}
+	}
+	return 0
+}
+
 // Members returns the pods that count with a quota itself, by namespace, name and UID.
 func (a *Account) Members(q *Quota) []Member {
 	var out []Member

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -306,6 +307,24 @@ func TestPodsFollowTheQuotaThatTheyName(t *testing.T) {
 		if got := sums(Default); got != all {
 			t.Errorf("after the deletion the pod counts %v with Default, want %v", got, all)
 		}
+	}
+}
+
+// TestAPodRunsAsLongAsItsQuotaSays: or the closest quota above that says something.
+func TestAPodRunsAsLongAsItsQuotaSays(t *testing.T) {
+	t.Parallel()
+	a := NewAccount(Config{}, Rules{})
+	a.Set(Spec{Name: "org", IsParent: true, RunTime: time.Hour})
+	a.Set(Spec{Name: "own", Parent: "org", RunTime: time.Minute})
+	a.Set(Spec{Name: "none", Parent: "org"})
+	for quota, want := range map[string]time.Duration{"own": time.Minute, "none": time.Hour, "": 0, "missing": 0} {
+		a.Put(Pod{UID: "p", Namespace: "x", Quota: quota})
+		if got := a.RunTime("p"); got != want {
+			t.Errorf("quota %q: got %s, want %s", quota, got, want)
+		}
+	}
+	if got := a.RunTime("other"); got != 0 {
+		t.Errorf("a pod that is not known: got %s", got)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 )
 
 // Quota is one node of a Forest: the handle by which pods, admission and revocation name it. It remains valid while
@@ -176,6 +177,9 @@ type Spec struct {
 	Total Amounts
 	// Strict are the dimensions whose Max may not be set below what is used.
 	Strict []string
+
+	// RunTime is how long the pods of this quota and of those below it run that declare nothing; 0 for unknown.
+	RunTime time.Duration
 }
 
 // clone returns a copy that shares no map or slice with s.

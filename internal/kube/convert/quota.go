@@ -34,6 +34,7 @@ func Quota(q *v1alpha1.ElasticQuota) (quota.Spec, []Problem) {
 		Weight:     r.annotated(annotation.QuotaSharedWeight),
 		Total:      r.annotated(annotation.QuotaTotal),
 		Namespaces: readQuota(&r, annotation.QuotaNamespaces, annotation.ParseNamespaces),
+		RunTime:    readQuota(&r, annotation.ExpectedRuntime, annotation.ParseExpectedRuntime),
 	}
 	for _, name := range readQuota(&r, annotation.QuotaStrictKeys, annotation.ParseResourceKeys) {
 		s.Strict = append(s.Strict, quota.Canonical(name))

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -46,7 +47,7 @@ func TestQuotaReadsEveryLabelAndAnnotation(t *testing.T) {
 			annotation.QuotaSharedWeight: `{"cpu":"2","nvidia.com/gpu":0}`, annotation.QuotaTotal: `{"cpu":100}`,
 			annotation.QuotaNamespaces: `["a","b"]`, annotation.QuotaStrictKeys: `["nvidia.com/gpu"]`,
 			annotation.QuotaResourceKeys: `["cpu"]`, annotation.QuotaUnschedulable: `{}`,
-			annotation.QuotaAdmission: `{}`,
+			annotation.QuotaAdmission: `{}`, annotation.ExpectedRuntime: "90m",
 		}
 		want := quota.Spec{
 			Name: "q", Namespace: "n", Group: group, Parent: "p", Tree: "t",
@@ -55,7 +56,7 @@ func TestQuotaReadsEveryLabelAndAnnotation(t *testing.T) {
 			Min:        quota.Amounts{"cpu": 1500, "memory": 1 << 30},
 			Max:        quota.Amounts{"cpu": 4000, "memory": 8 << 30, "nvidia.com/gpu": 2},
 			Weight:     quota.Amounts{"cpu": 2000, "nvidia.com/gpu": 0}, Total: quota.Amounts{"cpu": 100_000},
-			Strict: []string{"nvidia.com/gpu"},
+			Strict: []string{"nvidia.com/gpu"}, RunTime: 90 * time.Minute,
 		}
 		got, problems := convert.Quota(q)
 		if diff := cmp.Diff(want, got); diff != "" || len(problems) > 0 {
@@ -80,7 +81,7 @@ func TestQuotaReportsWhatItCannotRead(t *testing.T) {
 	q.Labels = map[string]string{annotation.QuotaIsParent: "yes", annotation.QuotaAllowLent: "False"}
 	q.Annotations = map[string]string{
 		annotation.QuotaSharedWeight: `{"cpu":`, annotation.QuotaTotal: `{"cpu":-1}`, annotation.QuotaNamespaces: `a,b`,
-		annotation.QuotaAdmission: `[]`,
+		annotation.QuotaAdmission: `[]`, annotation.ExpectedRuntime: "0s",
 	}
 	got, problems := convert.Quota(q)
 	if got.IsParent || got.KeepsMin || got.Weight != nil || got.Total != nil || got.Namespaces != nil ||
@@ -96,6 +97,8 @@ func TestQuotaReportsWhatItCannotRead(t *testing.T) {
 		"metadata.annotations[" + prefix + "namespaces]": "byte 1: invalid character 'a' looking for beginning " +
 			"of value",
 		"metadata.annotations[" + prefix + "admission]": "byte 1: want an object, got array",
+		"metadata.annotations[tenon.sh/expected-runtime]": `byte 0: Invalid value "0s": must be a Go duration from ` +
+			"1s to 8760h, such as 90s, 1h30m or 48h",
 	}
 	texts := map[string]string{}
 	for _, p := range problems {

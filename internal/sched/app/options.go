@@ -39,6 +39,8 @@ type Options struct {
 	Journal string
 	// RankingMegabytes is how much memory the rankings of nodes may take in each profile.
 	RankingMegabytes int
+	// LearnRunTimes lets forecasts use how long pods ran that have succeeded.
+	LearnRunTimes bool
 	// Plugins are beside ours; a profile of the configuration file enables them.
 	Plugins frameworkruntime.Registry
 
@@ -60,7 +62,7 @@ func NewOptions(with ...Option) *Options {
 	o := &Options{
 		Options: options.NewOptions(), SchedulerNames: []string{SchedulerName, corev1.DefaultSchedulerName},
 		TrustedNames: []string{"koord-scheduler"}, Plugins: frameworkruntime.Registry{},
-		RankingMegabytes: ranking.Memory >> 20,
+		RankingMegabytes: ranking.Memory >> 20, LearnRunTimes: true,
 	}
 	for _, option := range with {
 		option(o)
@@ -80,6 +82,9 @@ func NewOptions(with ...Option) *Options {
 		"Loopback address, e.g. 127.0.0.1:10251, for read-only diagnostics without authentication. Empty: none.")
 	fs.BoolVar(&o.LegacyDebugAllowFlags, "legacy-debug-allow-flags", false,
 		"Let every process of the host change the debug flags at --legacy-debug-address.")
+	fs.BoolVar(&o.LearnRunTimes, "learn-run-times", o.LearnRunTimes,
+		"Let tenon queue estimate how long pods run that declare nothing, from pods of the same workload that have "+
+			"succeeded. No decision depends on it.")
 	fs.StringVar(&o.Journal, "journal", "",
 		"Folder for the scheduler's record of events and decisions, for tenon replay. It keeps the latest 256 MiB, "+
 			"without Secrets and environment variables. Empty: nothing is recorded.")

@@ -223,6 +223,7 @@ func (s *Scheduler) check(ctx context.Context) error {
 // answer prepares what answers questions about the core, and metrics of what it knows.
 func (s *Scheduler) answer(ctx context.Context) {
 	s.whatIf = whatif.New(s.questions(ctx))
+	s.whatIf.Learn = s.options.LearnRunTimes
 	s.live = refusals.NewLive(snapshot.NewCopy(s.core.Nodes), func(nodes fwk.SharedLister,
 	) (map[string]framework.Framework, error) {
 		return s.core.Beside(ctx, nodes)

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"slices"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
@@ -36,6 +39,7 @@ func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
 	guard := coscheduling.NewEvictions(coscheduling.Cluster{Gangs: s.gangs})
 	return whatif.Cluster{
 		Nodes: snapshot.NewCopy(s.core.Nodes), Store: s.store, Held: s.quotas, Gangs: s.gangs,
+		Nominated: s.core.SchedulingQueue, Clock: clock.RealClock{},
 		Objects: objects{s}, Accounts: liveAccounts{s}, Cycles: cycles{ctx, s.core, guard},
 	}
 }
@@ -62,6 +66,43 @@ func (o objects) Limits(ctx context.Context, namespace string) (whatif.Limits, e
 		all[i] = &ranges.Items[i]
 	}
 	return limits.New(all, quotas.Items, clock.RealClock{}), nil
+}
+
+// Waiting returns the pods without a node, those that have not passed the queue yet among them.
+func (o objects) Waiting() (waiting []*corev1.Pod) {
+	all, _ := o.s.pods().List(labels.Everything()) // a cache has no errors
+	for _, pod := range all {
+		if pod.Spec.NodeName == "" {
+			waiting = append(waiting, pod)
+		}
+	}
+	return waiting
+}
+
+// Jobs reads all Jobs from the API server's cache. No informer keeps them: forecasts are rare.
+func (o objects) Jobs(ctx context.Context) (map[string]*batchv1.Job, error) {
+	cached := metav1.ListOptions{ResourceVersion: "0"}
+	list, err := o.s.config.Client.BatchV1().Jobs(metav1.NamespaceAll).List(ctx, cached)
+	if err != nil {
+		return nil, fmt.Errorf("list Jobs: %w", err)
+	}
+	jobs := map[string]*batchv1.Job{}
+	for i := range list.Items {
+		jobs[list.Items[i].Namespace+"/"+list.Items[i].Name] = &list.Items[i]
+	}
+	return jobs, nil
+}
+
+// Succeeded reads the pods that have succeeded from the API server's cache. The informer of pods leaves them out.
+func (o objects) Succeeded(ctx context.Context) ([]corev1.Pod, error) {
+	list, err := o.s.config.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		ResourceVersion: "0",
+		FieldSelector:   fields.OneTermEqualSelector("status.phase", string(corev1.PodSucceeded)).String(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list pods that have succeeded: %w", err)
+	}
+	return list.Items, nil
 }
 
 // liveAccounts are whatif.Accounts: the accounts of the scheduler.

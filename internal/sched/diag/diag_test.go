@@ -107,6 +107,13 @@ type questions struct {
 
 func (questions) Answer(_ context.Context, q *view.WhatIf) (*view.WhatIfAnswer, error) {
 	switch q.Ask.Mode {
+	case view.PlayForward:
+		return &view.WhatIfAnswer{Forecast: &view.Forecast{Queue: []view.WaitingUnit{
+			{Position: 1, Name: "pod/secret/x", Pods: []string{"secret/x"}},
+			{Position: 2, Name: "pod/default/waits", Pods: []string{"default/waits"}, Start: &view.ExpectedStart{
+				State: view.StartUnknown, After: []string{"job/secret/y", "job/default/z"},
+			}},
+		}}}, nil
 	case "bad":
 		return nil, fmt.Errorf("changes[0]: %w", &whatif.BadQuestion{Text: "it makes no sense"})
 	case "busy":
@@ -311,6 +318,10 @@ func TestFixesAreAnsweredWhenAskedFor(t *testing.T) {
 		{"", `"data":`, nil, 200, 0},
 		{"?fixes=false", `"data":`, nil, 200, 0},
 		{"?fixes=true", `"fixes":[{"kind":"RelaxNode","message":"uncordon node a"}],"search":{"runs":2}`, nil, 200, 1},
+		{
+			"?fixes=true", `"expected":{"state":"Unknown","after":["job/secret/y","job/default/z"]},"place":"2 of 2"`, nil,
+			200, 1,
+		},
 		{"?fixes=true", `"search":{"runs":0,"note":"no fix was looked for: busy"}`, errors.New("busy"), 200, 1},
 		{"?fixes=some", `{"message":"fixes=some is not allowed: use true or false"}`, nil, 400, 0},
 	} {

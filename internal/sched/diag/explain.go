@@ -2,6 +2,7 @@ package diag
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -53,6 +54,7 @@ func (s *server) explain(w http.ResponseWriter, r *http.Request, pod *corev1.Pod
 		}
 		if wanted {
 			s.addFixes(r, pod, &out)
+			s.addForecast(r, &out)
 		}
 	}
 	writeJSON(w, out)
@@ -72,6 +74,24 @@ func (s *server) addFixes(r *http.Request, pod *corev1.Pod, into *view.Pod) {
 			return named && !mayRead(namespace)
 		})
 	})
+}
+
+// addForecast adds when a pod can start that waits. The answer is valid without it, so an error is a note.
+func (s *server) addForecast(r *http.Request, into *view.Pod) {
+	if into.State != view.Pending {
+		return
+	}
+	answer, err := s.WhatIf.Answer(r.Context(), &view.WhatIf{Ask: view.Ask{Mode: view.PlayForward}})
+	if err != nil {
+		into.Notes = append(into.Notes, "the start was not estimated: "+err.Error())
+		return
+	}
+	f := answer.Forecast.For(s.reader(r))
+	for _, u := range f.Queue {
+		if slices.Contains(u.Pods, into.Pod) {
+			into.Expected, into.Place = u.Start, fmt.Sprintf("%d of %d", u.Position, len(f.Queue)+f.Hidden)
+		}
+	}
 }
 
 // devices serves what explain says of devices.

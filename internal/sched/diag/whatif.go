@@ -61,6 +61,9 @@ func (s *server) whatIf(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// A victim is found by the engine, so the question does not name it: the caller may not be allowed to read it.
+	if f := answer.Forecast; f != nil {
+		answer.Forecast = f.For(mayRead)
+	}
 	before := len(answer.Victims)
 	answer.Victims = slices.DeleteFunc(answer.Victims, func(v view.Victim) bool {
 		namespace, _ := namespaceOf(v.Pod)

@@ -94,6 +94,7 @@ func Steps() []Step {
 		{Blocks: "docs/guide/cpu.md ", Scene: Picture, Why: "values of annotations"},
 		{Blocks: "docs/guide/reservations.md scheduling.", Scene: Picture, Why: "values of annotations"},
 		{Blocks: "docs/guide/reservations.md $ kubectl get", Scene: Picture, Why: "a moment"},
+		{Blocks: "docs/guide/queue.md ", Scene: Picture, Why: "pods that the page does not show"},
 		{Blocks: "docs/guide/how-many-fit.md ", Scene: Picture, Why: "pods that the page does not show"},
 		{
 			Blocks: "docs/guide/numa-alignment.md scheduling.koordinator.sh/", Scene: Picture,

@@ -8,12 +8,14 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-project/tenon/internal/core/forecast"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/quota"
@@ -89,17 +91,29 @@ type Cluster struct {
 	Store *kube.Store
 	Held  *kube.Quotas
 	Gangs *kube.Gangs
+	// Nominated are the pods that are nominated to nodes.
+	Nominated fwk.PodNominator
+	Clock     Clock
 	Objects
 	Accounts
 	Cycles
 }
 
+// Clock says what time it is.
+type Clock interface{ Now() time.Time }
+
 // Objects are objects of the API.
 type Objects interface {
 	// Pod returns a pod, nil when there is none.
 	Pod(namespace, name string) *corev1.Pod
+	// Waiting returns the pods that have no node and that a profile serves.
+	Waiting() []*corev1.Pod
 	// Limits returns the LimitRanges and ResourceQuotas of a namespace as the API server has them.
 	Limits(ctx context.Context, namespace string) (Limits, error)
+	// Jobs returns the Jobs of the cluster by namespace/name, Succeeded the pods that have succeeded, as the API server
+	// has them.
+	Jobs(ctx context.Context) (map[string]*batchv1.Job, error)
+	Succeeded(ctx context.Context) ([]corev1.Pod, error)
 }
 
 // Accounts are what nodes and quotas have, and what is used of it.
@@ -147,8 +161,10 @@ type Chooser interface {
 // Engine answers questions, one after the other. Safe for concurrent use.
 type Engine struct {
 	Cluster
-	// Deadline bounds an answer. It is not changed after the first question.
+	// Deadline bounds an answer. Learn lets forecasts use the run times of pods that have ended. Neither is changed
+	// after the first question.
 	Deadline time.Duration
+	Learn    bool
 
 	fixing chan struct{} // holds a value while fixes are looked for; whoever put it there owns known
 	known  map[string]knownFixes
@@ -160,6 +176,8 @@ type Engine struct {
 	profiles map[string]framework.Framework // nil before the first question: most processes are never asked
 	round    int64                          // times that the snapshot was taken
 	patches  int64                          // of pods, by all sessions
+	last     *view.Forecast                 // the last one; nil before
+	history  *forecast.History              // of the pods that have ended
 }
 
 // New returns an engine.
@@ -167,7 +185,7 @@ func New(c Cluster) *Engine {
 	return &Engine{
 		Cluster: c, Deadline: deadline, turn: make(chan struct{}, waiting), alone: make(chan struct{}, 1),
 		fixing: make(chan struct{}, 1), known: map[string]knownFixes{},
-		nodes: &nodes{Nodes: c.Nodes},
+		nodes: &nodes{Nodes: c.Nodes}, history: forecast.NewHistory(workloads, runsOfEach),
 	}
 }
 
@@ -238,6 +256,9 @@ func (e *Engine) begin(ctx context.Context) (*session, error) {
 		profiles, err := e.Profiles(e.nodes)
 		if err != nil {
 			return nil, fmt.Errorf("make the plugins for questions: %w", err)
+		}
+		for _, f := range profiles {
+			f.SetPodNominator(nominations{e.Nominated, e.nodes})
 		}
 		e.profiles = profiles
 	}

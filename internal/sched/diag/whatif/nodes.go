@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
@@ -14,12 +15,31 @@ type nodes struct {
 	changed map[string]fwk.NodeInfo
 	// added are the names of nodes that the cluster does not have.
 	added []string
+	// placed are the pods that were put on nodes, by UID. What is nominated for them no longer counts.
+	placed map[types.UID]bool
 	// list is the nodes as they are now; nil after a change.
 	list []fwk.NodeInfo
 }
 
 // reset drops all changes.
-func (n *nodes) reset() { n.changed, n.added, n.list = map[string]fwk.NodeInfo{}, nil, nil }
+func (n *nodes) reset() {
+	n.changed, n.added, n.placed, n.list = map[string]fwk.NodeInfo{}, nil, map[types.UID]bool{}, nil
+}
+
+// nominations are those of the scheduler, without those of pods that were put on nodes: these count there.
+type nominations struct {
+	fwk.PodNominator
+	nodes *nodes
+}
+
+// NominatedPodsForNode returns the pods that are nominated to a node and were not put on one.
+func (n nominations) NominatedPodsForNode(node string) []fwk.PodInfo {
+	all := n.PodNominator.NominatedPodsForNode(node)
+	if len(n.nodes.placed) == 0 {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(p fwk.PodInfo) bool { return n.nodes.placed[p.GetPod().UID] })
+}
 
 // NodeInfos returns n.
 func (n *nodes) NodeInfos() fwk.NodeInfoLister { return n }

@@ -87,9 +87,11 @@ func (s *session) answer(q *view.WhatIf) (*view.WhatIfAnswer, error) {
 		err = s.defragment(q, out)
 	case view.CountPods:
 		err = s.countCopies(q, out)
+	case view.PlayForward:
+		out.Forecast, err = s.forecast(q)
 	default:
-		err = bad("ask.mode is %q, want %s, %s, %s, %s or %s", q.Ask.Mode, view.Schedule, view.Preempt,
-			view.MakeRoom, view.Defragment, view.CountPods)
+		err = bad("ask.mode is %q, want %s, %s, %s, %s, %s or %s", q.Ask.Mode, view.Schedule, view.Preempt,
+			view.MakeRoom, view.Defragment, view.CountPods, view.PlayForward)
 	}
 	if err != nil {
 		return nil, err
@@ -491,6 +493,7 @@ func (s *session) reserve(f framework.Framework, cs fwk.CycleState, pod *corev1.
 		return nil, bad("pod %s/%s: %v", pod.Namespace, pod.Name, err)
 	}
 	info.AddPodInfo(with)
+	s.nodes.placed[pod.UID] = true
 	if s.quotas != nil {
 		s.quotas.Reserve(string(pod.UID))
 	}

@@ -1,0 +1,25 @@
+package annotation
+
+import (
+	"time"
+)
+
+// ExpectedRuntime is an annotation of a Pod, its template, its Job or an ElasticQuota: how long the pod runs from its
+// start, as a Go duration from 1s to 8760h. That of the pod wins over that of its Job; that of the quota, or of the
+// closest quota above it, counts for pods without any, and without activeDeadlineSeconds.
+const ExpectedRuntime = "tenon.sh/expected-runtime"
+
+// Bounds of ExpectedRuntime.
+const (
+	shortestRuntime = time.Second
+	longestRuntime  = 8760 * time.Hour
+)
+
+// ParseExpectedRuntime reads a duration.
+func ParseExpectedRuntime(text string) (time.Duration, []Warning, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < shortestRuntime || d > longestRuntime {
+		return 0, nil, invalid(text, "must be a Go duration from 1s to 8760h, such as 90s, 1h30m or 48h")
+	}
+	return d, nil, nil
+}
