@@ -86,8 +86,11 @@ func (d *drawing) use(o *view.DeviceOnNode) string {
 	var parts []string
 	for _, h := range o.Holders {
 		text := strings.TrimSpace(h.Pod + " " + shareText(o.Type, h.Resources))
-		if h.Foreign {
+		switch {
+		case h.Foreign:
 			text = h.Pod + " (of the kubelet)"
+		case h.Claim:
+			text = "claim " + h.Pod
 		}
 		parts = append(parts, text)
 	}

@@ -149,7 +149,11 @@ const holdersShown = 5
 func holdersText(f *view.DeviceFit) string {
 	var parts []string
 	for _, h := range f.Holders[:min(holdersShown, len(f.Holders))] {
-		parts = append(parts, fmt.Sprintf("%s (%d)", h.Pod, h.Devices))
+		name := h.Pod
+		if h.Claim {
+			name = "claim " + name
+		}
+		parts = append(parts, fmt.Sprintf("%s (%d)", name, h.Devices))
 	}
 	if more := len(f.Holders) - holdersShown; more > 0 {
 		parts = append(parts, view.Count(more, "more pod"))

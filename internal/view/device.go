@@ -109,10 +109,12 @@ type DeviceOnNode struct {
 
 // DeviceHolder is a pod, as namespace/name, with what it has of a device.
 type DeviceHolder struct {
-	Pod       string            `json:"pod"` // a UID where the pod is not known
+	Pod       string            `json:"pod"` // a UID where the pod is not known; a claim's name where Claim is set
 	Resources map[string]string `json:"resources"`
 	// Foreign pods have the whole device of another program than Tenon's scheduler, such as the kubelet.
 	Foreign bool `json:"foreign,omitempty"`
+	// Claim is set where a ResourceClaim has the device, in the place of a pod.
+	Claim bool `json:"claim,omitempty"`
 }
 
 // DeviceLink joins two devices of one type directly.
@@ -159,8 +161,9 @@ func vanishedDevices(v *ledger.View) (problems []Problem) {
 	}
 	for e := range v.Entries() {
 		var gone []string
-		for i := range e.Devices {
-			g := &e.Devices[i]
+		grants := v.GrantsOf(&e)
+		for i := range grants {
+			g := &grants[i]
 			if !slices.ContainsFunc(known, func(d device.Status) bool { return g.IsOf(&d) }) {
 				gone = append(gone, fmt.Sprintf("%s %s", g.Type, cmp.Or(g.ID, strconv.Itoa(int(g.Minor)))))
 			}
@@ -182,11 +185,12 @@ func deviceOnNode(v *ledger.View, d *device.Status) DeviceOnNode {
 		Total: amountTexts(total), Free: amountTexts(free), Holders: []DeviceHolder{},
 	}
 	for e := range v.Entries() {
-		for i := range e.Devices {
-			g := &e.Devices[i]
+		grants := v.GrantsOf(&e)
+		for i := range grants {
+			g := &grants[i]
 			if g.IsOf(d) {
 				has := amountTexts(g.Amount.Amounts(g.Type, g.Ratio))
-				held := DeviceHolder{Pod: e.Namespace + "/" + e.Name, Resources: has}
+				held := DeviceHolder{Pod: e.Namespace + "/" + e.Name, Resources: has, Claim: e.IsClaim()}
 				out.Holders = append(out.Holders, held)
 			}
 		}

@@ -253,3 +253,26 @@ func TestACardOfUnknownMemoryLacksItsSizeAndNotBytes(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// TestAClaimIsAHolderOfItsCard, by its own name, for the node and for pods that do not fit.
+func TestAClaimIsAHolderOfItsCard(t *testing.T) {
+	t.Parallel()
+	claim := ledger.Entry{UID: ledger.OfClaim + "u", Namespace: "ns", Name: "c", Devices: []device.Grant{
+		{Hardware: &device.Hardware{Name: "d/p/x", UUID: "GPU-0"}},
+		{Hardware: &device.Hardware{Name: "d/p/other", UUID: "not a card of the node"}},
+	}}
+	v := ledger.New(ledger.Facts{Devices: cards(t, 2, 0), OwnDevices: true}, claim).View()
+	var got []string
+	for _, d := range view.NodeDevicesOf(v).List {
+		for _, h := range d.Holders {
+			cores := h.Resources[device.GPUCore]
+			got = append(got, fmt.Sprint(d.ID, " ", h.Pod, " ", h.Claim, " ", cores, " ", d.UsedPercent))
+		}
+	}
+	if diff := cmp.Diff([]string{"GPU-0 ns/c true 100 100"}, got); diff != "" {
+		t.Errorf("holders (-want +got):\n%s", diff)
+	}
+	if problems := view.NodeOf("n", v, nil).Problems; len(problems) > 0 {
+		t.Errorf("the node has problems: %+v", problems)
+	}
+}

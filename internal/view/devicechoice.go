@@ -68,13 +68,15 @@ type DeviceFit struct {
 type HoldingPod struct {
 	Pod     string `json:"pod"` // namespace/name, or reservation/name
 	Devices int    `json:"devices"`
+	// Claim is set where a ResourceClaim of the name has them.
+	Claim bool `json:"claim,omitempty"`
 }
 
 // addHolders adds who holds devices of the type on the node.
 func (f *DeviceFit) addHolders(v *ledger.View, namespace string) {
 	for e := range v.Entries() {
 		n := 0
-		for _, g := range e.Devices {
+		for _, g := range v.GrantsOf(&e) {
 			if string(g.Type) == f.Type {
 				n++
 			}
@@ -84,7 +86,7 @@ func (f *DeviceFit) addHolders(v *ledger.View, namespace string) {
 		case e.Namespace != namespace && e.Namespace != ledger.OfReservation:
 			f.Elsewhere++
 		default:
-			f.Holders = append(f.Holders, HoldingPod{e.Namespace + "/" + e.Name, n})
+			f.Holders = append(f.Holders, HoldingPod{e.Namespace + "/" + e.Name, n, e.IsClaim()})
 		}
 	}
 	slices.SortFunc(f.Holders, func(a, b HoldingPod) int {

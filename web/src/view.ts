@@ -858,6 +858,7 @@ export interface DeviceHolder {
   pod: string;
   resources: Record<string, string>;
   foreign?: boolean;
+  claim?: boolean;
 }
 
 export interface Borrower {
@@ -876,6 +877,7 @@ export interface DeviceSet {
 export interface HoldingPod {
   pod: string;
   devices: number;
+  claim?: boolean;
 }
 
 export interface CorePart {

@@ -22,6 +22,9 @@ type Grant struct {
 	Containers []ContainerGrant
 	VFs        []string // PCI addresses
 	Template   string
+	// Hardware is set, and nothing else, where a ResourceClaim has the device: its holding takes the whole card, also
+	// for a share of it. nil for what pods hold.
+	Hardware *Hardware
 }
 
 // IsOf reports whether a grant is a part of a device: an old annotation names its minor alone.
@@ -140,6 +143,9 @@ func (v *View) charge(h *Holding, sign int) {
 // named returns the units that a grant is about. A minor alone may mean several: all are charged, since none of them
 // may be given twice.
 func (inv *Inventory) named(g *Grant) []int {
+	if g.Hardware != nil {
+		return inv.cards(g.Hardware)
+	}
 	if g.ID != "" {
 		if i, ok := inv.locate(g.Type, g.ID); ok {
 			return []int{i}
@@ -159,6 +165,9 @@ func (inv *Inventory) named(g *Grant) []int {
 
 // debit is what a grant takes of a unit. Memory is charged in bytes; where they are not known on one side, as a ratio.
 func (u *unit) debit(g *Grant) Vector {
+	if g.Hardware != nil {
+		return u.Total
+	}
 	amount := g.Amount
 	switch {
 	case u.blind:
@@ -327,7 +336,16 @@ func (h *Holding) Equal(o *Holding) bool {
 // Equal reports whether two grants are the same.
 func (g Grant) Equal(o Grant) bool {
 	return g.Type == o.Type && g.ID == o.ID && g.Minor == o.Minor && g.Amount == o.Amount && g.Ratio == o.Ratio &&
-		g.Template == o.Template && slices.Equal(g.VFs, o.VFs) && slices.Equal(g.Containers, o.Containers)
+		g.Template == o.Template && slices.Equal(g.VFs, o.VFs) && slices.Equal(g.Containers, o.Containers) &&
+		g.hardware() == o.hardware()
+}
+
+// hardware is Hardware; the zero value for nil.
+func (g *Grant) hardware() Hardware {
+	if g.Hardware == nil {
+		return Hardware{}
+	}
+	return *g.Hardware
 }
 
 // Minus returns what is left of grants when a pod has taken others: of devices that both name, what the latter leave.
@@ -352,7 +370,8 @@ func Minus(list, taken []Grant) (left []Grant) {
 // SortedGrants returns grants by type, ID and minor: list itself where they are.
 func SortedGrants(list []Grant) []Grant {
 	order := func(a, b Grant) int {
-		return cmp.Or(compareTypes(a.Type, b.Type), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Minor, b.Minor))
+		return cmp.Or(compareTypes(a.Type, b.Type), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Minor, b.Minor),
+			cmp.Compare(a.hardware().Name, b.hardware().Name))
 	}
 	if slices.IsSortedFunc(list, order) {
 		return list

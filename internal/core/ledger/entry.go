@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpualloc"
@@ -15,12 +16,16 @@ import (
 // OfReservation stands for the namespace in entries of Reservations, which have none.
 const OfReservation = "reservation"
 
+// OfClaim begins the UIDs of entries of ResourceClaims: what follows is the UID of the claim. No UID of a pod has a
+// slash.
+const OfClaim = "claim/"
+
 // Entry is what one live pod holds. CPUs and NUMA nodes are kept in the kernel's ids, as the API has them, so that a
 // pod may be known before its node's topology; the View translates. The API server's objects, or an Offer, make an
 // entry; it does not change afterwards, and Put replaces it whole.
 type Entry struct {
 	// UID, Namespace and Name are those of the pod; UID identifies the holder. A Reservation has the namespace
-	// OfReservation.
+	// OfReservation. A ResourceClaim has its own namespace and name, and a UID that begins with OfClaim.
 	UID, Namespace, Name string
 	Class                qos.Class
 	// Role says which of the fields below count: CPUList and Exclusive for roles that bind, NUMAIDs and MilliCPU for
@@ -52,6 +57,10 @@ type Entry struct {
 	// anything of its own.
 	Guest *tenancy.Guest
 }
+
+// IsClaim reports whether the holder is a ResourceClaim. It has Devices, or Unallocated where it is not known which of
+// them, and nothing else.
+func (e *Entry) IsClaim() bool { return strings.HasPrefix(e.UID, OfClaim) }
 
 // Equal reports whether two entries describe the same holder and the same resources.
 func (e Entry) Equal(o Entry) bool {

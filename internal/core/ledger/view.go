@@ -100,6 +100,37 @@ func (v *View) Devices() *device.View { return v.devices }
 // have none of Tenon, while the Device object does not say what they have, and names in it that no device has.
 func (v *View) UnknownHolders() int { return v.unknown }
 
+// AnyUnknownPod is whether pods are among the UnknownHolders, and not ResourceClaims alone.
+func (v *View) AnyUnknownPod() bool {
+	claims := 0
+	for _, a := range v.accounts {
+		if a.Unallocated && a.IsClaim() {
+			claims++
+		}
+	}
+	return v.unknown > claims
+}
+
+// GrantsOf returns what the holder of an entry has of the devices of the node. Those of a ResourceClaim are the cards
+// that its devices are.
+func (v *View) GrantsOf(e *Entry) []device.Grant {
+	if !e.IsClaim() {
+		return e.Devices
+	}
+	if v.devices == nil {
+		return nil
+	}
+	var cards []device.Grant
+	for i := range e.Devices {
+		for _, g := range v.devices.Whole(e.Devices[i].Hardware) {
+			if !slices.ContainsFunc(cards, g.Equal) { // two shares of one card
+				cards = append(cards, g)
+			}
+		}
+	}
+	return cards
+}
+
 // Admits says why the node's kubelet would not run p, as far as it is known: of some only the CPUs are counted.
 func (v *View) Admits(p *kubelet.Pod) why.Reason {
 	switch m := &v.facts.Model; {

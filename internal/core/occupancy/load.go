@@ -150,8 +150,9 @@ func Of(v *ledger.View, room Room) (Load, bool) {
 // addNamespaces adds what the pods of each namespace have of a device.
 func addNamespaces(used map[string]int64, v *ledger.View, d *device.Status) {
 	for e := range v.Entries() {
-		for i := range e.Devices {
-			if g := &e.Devices[i]; g.IsOf(d) {
+		grants := v.GrantsOf(&e)
+		for i := range grants {
+			if g := &grants[i]; g.IsOf(d) {
 				held := device.Status{Device: d.Device, Used: g.Amount}
 				used[e.Namespace] += max(held.UsedPercent(), g.Ratio)
 			}

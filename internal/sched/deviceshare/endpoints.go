@@ -152,12 +152,13 @@ func summaryOf(v *ledger.View, mayRead func(namespace string) bool) *summary {
 		keys[identity{d.Type, d.ID}] = s.add(&d)
 	}
 	for e := range v.Entries() {
-		if len(e.Devices) > 0 && !mayRead(e.Namespace) {
+		grants := v.GrantsOf(&e)
+		if len(grants) > 0 && !mayRead(e.Namespace) {
 			s.PodsHidden++
 			continue
 		}
-		for i := range e.Devices {
-			g := &e.Devices[i]
+		for i := range grants {
+			g := &grants[i]
 			key, known := keys[identity{g.Type, g.ID}]
 			if !known {
 				key = strconv.Itoa(int(g.Minor))

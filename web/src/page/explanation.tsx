@@ -1,7 +1,7 @@
 // Why a pod is where it is, or nowhere.
 import type { Cgroups, Pod, QuotaShortage } from "../view";
 import { t } from "../text";
-import { A, age, Facts, NodeLink, PodLink, Table } from "../ui";
+import { A, age, Facts, HolderLink, NodeLink, PodLink, Table } from "../ui";
 import { quotaPath } from "./quota";
 import { questionPath, Try } from "./whatif";
 
@@ -121,7 +121,7 @@ function Candidates({ pod }: { pod: Pod }) {
           </>,
           c.devices?.holders?.length ? (
             <ul class="inline">
-              {c.devices.holders.slice(0, 20).map((h) => <li><PodLink pod={h.pod} /> ({h.devices})</li>)}
+              {c.devices.holders.slice(0, 20).map((h) => <li><HolderLink holder={h} /> ({h.devices})</li>)}
               {c.devices.holdersElsewhere ? <li>{t("hidden", c.devices.holdersElsewhere)}</li> : null}
             </ul>
           ) : "–",

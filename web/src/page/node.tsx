@@ -1,6 +1,6 @@
 import type { CPU, DeviceOnNode, Node, NUMA } from "../view";
 import { t } from "../text";
-import { Bar, Command, Facts, Figure, Marks, number, parts, PodLink, Table, Topic } from "../ui";
+import { Bar, Command, Facts, Figure, HolderLink, Marks, number, parts, PodLink, Table, Topic } from "../ui";
 
 const nodeOfPath = () => parts()[1] ?? "";
 
@@ -139,7 +139,7 @@ function DeviceRow({ device: d }: { device: DeviceOnNode }) {
       <span class="code">{d.type} {d.minor}</span>
       <Bar part={d.usedPercent} whole={100} label={`${d.type} ${d.minor}: ${d.usedPercent}%`} />
       <span>
-        {d.holders.length ? d.holders.map((h, i) => <>{i > 0 && ", "}<PodLink pod={h.pod} /></>) : <span class="quiet">{t("free")}</span>}
+        {d.holders.length ? d.holders.map((h, i) => <>{i > 0 && ", "}<HolderLink holder={h} /></>) : <span class="quiet">{t("free")}</span>}
         {health && <strong class="problem"> {health}</strong>}
       </span>
     </li>
@@ -163,7 +163,7 @@ function Devices({ devices }: { devices: NodeDevices }) {
             <span class="code">{d.type} {d.minor}</span>, d.model ?? d.id, d.numaNode, d.pcie ?? "–", d.usedPercent + "%",
             Object.entries(d.free).map(([k, v]) => `${k.replace("koordinator.sh/", "")} ${v}`).join(", ") || "–",
             d.holders.length ? d.holders.map((h) => (
-              <div><PodLink pod={h.pod} /> <span class="quiet">{Object.values(h.resources).join(" ")}</span></div>
+              <div><HolderLink holder={h} /> <span class="quiet">{Object.values(h.resources).join(" ")}</span></div>
             )) : "–",
           ])}
         />
