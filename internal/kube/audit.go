@@ -48,7 +48,7 @@ func (s *Store) Differences(pods []*corev1.Pod) []Difference {
 	s.nodes.Range(func(name, r any) bool {
 		node := name.(string)
 		for e := range r.(*record).view.Load().Entries() {
-			if strings.HasPrefix(e.UID, rejectedPrefix) {
+			if strings.HasPrefix(e.UID, rejectedPrefix) || e.IsClaim() {
 				continue
 			}
 			want, ok := wanted[e.UID]

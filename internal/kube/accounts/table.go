@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -27,12 +28,14 @@ type Accounts struct {
 	Reservations *kube.Reservations
 	Loads        *kube.Loads
 	Kinds        *kube.Kinds // of devices
+	Claims       *kube.Claims
 }
 
 // Table returns the kinds that the accounts follow. Reserve pods reach the accounts from then on, so Table is called
 // once for each set of accounts.
 func (a Accounts) Table() Table {
 	nodes, quotas, gangs, reservations, loads, kinds := a.Nodes, a.Quotas, a.Gangs, a.Reservations, a.Loads, a.Kinds
+	claims := a.Claims
 
 	// Gangs come before Quotas, which then know what a gang holds together when they count its pod. Reservations come
 	// before the accounts that count room: a Reservation shrinks before its user counts.
@@ -85,6 +88,9 @@ func (a Accounts) Table() Table {
 		kindOf("NodeMetric",
 			from(kube.NewUsageInformer, readMetric, slo.NodeMetrics()),
 			nil, to(loads, loads.PutMetric, loads.RemoveMetric)),
+		kindOf("ResourceClaim", nil, nil, to(claims, claims.PutClaim, claims.RemoveClaim)),
+		kindOf("ResourceSlice", nil, nil,
+			to(claims, claims.PutSlice, func(s *resourcev1.ResourceSlice) { claims.RemoveSlice(s.Name) })),
 	}
 }
 

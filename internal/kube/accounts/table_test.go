@@ -7,12 +7,14 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
@@ -161,6 +163,43 @@ func TestATableFollowsWhatItsAccountsFollow(t *testing.T) {
 	}
 	if table.Put(&corev1.Service{}) || table.Remove(&corev1.Service{}) {
 		t.Error("a Service is of a kind that accounts follow")
+	}
+}
+
+// TestClaimsReachTheAccountsOfNodes: a claim has the card that a slice says, until either is gone.
+func TestClaimsReachTheAccountsOfNodes(t *testing.T) {
+	t.Parallel()
+	nodes := kube.NewStore()
+	table := accounts.Accounts{Nodes: nodes, Claims: kube.NewClaims(nodes)}.Table()
+	d := &devicev1alpha1.Device{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	d.Spec.Devices = []devicev1alpha1.DeviceInfo{{Type: "gpu", ID: "GPU-a", Health: true}}
+	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "s"}}
+	s.Spec.Driver, s.Spec.Pool.Name, s.Spec.NodeName = "d", "p", new("n")
+	id := map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"uuid": {StringValue: new("GPU-a")}}
+	s.Spec.Devices = []resourcev1.Device{{Name: "x", Attributes: id}}
+	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "c"}}
+	claim.Status.Allocation = &resourcev1.AllocationResult{}
+	claim.Status.Allocation.Devices.Results = []resourcev1.DeviceRequestAllocationResult{
+		{Driver: "d", Pool: "p", Device: "x"},
+	}
+	for _, o := range []any{d, s, claim} {
+		if !table.Put(o) {
+			t.Fatalf("no account follows %T", o)
+		}
+	}
+	held := func() bool {
+		e, _ := nodes.View("n").Entry("claim/c")
+		return len(nodes.View("n").GrantsOf(&e)) == 1
+	}
+	if !held() {
+		t.Error("the claim does not have the card")
+	}
+	if table.Remove(s); held() {
+		t.Error("the claim has a card that no slice publishes")
+	}
+	table.Put(s)
+	if table.Remove(claim); held() {
+		t.Error("a claim that is gone has a card")
 	}
 }
 

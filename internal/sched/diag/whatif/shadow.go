@@ -135,7 +135,7 @@ func (c *pastSession) goBack() (next *corev1.Pod, later int, err error) {
 			}
 		}
 		for e := range c.trial.Account(name).Entries() { // the account may be ahead of the node
-			if !known[e.UID] {
+			if !known[e.UID] && !e.IsClaim() {
 				c.trial.Take(name, e.UID)
 			}
 		}
