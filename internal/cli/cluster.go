@@ -94,7 +94,9 @@ func newAccount(nodes []corev1.Node, pods []corev1.Pod, topologies []v1alpha2.No
 		store: kube.NewStore(), pods: map[string]map[string]qos.Pod{}, used: map[string]occupancy.Room{},
 		reserved: kube.NewReservations(nil, time.Now), agents: map[string]bool{}, now: time.Now(),
 	}
-	a.table = accounts.Accounts{Nodes: a.store, Reservations: a.reserved}.Table()
+	a.table = accounts.Accounts{
+		Nodes: a.store, Reservations: a.reserved, Claims: kube.NewClaims(a.store),
+	}.Table()
 	for i := range nodes {
 		a.nodes = append(a.nodes, &nodes[i])
 		a.table.Put(&nodes[i])
@@ -207,6 +209,9 @@ func (c cluster) load(ctx context.Context, node, selector string) (*account, err
 			return nil, err
 		}
 	}
+	if err := c.claims(ctx, a.table); err != nil {
+		return nil, err
+	}
 	_, a.unreserved = c.read(ctx, a.table.Of("Reservation"), "", a.table.Put)
 	if a.unreserved != nil && !apierrors.IsForbidden(a.unreserved) {
 		return nil, a.unreserved
@@ -219,6 +224,34 @@ func (c cluster) load(ctx context.Context, node, selector string) (*account, err
 		return nil, a.unmeasured
 	}
 	return a, nil
+}
+
+// claims reads which devices ResourceClaims have, where the cluster has the kinds. Who may not read them sees the other
+// holders of devices.
+func (c cluster) claims(ctx context.Context, table accounts.Table) error {
+	published, err := c.core.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return absent("resourceslices", err)
+	}
+	claims, err := c.core.ResourceV1().ResourceClaims(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return absent("resourceclaims", err)
+	}
+	for i := range published.Items {
+		table.Put(&published.Items[i])
+	}
+	for i := range claims.Items {
+		table.Put(&claims.Items[i])
+	}
+	return nil
+}
+
+// absent returns nil for the error of a server that does not have a resource, or does not show it to the caller.
+func absent(resource string, err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return nil
+	}
+	return fmt.Errorf("list %s: %w", resource, err)
 }
 
 var errNoNode = errors.New("not found")

@@ -137,9 +137,15 @@ func newEngineFor(ctx context.Context, w *world, r *replay) (*engine, error) {
 	e.quotas.Trust(schedulers)
 	known := accounts.Accounts{
 		Nodes: e.store, Quotas: e.quotas, Gangs: e.gangs, Reservations: e.api.reserved, Loads: e.loads,
+		Claims: kube.NewClaims(e.store),
 	}
 	e.table = known.Table()
 	e.api.table = e.table
+	// Accounts come first: no other handler is there yet.
+	_, err = e.table.Of("ResourceClaim").Follow(e.api.claims)
+	utilruntime.Must(err)
+	_, err = e.table.Of("ResourceSlice").Follow(factory.Resource().V1().ResourceSlices().Informer())
+	utilruntime.Must(err)
 	e.api.pods, e.api.nodes = newPods(e.client, 0).(*informer), newNodes(e.client, 0).(*informer)
 	for object, i := range map[runtime.Object]cache.SharedIndexInformer{
 		&corev1.Pod{}:  e.table.Of("Pod").First(e.api.pods),

@@ -97,6 +97,7 @@ const (
 	GPUIsolationMissing
 	VirtualFunctionsMissing
 	DeviceJointAllocation
+	ClaimDevicesHeld
 	InsufficientNUMADevices
 	InsufficientPartitions
 	InsufficientScopedDevices

@@ -37,6 +37,8 @@ type Options struct {
 	LegacyDebugAllowFlags bool
 	// Journal is the folder in which what is decided is recorded, "" for none.
 	Journal string
+	// IgnoreClaims leaves the devices of ResourceClaims out of the accounts of nodes.
+	IgnoreClaims bool
 	// RankingMegabytes is how much memory the rankings of nodes may take in each profile.
 	RankingMegabytes int
 	// LearnRunTimes lets forecasts use how long pods ran that have succeeded.
@@ -75,6 +77,9 @@ func NewOptions(with ...Option) *Options {
 	fs.StringSliceVar(&o.TrustedNames, "trusted-scheduler-names", o.TrustedNames,
 		"Names of other schedulers whose allocations in pod annotations count, such as Koordinator's while a cluster "+
 			"moves over. Annotations of pods of all other schedulers are ignored.")
+	fs.BoolVar(&o.IgnoreClaims, "ignore-claims", o.IgnoreClaims,
+		"Do not account for the devices of ResourceClaims. A card that a DRA driver and the node's Device object both "+
+			"publish can then be given to a claim and to a pod.")
 	fs.IntVar(&o.RankingMegabytes, "ranking-memory-mb", o.RankingMegabytes,
 		"Memory limit in MiB for the rankings of nodes in each profile. Pods with equal requests share a ranking, "+
 			"which uses a few bytes for each node. The scheduler discards the least recently used ranking.")

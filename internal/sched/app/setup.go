@@ -141,6 +141,9 @@ func assemble(ctx context.Context, o *Options, c *config.Config) (*Scheduler, er
 	known := accounts.Accounts{
 		Nodes: store, Quotas: quotas, Gangs: gangs, Reservations: reserved, Loads: loads,
 	}
+	if !o.IgnoreClaims {
+		known.Claims = kube.NewClaims(store)
+	}
 	table := known.Table()
 	c.InformerFactory = hooks.Informers(c.Client, c.InformerFactory, table, watch)
 	c.DynInformerFactory = hooks.Resources(c.DynInformerFactory, table, client, watch)

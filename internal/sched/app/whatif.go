@@ -109,8 +109,9 @@ func (o objects) Succeeded(ctx context.Context) ([]corev1.Pod, error) {
 type liveAccounts struct{ s *Scheduler }
 
 func (l liveAccounts) Trial() whatif.Trial {
-	l.s.core.Imagined.Reset()
-	return placement.NewTrial(l.s.store)
+	trial := placement.NewTrial(l.s.store)
+	l.s.core.Imagined.Reset(trial.Account)
+	return trial
 }
 
 func (l liveAccounts) Quotas() whatif.Quotas { return elasticquota.NewCopy(l.s.quotas) }
@@ -148,6 +149,11 @@ func (c cycles) Reserve(ctx context.Context, f framework.Framework, cs fwk.Cycle
 	for _, p := range slices.Concat(accounts, claims) {
 		if status := p.Reserve(ctx, cs, pod, node); !status.IsSuccess() {
 			return nil, "", status
+		}
+	}
+	if trial := placement.OnTrial(cs); len(claims) > 0 && trial != nil {
+		if contested := c.core.Imagined.Charge(trial.Put); contested != "" {
+			return nil, "", fwk.NewStatus(fwk.Unschedulable, contested)
 		}
 	}
 	return placement.Read(cs).Record, within, nil

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/component-base/metrics"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
@@ -111,6 +112,11 @@ type Core struct {
 	Imagined *claims.Imagined
 	// sharing lets the members of gangs share ResourceClaims.
 	sharing *claims.Sharing
+	// dra has the claims of the cluster alone.
+	dra fwk.SharedDRAManager
+	// books are what the plugin for ResourceClaims reads in each profile, by scheduler name; nil where it reads no
+	// accounts.
+	books map[string]*claims.Books
 	// ranked has the profiles that rank nodes, by scheduler name.
 	ranked map[string]*ranking.Profile
 }
@@ -120,7 +126,7 @@ type Core struct {
 func New(ctx context.Context, o Options) (*Core, error) {
 	c := &Core{
 		options: o, Plugins: diag.Plugins{}, Tracker: follow.NewTracker(o.Nodes, o.Metrics.Follow, o.Clock.Now),
-		changes: &hooks.Changes{}, ranked: map[string]*ranking.Profile{},
+		changes: &hooks.Changes{}, ranked: map[string]*ranking.Profile{}, books: map[string]*claims.Books{},
 	}
 	c.sharing = claims.NewSharing(gangs{c})
 	c.registry = Registry(&o, c.Tracker)
@@ -134,9 +140,6 @@ func New(ctx context.Context, o Options) (*Core, error) {
 		return nil, err
 	}
 	c.Scheduler, c.Nodes = upstream, upstream.Cache
-	for _, f := range upstream.Profiles { // which have one manager
-		c.Imagined = claims.Imagine(f.SharedDRAManager())
-	}
 	c.events = &hooks.Events{SiblingPlugin: coscheduling.Name, Attempts: c}
 	c.Rounds = coscheduling.NewRounds(coscheduling.Cluster{
 		Gangs: o.Gangs, Core: loop.Of(upstream), Quotas: o.Quotas, Clock: o.Loop, Changes: c.changes, Events: c.events,

@@ -19,6 +19,7 @@ import (
 func (c *Core) layers(ctx context.Context) []layer {
 	all := base{c}
 	return slices.DeleteFunc([]layer{
+		audited{all},                    // Profile: cards that pods have, for claims
 		guarded{all},                    // Profile: panics of plugins
 		claiming{all},                   // Profile: claims that members of a gang share
 		logged{all},                     // Cache: accounts come first; changed nodes

@@ -8,12 +8,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
+	"github.com/tenon-project/tenon/internal/sched/upstream/claims"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
@@ -21,9 +23,33 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
 )
 
+// audited makes the plugin for ResourceClaims read which cards pods have. It replaces what the plugin keeps of the
+// framework, which guarded hides.
+type audited struct{ base }
+
+func (l audited) prepare(context.Context) error {
+	for name, f := range l.c.Profiles {
+		l.c.dra = f.SharedDRAManager() // the profiles have one manager
+		books, err := l.c.audit(f)
+		if err != nil {
+			return err
+		}
+		l.c.books[name] = books
+	}
+	l.c.Imagined = claims.Imagine(l.c.dra, l.c.options.Claims)
+	return nil
+}
+
+// audit returns the Books of a framework, nil for none, which the plugin reads from then on.
+func (c *Core) audit(f framework.Framework) (*claims.Books, error) {
+	return claims.Audit(f, c.options.Claims, c.options.Nodes.View)
+}
+
 // guarded catches the panics of plugins, and lets the queue give out pods by name. It replaces what is inside of
 // kube-scheduler's frameworks and queue, so no layer may be around these yet.
 type guarded struct{ base }
+
+func (guarded) inside() []layer { return []layer{audited{}} }
 
 func (l guarded) prepare(context.Context) error {
 	if err := l.c.options.Metrics.Guard.Scheduler(l.c.Scheduler); err != nil {
@@ -41,8 +67,8 @@ type claiming struct{ base }
 func (claiming) inside() []layer { return []layer{guarded{}} }
 
 func (l claiming) prepare(context.Context) error {
-	for _, f := range l.c.Profiles {
-		if err := l.c.sharing.Share(f); err != nil {
+	for name, f := range l.c.Profiles {
+		if err := l.c.sharing.Share(f, l.c.books[name]); err != nil {
 			return err
 		}
 	}
@@ -60,6 +86,21 @@ func (g gangs) StartsWith(pod *corev1.Pod) string {
 	}
 	report := kube.Ask(g.c.options.Gangs, func(s *gang.State) gang.Report { r, _ := s.Find(id); return r })
 	return cmp.Or(strings.Join(report.Settings.Group, " "), id)
+}
+
+// Trial returns the accounts of an attempt or a question.
+func (gangs) Trial(cs fwk.CycleState) claims.View {
+	if trial := placement.OnTrial(cs); trial != nil {
+		return trial.Account
+	}
+	return nil
+}
+
+// Follow takes the claims of a node over into the accounts of an attempt.
+func (gangs) Follow(cs fwk.CycleState, node string) {
+	if trial := placement.OnTrial(cs); trial != nil {
+		trial.FollowClaims(node)
+	}
 }
 
 // IsTrial reports whether a cycle belongs to an attempt or a question.
@@ -82,11 +123,21 @@ func (counted) inside() []layer { return []layer{guarded{}, logged{}} }
 
 func (l counted) Queue(inner podqueue.Queue) podqueue.Queue {
 	l.c.events.Nodes = l.c.Scheduler.Cache
+	l.c.events.Also = l.c
 	return l.c.events.Watch(inner, l.c.changes)
 }
 
 // Next takes pods from the counted queue.
 func (l counted) Next(NextPod) NextPod { return podqueue.Pods(l.c.SchedulingQueue.Pop) }
+
+// Wakes returns the plugin whose events wake a pod that may wait for cards of pods: that of devices.
+func (c *Core) Wakes(pod *framework.QueuedPodInfo) []string {
+	books := c.books[pod.Pod.Spec.SchedulerName]
+	if pod.UnschedulablePlugins.Has(names.DynamicResources) && books.AnyHeld() {
+		return []string{placement.DeviceShare}
+	}
+	return nil
+}
 
 // Amounts returns the plugin by which all nodes have refused a pod; nil where they have not.
 func (c *Core) Amounts(pod *corev1.Pod) hooks.Amounts {

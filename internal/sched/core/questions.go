@@ -23,9 +23,10 @@ import (
 
 // Beside makes the profiles anew on another snapshot, to run their filters in the room of Reservations too.
 func (c *Core) Beside(ctx context.Context, nodes fwk.SharedLister) (map[string]framework.Framework, error) {
-	profiles, err := c.asked(ctx, nodes, c.Imagined.SharedDRAManager)
+	profiles, err := c.asked(ctx, nodes, c.dra)
 	for name, f := range profiles {
-		err = errors.Join(err, c.sharing.Share(f))
+		books, other := c.audit(f)
+		err = errors.Join(err, other, c.options.Metrics.Asked.Framework(f), c.sharing.Share(f, books))
 		profiles[name] = c.rooms().Wrap(f)
 	}
 	return profiles, err
@@ -41,6 +42,9 @@ func (c *Core) Questions(ctx context.Context, nodes fwk.SharedLister, victims *c
 		return nil, err
 	}
 	for name, f := range profiles {
+		if err := c.options.Metrics.Asked.Framework(f); err != nil {
+			return nil, err
+		}
 		p, err := c.rank(ctx, name, f, &hooks.Changes{})
 		if err != nil {
 			return nil, err
@@ -51,14 +55,10 @@ func (c *Core) Questions(ctx context.Context, nodes fwk.SharedLister, victims *c
 	return profiles, nil
 }
 
-// asked makes the profiles anew on another snapshot. What panics there counts for no pod.
+// asked makes the profiles anew on another snapshot. Its callers guard them: what panics there counts for no pod.
 func (c *Core) asked(ctx context.Context, nodes fwk.SharedLister, claims fwk.SharedDRAManager,
 ) (map[string]framework.Framework, error) {
-	profiles, err := hooks.ProfilesOn(ctx, nodes, claims, c.options.Config, c.Scheduler, c.registry)
-	for _, f := range profiles {
-		err = errors.Join(err, c.options.Metrics.Asked.Framework(f))
-	}
-	return profiles, err
+	return hooks.ProfilesOn(ctx, nodes, claims, c.options.Config, c.Scheduler, c.registry)
 }
 
 // rank returns a profile that ranks nodes and runs filters in the room of Reservations.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
@@ -14,6 +15,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // NodeResourceTopology, Volcano's Numatopology and Device as the framework names resources: <plural>.<version>.<group>.
@@ -42,6 +44,7 @@ func (d *decision) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint
 		// Update, not a narrower event: annotations of the refused pod itself count.
 		on(fwk.Pod, fwk.Delete|fwk.Update, d.afterPod),
 		on(fwk.Node, fwk.UpdateNodeAllocatable, d.afterNode), // of what is counted
+		on(fwk.ResourceClaim, fwk.Update|fwk.Delete, d.afterClaim),
 	}, nil
 }
 
@@ -95,6 +98,17 @@ func (d *decision) afterPod(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.Q
 		return d.hint(pod, node)
 	}
 	return fwk.QueueSkip, nil
+}
+
+// afterClaim is the hint for a change of a ResourceClaim: one that has lost its devices wakes the pod if their node
+// accepts it.
+func (d *decision) afterClaim(_ klog.Logger, pod *corev1.Pod, old, obj any) (fwk.QueueingHint, error) {
+	was, _ := old.(*resourcev1.ResourceClaim)
+	now, _ := obj.(*resourcev1.ResourceClaim)
+	if was == nil || was.Status.Allocation == nil || now != nil && now.Status.Allocation != nil {
+		return fwk.QueueSkip, nil
+	}
+	return d.hint(pod, convert.OnlyNode(was.Status.Allocation.NodeSelector))
 }
 
 // moved reports whether the record of what a pod holds has changed.

@@ -58,6 +58,29 @@ func (t *Trial) Give(node, uid string) {
 	}
 }
 
+// FollowClaims takes over which ResourceClaims have devices of a node. Claims of an attempt are in the store, as it
+// gives back what it has reserved.
+func (t *Trial) FollowClaims(node string) {
+	t.mu.RLock()
+	own := t.views[node]
+	t.mu.RUnlock()
+	if own == nil {
+		return
+	}
+	now, v := t.store.View(node), own.View
+	for e := range own.Entries() {
+		if _, remains := now.Entry(e.UID); e.IsClaim() && !remains {
+			v = v.Without(e.UID)
+		}
+	}
+	for e := range now.Entries() {
+		if e.IsClaim() {
+			v = v.With(e)
+		}
+	}
+	t.change(node, v)
+}
+
 // Account returns the account of a node.
 func (t *Trial) Account(node string) *ledger.View { return t.view(node).View }
 

@@ -15,6 +15,13 @@
 //	            reads the claims again, as it would write another allocation from what it has read before
 //	Unreserve   with the state; in a plan nothing is written to the API server
 //
+// # Cards
+//
+// A card may have two publishers: the node's Device object, for pods, and the ResourceSlice of a driver, for claims.
+// Books is between the plugin and the claims of the cluster. Devices whose cards pods have are allocated for the
+// plugin: the allocator avoids them by its own rules, and their counters are used up. What the plugin promises to a
+// claim is in the account of the node at once (kube.Claims), so that no pod gets it.
+//
 // # Questions
 //
 // Imagined is the claims of a cluster as a question has changed them: claims that its pods would get are allocated.

@@ -1,6 +1,7 @@
 package claims
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
@@ -10,28 +11,60 @@ import (
 	"k8s.io/dynamic-resource-allocation/structured"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/ptr"
+
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // Imagined is the claims of a cluster with those that the pods of a question would get. It changes nothing of what is
 // below it. Safe for concurrent use.
 type Imagined struct {
-	// SharedDRAManager has the claims, slices and classes as they are.
+	// SharedDRAManager has the claims, slices and classes as they are, with the cards that pods of the question have.
 	fwk.SharedDRAManager
+	books *Books // nil where accounts do not count; its accounts are those of the question
 
 	mu      sync.RWMutex // guards granted
 	granted map[types.UID]*resourcev1.ResourceClaim
 }
 
-// Imagine returns the claims as they are.
-func Imagine(cluster fwk.SharedDRAManager) *Imagined {
-	return &Imagined{SharedDRAManager: cluster, granted: map[types.UID]*resourcev1.ResourceClaim{}}
+// Imagine returns the claims as they are. known says which device is which card; nil for claims alone.
+func Imagine(cluster fwk.SharedDRAManager, known *kube.Claims) *Imagined {
+	i := &Imagined{SharedDRAManager: cluster, granted: map[types.UID]*resourcev1.ResourceClaim{}}
+	if cluster != nil && known != nil {
+		i.books = Keep(cluster, known, nil)
+		i.SharedDRAManager = i.books
+	}
+	return i
 }
 
-// Reset forgets what pods would get.
-func (i *Imagined) Reset() {
+// Reset forgets what pods would get, and begins a question with these accounts.
+func (i *Imagined) Reset(accounts View) {
+	if i.books != nil {
+		i.books.trial.Store(&accounts)
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	clear(i.granted)
+}
+
+// Charge puts the cards that pods would get by claims into the accounts of the question. It returns why that cannot be:
+// a pod has one of them too.
+func (i *Imagined) Charge(put func(node string, e ledger.Entry)) (contested string) {
+	if i.books == nil {
+		return ""
+	}
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	for _, uid := range slices.Sorted(maps.Keys(i.granted)) {
+		entries := i.books.claims.Entries(i.granted[uid])
+		for _, node := range slices.Sorted(maps.Keys(entries)) {
+			put(node, entries[node])
+			if text := kube.Contested(i.books.account(node), []ledger.Entry{entries[node]}); text != "" {
+				return text
+			}
+		}
+	}
+	return ""
 }
 
 // ResourceClaims returns the claims with what pods would get.

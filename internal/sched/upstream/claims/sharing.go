@@ -36,6 +36,10 @@ type Gangs interface {
 	StartsWith(*corev1.Pod) string
 	// IsTrial reports whether a cycle only tries a pod, so that it must write nothing to the API server.
 	IsTrial(fwk.CycleState) bool
+	// Trial returns the accounts of a trial; nil for a cycle that is none.
+	Trial(fwk.CycleState) View
+	// Follow takes the claims of a node over into the accounts of a trial.
+	Follow(cs fwk.CycleState, node string)
 }
 
 // Sharing lets the members of gangs share ResourceClaims, see the package. It is one for all profiles of a cluster.
@@ -68,19 +72,20 @@ func NewSharing(gangs Gangs) *Sharing {
 	}
 }
 
-// Share puts the Sharing around the plugin in a framework. It does nothing where the plugin is not enabled.
-func (s *Sharing) Share(f framework.Framework) error {
+// Share puts the Sharing around the plugin in a framework, whose Books are nil for none. It does nothing where the
+// plugin is not enabled.
+func (s *Sharing) Share(f framework.Framework, books *Books) error {
 	// The refresh before PreBind would lose what the plugin has counted for the node.
 	if utilfeature.DefaultFeatureGate.Enabled(features.DRANodeAllocatableResources) || f.SharedDRAManager() == nil {
 		return nil
 	}
-	p := &plugin{Sharing: s, dra: f.SharedDRAManager()}
+	p := &plugin{Sharing: s, dra: f.SharedDRAManager(), books: books}
 	return cmp.Or(
 		replace(f, "preFilterPlugins", func(inner fwk.PreFilterPlugin) fwk.PreFilterPlugin {
 			p.preFilter = inner
 			return &preFilter{inner, p}
 		}),
-		replace(f, "filterPlugins", func(inner fwk.FilterPlugin) fwk.FilterPlugin { return &filter{inner} }),
+		replace(f, "filterPlugins", func(inner fwk.FilterPlugin) fwk.FilterPlugin { return &filter{inner, p} }),
 		replace(f, "reservePlugins", func(inner fwk.ReservePlugin) fwk.ReservePlugin { return &reserve{inner, p} }),
 		replace(f, "preBindPlugins", func(inner fwk.PreBindPlugin) fwk.PreBindPlugin { return &preBind{inner, p} }),
 	)
@@ -101,6 +106,7 @@ type plugin struct {
 	*Sharing
 	dra       fwk.SharedDRAManager
 	preFilter fwk.PreFilterPlugin
+	books     *Books // nil for none
 }
 
 // wait is what Sharing knows of a pod in its cycle.
@@ -261,15 +267,21 @@ type preFilter struct {
 }
 
 func (f *preFilter) PreFilter(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo,
-) (*fwk.PreFilterResult, *fwk.Status) {
-	key := f.p.shares(pod)
-	if key == "" {
-		return f.PreFilterPlugin.PreFilter(ctx, cs, pod, nodes)
-	}
-	return f.p.ask(ctx, cs, f.p.group(key), pod, nodes)
+) (result *fwk.PreFilterResult, status *fwk.Status) {
+	f.p.books.On(f.p.gangs.Trial(cs), func() {
+		if key := f.p.shares(pod); key == "" {
+			result, status = f.PreFilterPlugin.PreFilter(ctx, cs, pod, nodes)
+		} else {
+			result, status = f.p.ask(ctx, cs, f.p.group(key), pod, nodes)
+		}
+	})
+	return result, status
 }
 
-type filter struct{ fwk.FilterPlugin }
+type filter struct {
+	fwk.FilterPlugin
+	p *plugin
+}
 
 func (f *filter) Filter(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	if w := waitOf(cs); w != nil {
@@ -279,15 +291,40 @@ func (f *filter) Filter(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod,
 			}
 		}
 	}
-	return f.FilterPlugin.Filter(ctx, cs, pod, node)
+	status := f.FilterPlugin.Filter(ctx, cs, pod, node)
+	if status.IsRejected() && status.Message() == notAllocated {
+		if held := f.p.books.outside(notAllocated, node.Node().Name); held != nil {
+			return fwk.NewStatus(status.Code()).WithError(held)
+		}
+	}
+	return status
 }
+
+// notAllocated is what the plugin says of a node with too few free devices.
+const notAllocated = "cannot allocate all claims"
 
 type reserve struct {
 	fwk.ReservePlugin
 	p *plugin
 }
 
-func (r *reserve) Reserve(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) (status *fwk.Status) {
+// Reserve also refuses a node where the claims of a pod would get a card that the pod itself has of another plugin:
+// both have chosen on their own.
+func (r *reserve) Reserve(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
+	status := r.reserve(ctx, cs, pod, node)
+	if !r.p.books.concern(pod) {
+		return status
+	}
+	r.p.gangs.Follow(cs, node)
+	if status.IsSuccess() {
+		if text := r.p.books.contested(node, r.p.gangs.Trial(cs)); text != "" {
+			return fwk.NewStatus(fwk.Unschedulable, text)
+		}
+	}
+	return status
+}
+
+func (r *reserve) reserve(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) (status *fwk.Status) {
 	w := waitOf(cs)
 	if w == nil {
 		return r.ReservePlugin.Reserve(ctx, cs, pod, node)
@@ -298,6 +335,9 @@ func (r *reserve) Reserve(ctx context.Context, cs fwk.CycleState, pod *corev1.Po
 }
 
 func (r *reserve) Unreserve(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node string) {
+	if r.p.books.concern(pod) {
+		defer r.p.gangs.Follow(cs, node)
+	}
 	if r.p.gangs.IsTrial(cs) {
 		// The plugin removes the pod from its claims at the API server. A request with an ended context is
 		// not sent.

@@ -135,6 +135,10 @@ func (gangs) StartsWith(p *corev1.Pod) string {
 
 func (g gangs) IsTrial(fwk.CycleState) bool { return bool(g) }
 
+func (gangs) Trial(fwk.CycleState) View { return nil }
+
+func (gangs) Follow(fwk.CycleState, string) {}
+
 // sharingOf is a Sharing around d, in which pods of the name "alone" are of no gang.
 func sharingOf(c *cluster, d *dynamic, planning bool) *plugin {
 	return &plugin{Sharing: NewSharing(gangs(planning)), dra: c, preFilter: d}

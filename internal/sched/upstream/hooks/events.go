@@ -34,6 +34,8 @@ type Events struct {
 	Rooms Rooms
 	// Nodes has what the cache has of the nodes.
 	Nodes Nodes
+	// Also knows plugins whose events may let a pod fit, beside those that have refused it; nil where there are none.
+	Also Also
 	// count only grows.
 	count atomic.Uint64
 }
@@ -43,6 +45,12 @@ type Attempts interface {
 	// Amounts returns the plugin that compares what a pod asks for with what a node has left, if all nodes refused the
 	// pod in its last attempt, each for reasons of its own; nil for another pod, which is asked about each event.
 	Amounts(*corev1.Pod) Amounts
+}
+
+// Also knows plugins whose events may let a pod fit, beside those that have refused it.
+type Also interface {
+	// Wakes returns the names of such plugins.
+	Wakes(refused *framework.QueuedPodInfo) []string
 }
 
 // Rooms knows the room that is kept for some pods.
@@ -177,6 +185,9 @@ func (q *eventQueue) Take(logger klog.Logger, pod *corev1.Pod) *framework.Queued
 // AddUnschedulablePodIfNotPresent records who refused the pod.
 func (q *eventQueue) AddUnschedulablePodIfNotPresent(logger klog.Logger, pod *framework.QueuedPodInfo, cycle int64,
 ) error {
+	if q.events.Also != nil {
+		pod.UnschedulablePlugins = pod.UnschedulablePlugins.Union(sets.New(q.events.Also.Wakes(pod)...))
+	}
 	var r refusal
 	r.BySiblings = pod.PendingPlugins.Len() == 0 && pod.UnschedulablePlugins.Equal(sets.New(q.events.SiblingPlugin))
 	if q.events.Attempts != nil {

@@ -503,3 +503,42 @@ func takeable(t *testing.T, q queue.SchedulingQueue) podqueue.Queue {
 	testkit.Check(t, err)
 	return out
 }
+
+// TestAPodWakesForOtherPluginsThanThoseThatRefusedIt: the queue keeps both names.
+func TestAPodWakesForOtherPluginsThanThoseThatRefusedIt(t *testing.T) {
+	t.Parallel()
+	kept := &kept{}
+	e := &Events{Also: kept}
+	q := e.Watch(kept, &Changes{})
+	for refused, want := range map[string][]string{"Claims": {"Cards", "Claims"}, "Fit": {"Fit"}} {
+		info, err := framework.NewPodInfo(object.Pod("p"))
+		testkit.Check(t, err)
+		pod := &framework.QueuedPodInfo{PodInfo: info}
+		pod.UnschedulablePlugins, pod.PendingPlugins = sets.New(refused), sets.New[string]()
+		testkit.Check(t, q.AddUnschedulablePodIfNotPresent(klog.Background(), pod, 0))
+		if got := sets.List(kept.last); !slices.Equal(got, want) {
+			t.Errorf("a pod that %s refused wakes for %v, want %v", refused, got, want)
+		}
+	}
+}
+
+// kept is a queue that keeps the plugins of the last pod.
+type kept struct {
+	podqueue.Queue
+	last sets.Set[string]
+}
+
+func (k *kept) AddUnschedulablePodIfNotPresent(_ klog.Logger, pod *framework.QueuedPodInfo, _ int64) error {
+	k.last = pod.UnschedulablePlugins
+	return nil
+}
+
+// Wakes says that pods which Claims refuses may fit once Cards has changed.
+func (*kept) Wakes(p *framework.QueuedPodInfo) []string {
+	if p.UnschedulablePlugins.Has("Claims") {
+		return []string{"Cards"}
+	}
+	return nil
+}
+
+func (*kept) NominatedPodsForNode(string) []fwk.PodInfo { return nil }

@@ -38,7 +38,7 @@ func Informers(client kubernetes.Interface, upstream informers.SharedInformerFac
 	}
 	serve(&corev1.Pod{}, indexedOnce{table.Of("Pod").First(watch(core.Pods().Informer()))})
 	serve(&corev1.Node{}, table.Of("Node").First(watch(core.Nodes().Informer())))
-	serveDevices(client, serve)
+	serveDevices(client, serve, table)
 	return factory
 }
 
@@ -75,15 +75,17 @@ func trim(object any) (any, error) {
 }
 
 // serveDevices serves the kinds of dynamic resource allocation, which Kubernetes has since 1.34, and taint rules, which
-// it has since 1.37.
-func serveDevices(client kubernetes.Interface, serve func(runtime.Object, cache.SharedIndexInformer)) {
+// it has since 1.37. A journal does not record them.
+func serveDevices(client kubernetes.Interface, serve func(runtime.Object, cache.SharedIndexInformer),
+	table accounts.Table,
+) {
 	server, devices, group := client.Discovery(), client.ResourceV1(), resourcev1.SchemeGroupVersion
 	claims, slices, classes := &resourcev1.ResourceClaim{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceClass{}
 	rules := &resourcev1.DeviceTaintRule{}
-	serve(claims, kube.NewOptionalInformer(server, group.WithResource("resourceclaims"),
-		devices.ResourceClaims(metav1.NamespaceAll), claims))
-	serve(slices, kube.NewOptionalInformer(server, group.WithResource("resourceslices"), devices.ResourceSlices(),
-		slices))
+	serve(claims, table.Of("ResourceClaim").First(kube.NewOptionalInformer(server,
+		group.WithResource("resourceclaims"), devices.ResourceClaims(metav1.NamespaceAll), claims)))
+	serve(slices, table.Of("ResourceSlice").First(kube.NewOptionalInformer(server,
+		group.WithResource("resourceslices"), devices.ResourceSlices(), slices)))
 	serve(classes, kube.NewOptionalInformer(server, group.WithResource("deviceclasses"), devices.DeviceClasses(),
 		classes))
 	serve(rules, kube.NewOptionalInformer(server, group.WithResource("devicetaintrules"), devices.DeviceTaintRules(),
