@@ -135,6 +135,18 @@ func Print(out io.Writer, r Result, format string) error {
 	return err
 }
 
+// devicesText lists the devices of a pod, and those of its claims by the names of the drivers.
+func (p *Pod) devicesText() string {
+	var parts []string
+	if text := view.DevicesText(p.Devices); text != "" {
+		parts = append(parts, text)
+	}
+	for _, c := range p.Claims {
+		parts = append(parts, c.Claim+": "+strings.Join(c.Devices, ","))
+	}
+	return strings.Join(parts, "; ")
+}
+
 // table wraps the last column to a width; 0 is unlimited.
 func table(r Result, width int) []byte {
 	var out bytes.Buffer
@@ -147,10 +159,10 @@ func table(r Result, width int) []byte {
 			cmp.Or(view.IDs(p.NUMANodes), "-"), reasonText(p.Reasons),
 		})
 	}
-	if slices.ContainsFunc(r.Pods, func(p Pod) bool { return len(p.Devices) > 0 }) {
+	if slices.ContainsFunc(r.Pods, func(p Pod) bool { return len(p.Devices)+len(p.Claims) > 0 }) {
 		rows[0] = slices.Insert(rows[0], len(rows[0])-1, "DEVICES")
 		for i, p := range r.Pods {
-			rows[i+1] = slices.Insert(rows[i+1], len(rows[i+1])-1, cmp.Or(view.DevicesText(p.Devices), "-"))
+			rows[i+1] = slices.Insert(rows[i+1], len(rows[i+1])-1, cmp.Or(p.devicesText(), "-"))
 		}
 	}
 	alignRows(&out, rows, width)

@@ -39,9 +39,18 @@ type Pod struct {
 	CPUSet    string                   `json:"cpuset,omitempty"`
 	NUMANodes []int                    `json:"numaNodes"`
 	Devices   map[string][]view.Device `json:"devices"`
+	// Claims are the ResourceClaims of the pod that have devices, in the order of its spec.
+	Claims []ClaimDevices `json:"claims,omitempty"`
 	// Annotations are those that the scheduler or a webhook wrote.
 	Annotations map[string]string `json:"annotations"`
 	Reasons     []Reason          `json:"reasons"`
+}
+
+// ClaimDevices is what a ResourceClaim has.
+type ClaimDevices struct {
+	Claim string `json:"claim"`
+	// Devices are DRIVER/POOL/DEVICE.
+	Devices []string `json:"devices"`
 }
 
 // Reason is one cause, with the number of nodes that refused the pod for it; 0 for a cause that concerns the pod alone.

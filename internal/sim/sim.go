@@ -10,9 +10,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -370,6 +372,7 @@ func (e *engine) outcome(p *corev1.Pod, state string, reasons ...Reason) Pod {
 	if out.Node == "" || v == nil {
 		return out
 	}
+	out.Claims = e.claimsOf(p)
 	held, ok := v.Entry(string(p.UID))
 	if !ok {
 		return out
@@ -386,6 +389,30 @@ func (e *engine) outcome(p *corev1.Pod, state string, reasons ...Reason) Pod {
 		out.NUMANodes = held.NUMAIDs
 	}
 	return out
+}
+
+// claimsOf returns the claims of a pod that have devices.
+func (e *engine) claimsOf(p *corev1.Pod) (list []ClaimDevices) {
+	for i := range p.Spec.ResourceClaims {
+		name, _, err := resourceclaim.Name(p, &p.Spec.ResourceClaims[i])
+		if err != nil || name == nil {
+			continue
+		}
+		o, known, err := e.api.claims.GetStore().GetByKey(p.Namespace + "/" + *name)
+		if err != nil || !known {
+			continue
+		}
+		c := o.(*resourcev1.ResourceClaim)
+		if c.Status.Allocation == nil {
+			continue
+		}
+		has := ClaimDevices{Claim: *name, Devices: []string{}}
+		for _, d := range c.Status.Allocation.Devices.Results {
+			has.Devices = append(has.Devices, convert.DeviceName(d.Driver, d.Pool, d.Device))
+		}
+		list = append(list, has)
+	}
+	return list
 }
 
 func pools(store *kube.Store, node string) Node {
