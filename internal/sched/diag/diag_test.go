@@ -319,8 +319,8 @@ func TestFixesAreAnsweredWhenAskedFor(t *testing.T) {
 		{"?fixes=false", `"data":`, nil, 200, 0},
 		{"?fixes=true", `"fixes":[{"kind":"RelaxNode","message":"uncordon node a"}],"search":{"runs":2}`, nil, 200, 1},
 		{
-			"?fixes=true", `"expected":{"state":"Unknown","after":["job/secret/y","job/default/z"]},"place":"2 of 2"`, nil,
-			200, 1,
+			"?fixes=true", `"expected":{"state":"Unknown","after":["job/secret/y","job/default/z"]},"place":"2 of 2"`,
+			nil, 200, 1,
 		},
 		{"?fixes=true", `"search":{"runs":0,"note":"no fix was looked for: busy"}`, errors.New("busy"), 200, 1},
 		{"?fixes=some", `{"message":"fixes=some is not allowed: use true or false"}`, nil, 400, 0},
