@@ -13,9 +13,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/forecast"
@@ -311,25 +308,6 @@ func TestWhatAForecastCannotAnswerIsRefused(t *testing.T) {
 		if _, err := a.answer(question); err == nil || !strings.Contains(err.Error(), "not for mode forecast") {
 			t.Errorf("%s: got %v", question, err)
 		}
-	}
-}
-
-// TestAForecastCountsANominatedPodOnce: a member that was placed counts on its node, not as nominated too.
-func TestAForecastCountsANominatedPodOnce(t *testing.T) {
-	a := newTimed(t, "n")
-	var members []*corev1.Pod
-	for i := range 2 {
-		p := exclusive(fmt.Sprintf("g-%d", i), "12", object.Gang("g", "2"))
-		p.Status.NominatedNodeName = "n"
-		members = append(members, p)
-	}
-	a.know(members...)
-	for _, p := range members {
-		a.core.SchedulingQueue.AddNominatedPod(klog.Background(), &framework.PodInfo{Pod: p},
-			&fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: "n"})
-	}
-	if diff := cmp.Diff([]string{"gang/default/g now"}, a.forecast()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
