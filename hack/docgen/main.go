@@ -73,6 +73,14 @@ its eviction does not count against the limits of its workload.
 	return b.Bytes()
 }
 
+// condition is what the page says of the reason of a condition. Codes of no attempt are in no condition.
+func condition(e why.Entry) string {
+	if e.Class == why.Attention || e.Class == why.Enforcement {
+		return ""
+	}
+	return fmt.Sprintf(" Condition: `%s`.", e.Condition)
+}
+
 // reasons is the page of all codes, class by class.
 func reasons() []byte {
 	var b bytes.Buffer
@@ -83,6 +91,9 @@ func reasons() []byte {
 Every refusal of Tenon is one of these codes, on every surface: the pod's condition, its Event, `+"`tenon explain`"+`,
 `+"`tenon simulate`"+`, the diagnostics API and the label `+"`code`"+` of the metrics. A code never changes its meaning.
 *Resolvable* codes may go away by waiting or by preemption; the others need a change of the pod or of a node.
+
+*Condition* is the reason of the pod's condition `+"`PodScheduled`"+`. Cluster autoscalers add nodes only for the reason
+`+"`Unschedulable`"+`: [Run Tenon with a cluster autoscaler](../guide/autoscaling.md).
 `)
 	class := why.NoClass
 	for _, e := range why.Registry() {
@@ -95,7 +106,7 @@ Every refusal of Tenon is one of these codes, on every surface: the pod's condit
 		if e.Resolvable {
 			resolvable = "yes"
 		}
-		fmt.Fprintf(&b, "- Plugin: %s. Resolvable: %s.\n", e.Plugin, resolvable)
+		fmt.Fprintf(&b, "- Plugin: %s. Resolvable: %s.%s\n", e.Plugin, resolvable, condition(e))
 		if e.Amount {
 			fmt.Fprintf(&b, "- Carries `asked` and `free`.\n")
 		}

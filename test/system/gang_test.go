@@ -20,6 +20,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
@@ -91,7 +92,7 @@ func (w *gangWatch) see(e watch.Event) {
 		w.count(pod, ended)
 	}
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable {
+		if c.Type == corev1.PodScheduled && why.Refuses(c.Reason) {
 			w.waited[pod.Labels["gang"]] = true
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	migration "github.com/tenon-project/tenon/api/migration/v1alpha1"
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/evict"
+	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
@@ -198,7 +199,7 @@ func (r rooms) waits(t *testing.T, name string) {
 	waitFor(t, time.Minute, "the scheduler to refuse pod "+name, func() error {
 		p := r.pod(t, name)
 		if !slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable
+			return c.Type == corev1.PodScheduled && why.Refuses(c.Reason)
 		}) {
 			return fmt.Errorf("it is on node %q: %+v", p.Spec.NodeName, p.Status.Conditions)
 		}

@@ -90,7 +90,7 @@ func worldOf(g *v1alpha1.PodGroup, pods []*corev1.Pod, now time.Time) *gang.Worl
 			case c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue:
 				worker.Preempted = c.Reason == corev1.PodReasonPreemptionByScheduler
 			case c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse &&
-				(c.Reason == corev1.PodReasonUnschedulable || c.Reason == corev1.PodReasonSchedulerError):
+				(why.Refuses(c.Reason) || c.Reason == corev1.PodReasonSchedulerError):
 				said, _ := why.ParseMessage(c.Message)
 				worker.Refused = &gang.Refused{Code: said.Code, Reason: c.Reason, Message: c.Message}
 			}

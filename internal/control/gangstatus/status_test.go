@@ -141,6 +141,7 @@ func TestWhatTheSchedulerSaysOfAGangIsOnItsPodGroup(t *testing.T) {
 		{func() { says(3, "False", "Unschedulable", "old") }, "PodGroupScheduled=False Unschedulable " + sibling},
 		{func() { says(1, "False", "SchedulingGated", "later") }, "PodGroupScheduled=False Unschedulable 0/1 nodes"},
 		{func() { says(2, "False", "SchedulerError", "no API") }, "PodGroupScheduled=False SchedulerError no API"},
+		{func() { says(2, "False", "QuotaExceeded", "no quota") }, "PodGroupScheduled=False QuotaExceeded no quota"},
 		{func() { says(2, "True", "", "") }, ""},
 		{func() { all = pods("bbrq"); says(3, "False", "Unschedulable", "x") }, "PodGroupScheduled=True Scheduled "},
 		{func() { all = pods("q"); says(0, "False", "Unschedulable", "x") }, "PodGroupScheduled=True Scheduled "},

@@ -296,6 +296,7 @@ func TestTheQuotaThatRefusesAPodNowCounts(t *testing.T) {
 			w.account.Set(s)
 		}
 		w.borrow()
+		w.pod("b0").Status.Conditions[0].Reason = "QuotaExceeded"
 		w.pod("b0").Status.Conditions[0].Message = "Insufficient quotas, quotaName: B, runtime: cpu:40, used: cpu:0, " +
 			"pod's request: cpu:50, exceedDimensions: [cpu], path: P/B"
 		w.run(nil, func() {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -162,7 +163,7 @@ func (s *snapshot) budgetsOf(pod *corev1.Pod) []*gang.Budget {
 func rejection(pod *corev1.Pod) (message string, rejected bool) {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled {
-			return c.Message, c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
+			return c.Message, c.Status == corev1.ConditionFalse && why.Refuses(c.Reason)
 		}
 	}
 	return "", false

@@ -41,6 +41,30 @@ func TestTheCauseOfAFailedPlanMayBeDescribedLater(t *testing.T) {
 	}
 }
 
+// TestAllMembersOfAGangThatLacksRoomAreUnschedulable: an autoscaler that saw only the member that does not fit would
+// put it where the others need room. Behind a member that no node helps, the others wait for the gang.
+func TestAllMembersOfAGangThatLacksRoomAreUnschedulable(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		code, cause why.Code
+		want        string
+	}{
+		"a sibling lacks room":           {why.GangSiblingFailed, why.InsufficientCPU, "Unschedulable"},
+		"the time is over, no room":      {why.GangTimeout, why.InsufficientMemory, "Unschedulable"},
+		"a sibling's quota is exceeded":  {why.GangSiblingFailed, why.QuotaExceeded, "WaitingForGang"},
+		"a sibling is held by a gate":    {why.GangSiblingFailed, why.SchedulingGate, "WaitingForGang"},
+		"a sibling's request is invalid": {why.GangReserved, why.BadAnnotation, "WaitingForGang"},
+		"members are missing":            {why.GangNotReady, why.None, "WaitingForGang"},
+		"the gang's setting is invalid":  {why.BadAnnotation, why.None, "BadRequest"},
+		"pods are evicted":               {why.GangPreempting, why.None, "Unschedulable"},
+	} {
+		r := gang.Refusal{Code: c.code, Cause: why.Finding{Reason: why.Reason{Code: c.cause}}}
+		if got := r.Condition(); got != c.want {
+			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		}
+	}
+}
+
 func TestWhoOvertakesAGang(t *testing.T) {
 	t.Parallel()
 	plain := func(priority int32, created int64, name string) gang.Rank {

@@ -70,6 +70,16 @@ type Refusal struct {
 	PartBound, PartLeast int
 }
 
+// Condition returns the reason of the condition PodScheduled of a pod that waits for this. All members of a gang that
+// lacks room are Unschedulable, so that a cluster autoscaler adds nodes for all of them together. Those behind a member
+// that no new node helps wait for their gang.
+func (r Refusal) Condition() string {
+	if own := r.Code.Condition(); own != why.Unschedulable || r.Cause.Code.Condition() == why.Unschedulable {
+		return own
+	}
+	return why.WaitingForGang
+}
+
 // set moves a member to a phase. It is the only way to change one: the counts of the gang follow.
 func (g *gang) set(m *member, p Phase) {
 	g.leave(m)

@@ -16,6 +16,8 @@ type Entry struct {
 	Name string
 	// Class is how early the code is checked.
 	Class Class
+	// Condition is the reason of the pod's condition PodScheduled: Unschedulable unless codes.json names another one.
+	Condition string
 	// Plugin is the plugin that refuses, "any" when several do.
 	Plugin string
 	// Resolvable: waiting or preemption may help.
@@ -59,6 +61,29 @@ func (c Code) Class() Class { return c.Entry().Class }
 // Resolvable reports whether waiting or preemption may help.
 func (c Code) Resolvable() bool { return c.Entry().Resolvable }
 
+// Reasons of the condition PodScheduled of a pod without a node. Cluster autoscalers add nodes only for pods with the
+// reason Unschedulable, so codes that a new, empty node cannot resolve have another one.
+const (
+	Unschedulable         = "Unschedulable"
+	BadRequest            = "BadRequest"            // the pod, or what it names, must be changed
+	OverQuota             = "QuotaExceeded"         // its quota must have more left
+	WaitingForGang        = "WaitingForGang"        // other pods or a PodGroup must exist or fit first
+	WaitingForReservation = "WaitingForReservation" // a Reservation must be available
+	SchedulingGated       = "SchedulingGated"       // another controller must remove a gate
+	SchedulerError        = "SchedulerError"        // the scheduler failed
+)
+
+// Condition returns the reason of the condition PodScheduled; Unschedulable for no code.
+func (c Code) Condition() string { return cmp.Or(c.Entry().Condition, Unschedulable) }
+
+// Refuses reports whether the reason of a condition PodScheduled, which is False, says that a scheduling attempt was
+// refused or that the pod waits for others. Gates and errors of the scheduler do neither.
+func Refuses(reason string) bool {
+	return slices.Contains([]string{
+		Unschedulable, BadRequest, OverQuota, WaitingForGang, WaitingForReservation,
+	}, reason)
+}
+
 // described is what codes.json has of a code, under the code's name.
 type described struct {
 	Entry
@@ -85,7 +110,7 @@ func decodeCodes() (entries [numCodes]Entry, variants [numCodes][]string) {
 			var one described
 			err = d.Decode(&one)
 			entries[i], variants[i] = one.Entry, one.Variants
-			entries[i].Name = fmt.Sprint(name)
+			entries[i].Name, entries[i].Condition = fmt.Sprint(name), cmp.Or(one.Condition, Unschedulable)
 		}
 	}
 	if err != nil {

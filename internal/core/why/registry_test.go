@@ -47,6 +47,57 @@ func TestEveryCodeHasAWholeEntry(t *testing.T) {
 	}
 }
 
+// TestAnAutoscalerAddsNodesOnlyWhereOneCouldHelp: it acts on one reason, which all codes have but those that a new,
+// empty node cannot resolve.
+func TestAnAutoscalerAddsNodesOnlyWhereOneCouldHelp(t *testing.T) {
+	t.Parallel()
+	want := map[string][]string{
+		why.BadRequest: {
+			"BadAnnotation", "CPURequestNotInteger", "InvalidField", "RequestLimitMismatch", "InvalidDeviceRequest",
+			"ClaimTooLarge", "QuotaNotFound", "GangLayerNotFound",
+		},
+		why.OverQuota:             {"QuotaExceeded"},
+		why.WaitingForGang:        {"GangNotFound", "GangGroupNotMutual", "GangNotReady"},
+		why.WaitingForReservation: {"ReservationAffinity"},
+		why.SchedulingGated:       {"SchedulingGate"},
+		why.SchedulerError:        {"PluginFailed"},
+	}
+	got := map[string][]string{}
+	for _, e := range why.Registry() {
+		code, _ := why.ParseCode(e.Name)
+		if e.Condition != code.Condition() {
+			t.Errorf("%s: the entry has %q, the code %q", e.Name, e.Condition, code.Condition())
+		}
+		if e.Condition != "Unschedulable" {
+			got[e.Condition] = append(got[e.Condition], e.Name)
+		}
+	}
+	for _, names := range got {
+		slices.Sort(names)
+	}
+	for _, names := range want {
+		slices.Sort(names)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("codes by reason (-want +got):\n%s", d)
+	}
+	if none := why.None.Condition(); none != "Unschedulable" {
+		t.Errorf("got %q without a code", none)
+	}
+}
+
+func TestReasonsThatRefuse(t *testing.T) {
+	t.Parallel()
+	for reason, want := range map[string]bool{
+		"Unschedulable": true, "BadRequest": true, "QuotaExceeded": true, "WaitingForGang": true,
+		"WaitingForReservation": true, "SchedulingGated": false, "SchedulerError": false, "": false, "Scheduled": false,
+	} {
+		if got := why.Refuses(reason); got != want {
+			t.Errorf("%q refuses: got %t, want %t", reason, got, want)
+		}
+	}
+}
+
 func TestCodesTravelAsNames(t *testing.T) {
 	t.Parallel()
 	text, err := json.Marshal(map[string]why.Code{"code": why.SMTAlignment})

@@ -154,7 +154,9 @@ func TestTheOrderOfPodsThatWait(t *testing.T) {
 
 func TestMembersOfAGangWaitTogether(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, making(noLimits), nodes("n1"), unplaced("g-0", 0), unplaced("g-1", 0), unplaced("x", 0))
+	x := unplaced("x", 0)
+	x.Status.Conditions[0].Reason = "WaitingForReservation" // it waits as the others do
+	s := newStage(t, making(noLimits), nodes("n1"), unplaced("g-0", 0), unplaced("g-1", 0), x)
 	for _, pod := range slices.Collect(s.state.Pods()) {
 		if strings.HasPrefix(pod.Name, "g-") {
 			pod.Gang = "default/g"

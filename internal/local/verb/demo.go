@@ -22,6 +22,7 @@ import (
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/deploy/examples"
 	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/install"
@@ -243,6 +244,6 @@ func settled(p *corev1.Pod) bool {
 		return true
 	}
 	_, c := podutil.GetPodCondition(&p.Status, corev1.PodScheduled)
-	return c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable &&
+	return c != nil && c.Status == corev1.ConditionFalse && why.Refuses(c.Reason) &&
 		!asksBatch(p) // nothing is granted before the first reports
 }

@@ -35,6 +35,8 @@ type Options struct {
 	LegacyDebugAddress string
 	// LegacyDebugAllowFlags makes the debug flags changeable there.
 	LegacyDebugAllowFlags bool
+	// AutoscalerReasons gives conditions the reason Unschedulable only where a new node could help.
+	AutoscalerReasons bool
 	// Journal is the folder in which what is decided is recorded, "" for none.
 	Journal string
 	// IgnoreClaims leaves the devices of ResourceClaims out of the accounts of nodes.
@@ -90,6 +92,9 @@ func NewOptions(with ...Option) *Options {
 	fs.BoolVar(&o.LearnRunTimes, "learn-run-times", o.LearnRunTimes,
 		"Let tenon queue estimate how long pods run that declare nothing, from pods of the same workload that have "+
 			"succeeded. No decision depends on it.")
+	fs.BoolVar(&o.AutoscalerReasons, "autoscaler-reasons", true,
+		"Set the reason Unschedulable of the condition PodScheduled, for which cluster autoscalers add nodes, only if "+
+			"a new node could help the pod. False: set it for every pod that is refused.")
 	fs.StringVar(&o.Journal, "journal", "",
 		"Folder for the scheduler's record of events and decisions, for tenon replay. It keeps the latest 256 MiB, "+
 			"without Secrets and environment variables. Empty: nothing is recorded.")

@@ -94,7 +94,7 @@ func Run(ctx context.Context, s *Scheduler) error {
 	go (&coscheduling.Held{
 		Gangs: s.gangs, Client: s.config.Client, Recorder: s.recorder, Leading: s.core.Tracker.Leading.Load,
 		Clock: clock.RealClock{}, LookForDeadlocks: s.core.Rounds.LookForDeadlocks, Withdraw: s.core.Rounds.Withdraw,
-		Order: order,
+		Order: order, PlainReasons: s.reporter.PlainReasons,
 	}).Run(ctx)
 	// The handler chain of upstream's server cannot be extended, so its server stays off and ours serves the same.
 	s.config.SecureServing = nil

@@ -164,6 +164,7 @@ func assemble(ctx context.Context, o *Options, c *config.Config) (*Scheduler, er
 	clocks := clockOf(now)
 	counted := core.NewMetrics(export, clocks)
 	s.reporter = refusals.NewReporter(cc.Client, export, counted.Placement.Decided, clock.RealClock{})
+	s.reporter.PlainReasons = !o.AutoscalerReasons
 	options := core.Options{
 		Config: &cc, Events: s.recorder, Clock: clocks, Loop: clocks,
 		Upstream: []scheduler.Option{

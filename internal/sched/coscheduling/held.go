@@ -67,6 +67,8 @@ type Held struct {
 	Order func(kind kube.OwnChange, change func(now time.Time) bool)
 	// Withdraw is called with pods that are nominated to a node and held back.
 	Withdraw func(*corev1.Pod)
+	// PlainReasons makes Unschedulable the reason of all conditions.
+	PlainReasons bool
 
 	// The rest belongs to the goroutine that calls Look, which makes it in its first call.
 	// budget bounds all writes together.
@@ -257,8 +259,10 @@ func (h *Held) write(ctx context.Context, p *corev1.Pod, k *held) error {
 	message := (&refusal{k.refusal}).Message()
 	status := p.Status.DeepCopy()
 	condition := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: message}
-	// The cluster autoscaler reads this reason.
 	condition.Reason = corev1.PodReasonUnschedulable
+	if !h.PlainReasons {
+		condition.Reason = k.refusal.Condition()
+	}
 	if podutil.UpdatePodCondition(status, &condition) {
 		if err := schedpod.PatchStatus(ctx, h.Client, p, status); err != nil {
 			return err

@@ -200,6 +200,7 @@ type writer struct {
 	clock   *testclock.FakeClock
 	events  *events.FakeRecorder
 	patches map[string][]string // messages of conditions, by pod
+	reasons map[string]string   // of the last condition, by pod
 	cleared []string            // pods whose nominations were ended
 	leading bool
 	fails   bool
@@ -209,7 +210,7 @@ func newWriter(t *testing.T, gangs *kube.Gangs) *writer {
 	t.Helper()
 	w := &writer{
 		clock: testclock.NewFakeClock(time.Unix(1e9, 0)), events: events.NewFakeRecorder(1000),
-		patches: map[string][]string{}, leading: true,
+		patches: map[string][]string{}, reasons: map[string]string{}, leading: true,
 	}
 	client := fake.NewClientset()
 	client.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -227,6 +228,7 @@ func newWriter(t *testing.T, gangs *kube.Gangs) *writer {
 		for _, c := range p.Status.Conditions {
 			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
 				w.patches[patch.GetName()] = append(w.patches[patch.GetName()], c.Message)
+				w.reasons[patch.GetName()] = c.Reason
 			}
 		}
 		return true, &corev1.Pod{}, nil
@@ -286,6 +288,38 @@ func TestAPodThatIsHeldSaysWhy(t *testing.T) {
 	w.pass(t.Context(), 120)
 	if fmt.Sprint(w.patches) != before {
 		t.Errorf("the gang is complete, and %v is written", w.patches)
+	}
+}
+
+// TestAnAutoscalerActsOnGangsThatLackRoom, and on no gang that waits for its own members, unless that is switched off.
+func TestAnAutoscalerActsOnGangsThatLackRoom(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		plain bool
+		cause why.Code
+		want  string // of the pod whose sibling failed
+		alone string // of the pod without siblings
+	}{
+		"no room":                         {false, why.InsufficientCPU, "Unschedulable", "WaitingForGang"},
+		"no quota":                        {false, why.QuotaExceeded, "WaitingForGang", "WaitingForGang"},
+		"no quota, all are Unschedulable": {true, why.QuotaExceeded, "Unschedulable", "Unschedulable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, gangs := newPlugin(t)
+			w := newWriter(t, gangs)
+			w.PlainReasons = c.plain
+			gangs.PutPod(member("alone", "other", "2"))
+			gangs.PutPod(member("a", "g", "2"))
+			gangs.PutPod(member("b", "g", "2"))
+			plan, _, _ := gangs.Begin(member("a", "g", "2"))
+			cause := why.Finding{Reason: why.Reason{Code: c.cause}}
+			conclude(gangs, plan.Members, nil, gang.Failure{UID: "uid-b", Have: 1, Cause: cause}, time.Unix(0, 0))
+			w.pass(t.Context(), 10)
+			if w.reasons["a"] != c.want || w.reasons["alone"] != c.alone {
+				t.Errorf("got %v, want %s for a and %s for alone", w.reasons, c.want, c.alone)
+			}
+		})
 	}
 }
 

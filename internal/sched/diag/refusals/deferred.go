@@ -150,7 +150,7 @@ func (r *Reporter) explainNext(ctx context.Context) bool {
 		now := r.waiting(e.framework, pod)
 		if said, report := r.conclude(e, pod.UID, found, now != nil); report {
 			r.publish(pod)
-			r.write(ctx, e.framework, pod, now, found.message, said)
+			r.write(ctx, e.framework, pod, now, found, said)
 		}
 	}
 	return true

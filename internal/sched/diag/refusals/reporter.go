@@ -41,6 +41,8 @@ const (
 
 // Reporter reports why a pod was rejected: by root cause, once for each cause.
 type Reporter struct {
+	// PlainReasons makes Unschedulable the reason of all conditions. It does not change after the first attempt.
+	PlainReasons bool
 	// client writes conditions when API calls are not asynchronous. dropped counts Events that the budget did not
 	// allow.
 	client            clientset.Interface
@@ -231,7 +233,10 @@ func (r *Reporter) Wrap(inner loop.Fail) loop.Fail {
 			})
 			r.mu.Unlock()
 			r.publish(pod.Pod)
-			f = &reporting{Framework: f, ctx: ctx, reporter: r, message: found.message, report: report}
+			f = &reporting{
+				Framework: f, ctx: ctx, reporter: r,
+				message: found.message, reason: r.reasonOf(found.root), report: report,
+			}
 		}
 		inner(ctx, f, pod, short, nominating, start)
 	}

@@ -185,6 +185,67 @@ func (b *bench) condition(t *testing.T, name string) string {
 	return ""
 }
 
+// reason returns the reason of the condition of a pod.
+func (b *bench) reason(t *testing.T, name string) string {
+	t.Helper()
+	pod, err := b.client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
+	testkit.Check(t, err)
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled {
+			return c.Reason
+		}
+	}
+	return ""
+}
+
+// TestTheReasonOfTheConditionFollowsTheCode, for every code that refuses a pod, in the attempt and beside it, unless
+// that is switched off.
+func TestTheReasonOfTheConditionFollowsTheCode(t *testing.T) {
+	others := false // whether a reason beside the attempts was another one
+	for _, entry := range why.Registry() {
+		code, _ := why.ParseCode(entry.Name)
+		if code == why.GangSiblingFailed { // written beside the attempts, by another writer
+			continue
+		}
+		for _, plain := range []bool{false, true} {
+			want := entry.Condition
+			if plain {
+				want = "Unschedulable"
+			}
+			refusal := func() map[string]*fwk.Status {
+				return map[string]*fwk.Status{
+					"a": fwk.NewStatus(fwk.Unschedulable).WithError(typedRefusal{why.Reason{Code: code}}),
+				}
+			}
+			b := newBench(t, "a")
+			b.reporter.PlainReasons = plain
+			pod := testPod("p")
+			testkit.Check(t, b.client.Tracker().Add(pod))
+			b.refuse(t, pod, refusal())
+			if got := b.reason(t, "p"); got != want {
+				t.Errorf("%s, plain %t: got %q in the attempt, want %q", entry.Name, plain, got, want)
+			}
+
+			beside := newBesideBench(t)
+			beside.reporter.PlainReasons = plain
+			beside.verdict.Findings = []why.Finding{{Reason: why.Reason{Code: code}, Object: "a", Phase: why.Filter}}
+			beside.refuse(t, beside.pod(t, "p"), "Insufficient cpu")
+			beside.drain(t)
+			said, _ := why.ParseMessage(beside.condition(t, "p")) // the root cause, which may be that of the attempt
+			if want = said.Code.Condition(); plain {
+				want = "Unschedulable"
+			}
+			others = others || want != "Unschedulable"
+			if got := beside.reason(t, "p"); got != want {
+				t.Errorf("%s, plain %t: got %q beside the attempt, want %q", said.Code, plain, got, want)
+			}
+		}
+	}
+	if !others {
+		t.Error("every reason beside the attempts is Unschedulable")
+	}
+}
+
 func TestEventAndConditionNameTheRootCause(t *testing.T) {
 	b := newBench(t, "a", "b", "c")
 	pod := testPod("p")

@@ -24,6 +24,8 @@ type reporting struct {
 	reporter *Reporter
 	// message replaces upstream's text in the Event and the condition.
 	message string
+	// reason replaces upstream's Unschedulable in the condition.
+	reason string
 	// report is false for a refusal that was reported before: then neither is written.
 	report bool
 }
@@ -80,7 +82,9 @@ func (c *conditions) PatchPodStatus(pod *corev1.Pod, all []*corev1.PodCondition,
 				continue
 			}
 			condition = condition.DeepCopy()
-			condition.Message = t.message
+			if condition.Message = t.message; condition.Reason == corev1.PodReasonUnschedulable {
+				condition.Reason = t.reason
+			}
 		}
 		written = append(written, condition)
 	}
@@ -105,16 +109,26 @@ func (c *conditions) PatchPodStatus(pod *corev1.Pod, all []*corev1.PodCondition,
 	return nil, err
 }
 
+// reasonOf returns the reason of the condition of a pod that is refused for a cause.
+func (r *Reporter) reasonOf(root why.Obstacle) string {
+	if r.PlainReasons {
+		return why.Unschedulable
+	}
+	return root.Code.Condition()
+}
+
 // write writes the Event and the condition of an attempt on a pod. now is the pod as it is now, said what this process
 // wrote of it before.
-func (r *Reporter) write(ctx context.Context, f framework.Framework, pod, now *corev1.Pod, message, said string) {
-	t := &reporting{Framework: f, ctx: ctx, reporter: r, message: message, report: true}
+func (r *Reporter) write(ctx context.Context, f framework.Framework, pod, now *corev1.Pod, found analysis,
+	said string,
+) {
+	t := &reporting{Framework: f, ctx: ctx, reporter: r, message: found.message, report: true}
 	t.EventRecorder().WithLogger(klog.FromContext(ctx)).Eventf(now, nil, corev1.EventTypeWarning, "FailedScheduling",
 		"Scheduling", "")
 	seen := podutil.CalculatePodConditionObservedGeneration(&now.Status, pod.Generation, corev1.PodScheduled)
 	err := r.patch(ctx, now, &corev1.PodCondition{
 		Type: corev1.PodScheduled, ObservedGeneration: seen, Status: corev1.ConditionFalse,
-		Reason: corev1.PodReasonUnschedulable, Message: message,
+		Reason: r.reasonOf(found.root), Message: found.message,
 	}, said)
 	if err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Failed to write why a pod is refused", "pod", klog.KObj(pod))

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
@@ -292,7 +293,7 @@ func stateOf(p *corev1.Pod) string {
 	}
 	if p.Spec.NodeName == "" {
 		for _, c := range p.Status.Conditions {
-			if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable {
+			if c.Type == corev1.PodScheduled && why.Refuses(c.Reason) {
 				return ""
 			}
 		}
