@@ -3,7 +3,12 @@ package web_test
 import (
 	"compress/gzip"
 	"io/fs"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
 	"testing"
+	"unicode"
 
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/web"
@@ -41,4 +46,41 @@ func TestThePagesAreSmall(t *testing.T) {
 	if files < 3 || size > mostBytes {
 		t.Errorf("%d files are %d bytes compressed, want 3 or more of at most %d", files, size, mostBytes)
 	}
+}
+
+// Both texts of a key, as src/text.ts lists them.
+var pair = regexp.MustCompile(`(?m)^  (\w+): \[\s*"((?:[^"\\]|\\.)*)",\s*"((?:[^"\\]|\\.)*)",?\s*\],$`)
+
+func TestEveryTextIsTranslated(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("src/text.ts")
+	testkit.Check(t, err)
+	pairs := pair.FindAllStringSubmatch(string(source), -1)
+	if keys := regexp.MustCompile(`(?m)^  \w+: \[`).FindAll(source, -1); len(pairs) < 100 || len(pairs) != len(keys) {
+		t.Fatalf("read %d pairs of %d keys, want all of 100 or more", len(pairs), len(keys))
+	}
+	// Kubernetes' Chinese documentation leaves these words in English.
+	kept := []string{"Pod", "CPU", "GPU"}
+	for _, p := range pairs {
+		key, english, chinese := p[1], p[2], p[3]
+		latin := !regexp.MustCompile(`\p{Han}`).MatchString(chinese) && hasLetter(chinese)
+		if chinese == "" || latin && !slices.Contains(kept, chinese) {
+			t.Errorf("%s: %q is not translated: %q", key, english, chinese)
+		}
+		if got, want := placeholders(chinese), placeholders(english); !maps.Equal(got, want) {
+			t.Errorf("%s: Chinese placeholders are %v, want those of the English text, %v", key, got, want)
+		}
+	}
+}
+
+func placeholders(text string) map[string]int {
+	counts := map[string]int{}
+	for _, placeholder := range regexp.MustCompile(`\{\d\}`).FindAllString(text, -1) {
+		counts[placeholder]++
+	}
+	return counts
+}
+
+func hasLetter(text string) bool {
+	return slices.ContainsFunc([]rune(regexp.MustCompile(`\{\d\}`).ReplaceAllString(text, "")), unicode.IsLetter)
 }
