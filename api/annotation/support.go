@@ -103,6 +103,7 @@ func Supports() []Support {
 			GangName, GangMinAvailable, GangTotalNumber, GangMode, GangGroups, GangMatchPolicy, GangMatchPolicyAlias,
 			GangWaitingTime, GangInterrupted, GangNetworkTopology, GangNetworkTopologyIndex,
 		}},
+		{gangs, Done, NodeLabel, []string{"nvidia.com/gpu.clique"}},
 		{gangs, Done, PodLabel, []string{PodGroup, CommunityPodGroup, LightweightGang, LightweightMinAvailable}},
 		{"gangs of operators' objects in a cluster", Planned, PodLabel, []string{GangLabel}},
 		{"gangs of operators' objects in a cluster", Planned, PodAnnotation, []string{GangWish, GangRule}},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -49,6 +50,18 @@ func (s *Gangs) PutNetwork(n *devicev1alpha1.ClusterNetworkTopology) {
 
 // RemoveNetwork forgets them.
 func (s *Gangs) RemoveNetwork(n *devicev1alpha1.ClusterNetworkTopology) { s.putLayers(n.Name, nil) }
+
+// PutNode records the GPU clique that the label of a node names.
+func (s *Gangs) PutNode(n *corev1.Node) { s.putClique(n.Name, n.Labels[domain.GPUCliqueLabel]) }
+
+// RemoveNode forgets the clique of a node.
+func (s *Gangs) RemoveNode(n *corev1.Node) { s.putClique(n.Name, "") }
+
+func (s *Gangs) putClique(node, clique string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.PutNode(node, clique)
+}
 
 func (s *Gangs) putLayers(name string, layers []domain.Layer) {
 	if name == devicev1alpha1.ClusterNetworkTopologyName {

@@ -1,8 +1,11 @@
 package kube_test
 
 import (
+	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -78,5 +81,42 @@ func TestAGangIsTriedWhenItsLayerComes(t *testing.T) {
 	s.RemoveNetwork(network)
 	if got := gate(s, p).Code; got != why.GangLayerNotFound {
 		t.Errorf("the gate says %v without the object", got)
+	}
+}
+
+// TestTheCliqueOfANodeIsItsLabel, as long as the node has the label.
+func TestTheCliqueOfANodeIsItsLabel(t *testing.T) {
+	t.Parallel()
+	s, _ := gangs(t)
+	for _, name := range []string{"a", "b"} {
+		p := memberOf(name, "2")
+		p.Spec.Containers = []corev1.Container{{Name: "c"}}
+		r := &p.Spec.Containers[0].Resources
+		r.Requests = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("4")}
+		r.Limits = r.Requests
+		s.PutPod(p)
+	}
+	node := func(labels map[string]string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: labels}}
+	}
+	labeled := node(map[string]string{"nvidia.com/gpu.clique": "f.1"})
+	for _, c := range []struct {
+		event string
+		apply func()
+		want  bool
+	}{
+		{"before the node", func() {}, false},
+		{"the node comes", func() { s.PutNode(labeled) }, true},
+		{"it loses the label", func() { s.PutNode(node(nil)) }, false},
+		{"it has it again", func() { s.PutNode(labeled) }, true},
+		{"the label is empty", func() { s.PutNode(node(map[string]string{"nvidia.com/gpu.clique": ""})) }, false},
+		{"it comes back", func() { s.PutNode(labeled) }, true},
+		{"the node goes", func() { s.RemoveNode(labeled) }, false},
+	} {
+		c.apply()
+		report := kube.Ask(s, func(s *gang.State) gang.Report { r, _ := s.Find(s.Gangs()[0]); return r })
+		if got := slices.Contains(report.Rules, domain.Rule{Layer: domain.GPUCliqueLayer}); got != c.want {
+			t.Errorf("%s: prefers a clique: %t", c.event, got)
+		}
 	}
 }

@@ -668,3 +668,57 @@ func TestDomainsWithoutRoomCostNoPlan(t *testing.T) {
 		t.Errorf("got %q, %d assumed, %d tried, want none and at most 7", got, assumed, tried)
 	}
 }
+
+// TestGangsOfGPUsStartInOneClique: nodes a… and b… are in cliques of two and three nodes with 2 GPUs, u… in none.
+func TestGangsOfGPUsStartInOneClique(t *testing.T) {
+	rack := func(clique string, names ...string) (nodes string) {
+		for _, name := range names {
+			label := fmt.Sprintf("labels: {nvidia.com/gpu.clique: '%s', net/block: x%s, ", clique, name[1:])
+			nodes += strings.Replace(gpuNode(name, 64, 2), "labels: {", label, 1)
+		}
+		return nodes
+	}
+	nodes := rack("", "u0", "u1", "u2", "u3") + rack("f.1", "a0", "a1") + rack("f.2", "b0", "b1", "b2")
+	pods := func(n int, metadata string) (pods string) {
+		for i := range n {
+			name := fmt.Sprint("m", i)
+			pods += strings.Replace(gpuPod(name, 1, 200, ""), "name: "+name, "name: "+name+metadata, 1)
+		}
+		return pods
+	}
+	const blocks = "\n{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: ClusterNetworkTopology, " +
+		"metadata: {name: default}, spec: {networkTopologySpec: [" +
+		"{topologyLayer: BlockLayer, labelKey: [net/block]}%s]}}\n---"
+	for name, c := range map[string]struct {
+		in   string
+		want string // the first letters of the nodes
+	}{
+		"two in the smaller clique":        {pods(2, says("g", 2)), "aa"},
+		"three in the larger one":          {pods(3, says("g", 3)), "bbb"},
+		"more than all cliques hold":       {pods(6, says("g", 6)), "aabbbu"},
+		"must, and fits":                   {pods(3, gathers("g", 3, "GPUCliqueTopologyLayer MustGather")), "bbb"},
+		"must, and no clique has the room": {pods(4, gathers("g", 4, "GPUCliqueTopologyLayer MustGather")), ""},
+		"blocks across the cliques": {
+			fmt.Sprintf(blocks, "") + pods(2, gathers("g", 2, "BlockLayer MustGather")), "bu",
+		},
+		"cliques in blocks that divide them": {
+			fmt.Sprintf(blocks, ", {topologyLayer: GPUCliqueTopologyLayer, parentTopologyLayer: BlockLayer}") +
+				pods(2, gathers("g", 2, "GPUCliqueTopologyLayer MustGather")), "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := simulate(t, nodes+c.in, "-")
+			var on []string
+			for _, p := range r.Pods {
+				if p.State == Scheduled {
+					on = append(on, p.Node[:1])
+				}
+			}
+			slices.Sort(on)
+			got := strings.Join(on, "")
+			if got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}

@@ -95,7 +95,7 @@ func GangOf(s *gang.State, id string) *Gang {
 	} else {
 		out.Message = progressText(out)
 	}
-	for _, g := range r.Settings.DomainRules {
+	for _, g := range r.Rules {
 		text := "prefers few domains of " + g.String()
 		if g.Must {
 			text = "in one domain of " + g.String()

@@ -71,6 +71,15 @@ func TestWhatAGangAsksOfTheNetwork(t *testing.T) {
 	if diff := cmp.Diff(&view.Domains{Of: "Block", Many: 5, Tried: 2, Best: "b1"}, g.Tried); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	whole := gang.Pod{UID: "w", Namespace: "ns", Name: "w", Gang: "ns/w", WholeGPUs: true}
+	s.Put(whole)
+	whole.UID, whole.Name = "v", "v"
+	s.Put(whole)
+	s.PutNode("n", "f.1")
+	want = []string{"prefers few domains of layer GPUCliqueTopologyLayer"}
+	if diff := cmp.Diff(want, view.GangOf(s, "ns/w").Network); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 	const text = "of gang ns/g only 0 of 1 members fit in one domain of layer Block: tried 2 of 5, the others " +
 		"have too little room, most fit in b1: pod ns/p does not"
 	if g.Message != text {

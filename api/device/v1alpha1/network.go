@@ -56,7 +56,8 @@ type ClusterNetworkTopologySpec struct {
 }
 
 // NetworkLayer is one layer. NodeTopologyLayer and ClusterTopologyLayer, each node and all nodes, exist without being
-// listed.
+// listed, and so does GPUCliqueTopologyLayer, whose domains the label nvidia.com/gpu.clique names: listed without
+// labels, it has this one.
 type NetworkLayer struct {
 	// TopologyLayer is the name of the layer, by which gangs ask for it.
 	// +kubebuilder:validation:MinLength=1

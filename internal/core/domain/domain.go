@@ -101,7 +101,13 @@ func (g Rule) String() string {
 const (
 	NodeLayer    = "NodeTopologyLayer"    // each node is a domain of its own
 	ClusterLayer = "ClusterTopologyLayer" // all nodes are one domain
+	// GPUCliqueLayer has a domain for each set of nodes whose GPUs are in one NVLink fabric, such as a rack. An
+	// administrator may give it a parent or other labels.
+	GPUCliqueLayer = "GPUCliqueTopologyLayer"
 )
+
+// GPUCliqueLabel is the label of nodes that names their domain of GPUCliqueLayer. NVIDIA's feature discovery writes it.
+const GPUCliqueLabel = "nvidia.com/gpu.clique"
 
 // Layer is one level of a cluster's network, as its administrator describes it.
 type Layer struct {
@@ -110,33 +116,56 @@ type Layer struct {
 	Labels []string // keys of labels of nodes: the first one that a node has names the node's domain
 }
 
-// Layers is the levels of a cluster's network. It never changes. The zero value contains NodeLayer and ClusterLayer
-// only.
+// Layers is the levels of a cluster's network. It never changes. The zero value contains the layers that every cluster
+// has.
 type Layers struct {
-	byName map[string]Layer // without NodeLayer and ClusterLayer
+	// byName has the layers of the list, and GPUCliqueLayer if one of them is in it.
+	byName map[string]Layer
 }
 
-// NewLayers returns the layers of a list. Of several layers with one name the first counts.
+// NewLayers returns the layers of a list. Of several layers with one name the first counts. GPUCliqueLayer without
+// labels has GPUCliqueLabel.
 func NewLayers(list []Layer) *Layers {
 	l := &Layers{byName: map[string]Layer{}}
 	for _, layer := range list {
-		if _, known := l.byName[layer.Name]; !known && layer.Name != NodeLayer && layer.Name != ClusterLayer {
-			l.byName[layer.Name] = layer
+		if _, known := l.byName[layer.Name]; known || layer.Name == NodeLayer || layer.Name == ClusterLayer {
+			continue
+		}
+		if layer.Name == GPUCliqueLayer && len(layer.Labels) == 0 {
+			layer.Labels = cliques.Labels
+		}
+		l.byName[layer.Name] = layer
+	}
+	for _, layer := range l.byName {
+		if layer.Parent == GPUCliqueLayer {
+			l.byName[GPUCliqueLayer], _ = l.find(GPUCliqueLayer)
+			break
 		}
 	}
 	return l
 }
 
+// cliques is GPUCliqueLayer where no list has it.
+var cliques = Layer{Name: GPUCliqueLayer, Labels: []string{GPUCliqueLabel}}
+
+// find returns a layer other than NodeLayer and ClusterLayer.
+func (l *Layers) find(name string) (layer Layer, known bool) {
+	if layer, known = l.byName[name]; !known && name == GPUCliqueLayer {
+		return cliques, true
+	}
+	return layer, known
+}
+
 // Knows reports whether the layer of a rule is defined. A rule with a label needs no layer.
 func (l *Layers) Knows(g Rule) bool {
-	_, known := l.byName[g.Layer]
+	_, known := l.find(g.Layer)
 	return known || g.Layer == "" || g.Layer == NodeLayer || g.Layer == ClusterLayer
 }
 
 // chain returns a layer and those that contain it, from the innermost to the outermost. A cycle of parents ends the
 // chain.
 func (l *Layers) chain(name string) (chain []Layer) {
-	for layer, known := l.byName[name]; known; layer, known = l.byName[layer.Parent] {
+	for layer, known := l.find(name); known; layer, known = l.find(layer.Parent) {
 		if slices.ContainsFunc(chain, func(o Layer) bool { return o.Name == layer.Name }) {
 			break
 		}
@@ -145,12 +174,16 @@ func (l *Layers) chain(name string) (chain []Layer) {
 	return chain
 }
 
-// Depth returns how many layers contain that of a rule, plus one: the innermost layer has the greatest depth.
+// Depth returns how many layers contain that of a rule, plus one: the innermost layer has the greatest depth. A
+// GPUCliqueLayer that is not in the list is within all layers of it.
 func (l *Layers) Depth(g Rule) int {
-	switch g.Layer {
-	case NodeLayer:
+	_, listed := l.byName[g.Layer]
+	switch {
+	case g.Layer == NodeLayer:
+		return len(l.byName) + 2
+	case g.Layer == GPUCliqueLayer && !listed:
 		return len(l.byName) + 1
-	case ClusterLayer:
+	case g.Layer == ClusterLayer:
 		return -1
 	}
 	return len(l.chain(g.Layer))

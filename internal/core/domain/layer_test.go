@@ -17,6 +17,33 @@ func TestDomainsOfNodes(t *testing.T) {
 		{Name: "bare"},
 	})
 	both := map[string]string{"net/block": "b", "old/block": "c"}
+	clique := map[string]string{"net/block": "b", domain.GPUCliqueLabel: "f.1"}
+	empty := map[string]string{"net/block": "b", domain.GPUCliqueLabel: ""}
+	named := map[string]string{"fabric": "a", domain.GPUCliqueLabel: "f.1"}
+	cliques, within := domain.Rule{Layer: domain.GPUCliqueLayer}, domain.NewLayers([]domain.Layer{
+		{Name: domain.GPUCliqueLayer, Parent: "block"}, {Name: "block", Labels: []string{"net/block"}},
+	})
+	fabric := domain.NewLayers([]domain.Layer{{Name: domain.GPUCliqueLayer, Labels: []string{"fabric"}}})
+	for name, c := range map[string]struct {
+		layers *domain.Layers
+		labels map[string]string
+		want   string
+	}{
+		"of no list":                        {&domain.Layers{}, clique, "f.1"},
+		"of a list without it":              {layers, clique, "f.1"},
+		"in a layer of the list":            {within, clique, "b/f.1"},
+		"with labels of the list":           {fabric, named, "a"},
+		"an empty label":                    {&domain.Layers{}, empty, ""},
+		"an empty label in a layer":         {within, empty, ""},
+		"no label":                          {within, map[string]string{"net/block": "b"}, ""},
+		"no label of the list, but its own": {fabric, clique, ""},
+	} {
+		t.Run("clique "+name, func(t *testing.T) {
+			if got := c.layers.DomainOf(cliques, "n", c.labels); got != c.want || !c.layers.Knows(cliques) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
 	labels := map[string]string{"net/spine": "s1", "old/block": "b1", "x": "1", "y": "2"}
 	for name, c := range map[string]struct {
 		rule   domain.Rule
@@ -39,6 +66,39 @@ func TestDomainsOfNodes(t *testing.T) {
 			got := layers.DomainOf(c.rule, "n", c.labels)
 			if got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestInnerLayersAreDeeper: GPU cliques are within all layers of the list, or where the list puts them.
+func TestInnerLayersAreDeeper(t *testing.T) {
+	t.Parallel()
+	const cliques = domain.GPUCliqueLayer
+	for name, c := range map[string]struct {
+		list []domain.Layer
+		want []string // from the outermost
+	}{
+		"not in the list": {
+			[]domain.Layer{{Name: "block", Parent: "spine"}, {Name: "spine"}},
+			[]string{domain.ClusterLayer, "spine", "block", cliques, domain.NodeLayer},
+		},
+		"in the list": {
+			[]domain.Layer{{Name: "tray", Parent: cliques}, {Name: cliques, Parent: "spine"}, {Name: "spine"}},
+			[]string{domain.ClusterLayer, "spine", cliques, "tray", domain.NodeLayer},
+		},
+		"a parent in the list": {
+			[]domain.Layer{{Name: "slot", Parent: "tray"}, {Name: "tray", Parent: cliques}},
+			[]string{domain.ClusterLayer, cliques, "tray", "slot", domain.NodeLayer},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			layers := domain.NewLayers(c.list)
+			for i, inner := range c.want[1:] {
+				outer := c.want[i]
+				if layers.Depth(domain.Rule{Layer: inner}) <= layers.Depth(domain.Rule{Layer: outer}) {
+					t.Errorf("%s is not within %s", inner, outer)
+				}
 			}
 		})
 	}

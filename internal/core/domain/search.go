@@ -183,12 +183,13 @@ func compareRoomy(a, b nodeSet) int {
 
 // order yields sets in the order in which they are to be tried: for each rule that is preferred, from the innermost
 // layer on, its domains within the allowed ones; then the allowed domains themselves. Before a set of one layer comes
-// the smallest number of domains of the next inner layer that may suffice in it.
+// the smallest number of domains of the next inner layer that may suffice in it; where that layer's domains do not
+// suffice together, those of the layer within it count.
 func (s *search) order(allowed []nodeSet) iter.Seq[nodeSet] {
 	return func(yield func(nodeSet) bool) {
 		candidates := slices.Clone(allowed)
 		candidates = slices.DeleteFunc(candidates, func(set nodeSet) bool { return !s.mayFit(&set) })
-		inner := -1 // index of the next inner rule that is preferred; -1 for none
+		var inner []int // indexes of the preferred rules of inner layers, the next one last
 		for r, rule := range s.Rules {
 			if rule.Must {
 				continue
@@ -204,7 +205,7 @@ func (s *search) order(allowed []nodeSet) iter.Seq[nodeSet] {
 					return
 				}
 			}
-			inner = r
+			inner = append(inner, r)
 		}
 		slices.SortFunc(candidates, compareTight)
 		for i := range candidates {
@@ -218,11 +219,15 @@ func (s *search) order(allowed []nodeSet) iter.Seq[nodeSet] {
 	}
 }
 
-// yieldFewestFirst yields the fewest domains of a rule that may suffice within a set, then the set.
-func (s *search) yieldFewestFirst(set *nodeSet, rule int, yield func(nodeSet) bool) bool {
-	if rule >= 0 {
-		if few, found := s.fewest(set, rule); found && !yield(few) {
-			return false
+// yieldFewestFirst yields the fewest domains that may suffice within a set, of the last rule of which some do, then the
+// set.
+func (s *search) yieldFewestFirst(set *nodeSet, rules []int, yield func(nodeSet) bool) bool {
+	for _, rule := range slices.Backward(rules) {
+		if few, found := s.fewest(set, rule); found {
+			if !yield(few) {
+				return false
+			}
+			break
 		}
 	}
 	return yield(*set)

@@ -203,6 +203,57 @@ func TestTheFewestDomainsArePreferred(t *testing.T) {
 	})
 }
 
+// TestALayerWithoutDomainsChangesNothing: the same nodes are tried in the same order where another layer is preferred
+// that no node is in.
+func TestALayerWithoutDomainsChangesNothing(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		rules := []domain.Rule{{Layer: "block"}, {Layer: "spine", Must: rapid.Bool().Draw(t, "must")}}
+		n := drawNetwork(t, rules, rapid.Bool().Draw(t, "equal"))
+		want, _ := n.domains()
+		at := rapid.IntRange(0, len(rules)).Draw(t, "at")
+		n.ask.Rules = slices.Insert(slices.Clone(rules), at, domain.Rule{Layer: "bare"})
+		for i := range n.sites {
+			n.sites[i].In = slices.Insert(n.sites[i].In, at, "")
+		}
+		if got, _ := n.domains(); !cmp.Equal(got, want) {
+			t.Fatalf("%+v: got %+v, want %+v", n, got, want)
+		}
+	})
+}
+
+// TestInnerDomainsCountWhereOuterOnesDoNotSuffice: members that exceed what is in a middle layer are still in as few
+// domains of the inner layer as possible.
+func TestInnerDomainsCountWhereOuterOnesDoNotSuffice(t *testing.T) {
+	t.Parallel()
+	var sites []domain.Site
+	for i, free := range []int64{1, 4, 1, 4} { // n0 and n1 are in a clique
+		name, clique := fmt.Sprint("n", i), ""
+		if i < 2 {
+			clique = "c"
+		}
+		sites = append(sites, domain.Site{Name: name, In: []string{name, clique}, Free: []int64{free}})
+	}
+	for members, want := range map[int][]int{
+		4: {1},       // one node
+		5: {0, 1},    // one clique
+		8: {1, 3},    // two nodes, as the clique does not suffice
+		9: {1, 2, 3}, // three nodes
+	} {
+		g := &domain.Request{
+			Members: make([]string, members), Min: members,
+			Rules: []domain.Rule{{Layer: domain.NodeLayer}, {Layer: "c"}},
+		}
+		domains, _ := g.Domains(sites, domain.Demand{Each: []int64{1}, All: []int64{int64(members)}})
+		for d := range domains {
+			if got := d.Parts[0].Sites; !slices.Equal(got, want) {
+				t.Errorf("%d members: first %v, want %v", members, got, want)
+			}
+			break
+		}
+	}
+}
+
 // TestSixteenDomainsOfALayerThatIsPreferredAreTried, the smallest, then the fewest together, then all nodes.
 func TestSixteenDomainsOfALayerThatIsPreferredAreTried(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
@@ -14,7 +15,8 @@ import (
 type Report struct {
 	Gang     string // namespace/name
 	Settings Settings
-	Object   *Object // the PodGroup that describes it; nil without one
+	Rules    []domain.Rule // those of Settings, and that of a GPU clique which the gang prefers without stating it
+	Object   *Object       // the PodGroup that describes it; nil without one
 	Created  time.Time
 	Started  bool      // it was satisfied once
 	Degraded bool      // its group has started, fewer than the minimum run, and others are pending
@@ -70,8 +72,8 @@ func (s *State) Find(id string) (Report, bool) {
 		return Report{}, false
 	}
 	r := Report{
-		Gang: id, Settings: g.settings, Object: g.object, Created: g.created(), Started: g.hasStarted(),
-		Degraded: g.isDegraded(),
+		Gang: id, Settings: g.settings, Rules: s.stated(g), Object: g.object, Created: g.created(),
+		Started: g.hasStarted(), Degraded: g.isDegraded(),
 	}
 	r.Settings.Group = slices.Clone(g.settings.Group)
 	if g.group != nil {

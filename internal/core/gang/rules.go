@@ -63,20 +63,48 @@ func (s *State) unknown(g *gang) domain.Rule {
 // JoinWholeGPUs places gangs whose members all ask for whole GPUs as if each had Pod.Joint. After New it is not so.
 func (s *State) JoinWholeGPUs(joins bool) { s.joinsWholeGPUs = joins }
 
+// PutNode records the GPU clique of a node; empty for a node that is in none, or that is gone.
+func (s *State) PutNode(name, clique string) {
+	if clique == "" {
+		delete(s.cliques, name)
+	} else {
+		s.cliques[name] = clique
+	}
+}
+
+// asksForWholeGPUs reports whether a gang has several members, all of which ask for whole GPUs.
+func (g *gang) asksForWholeGPUs() bool {
+	for _, m := range g.members {
+		if !m.pod.WholeGPUs {
+			return false
+		}
+	}
+	return len(g.members) > 1
+}
+
+// stated are the rules that a gang states, and that it prefers one GPU clique if its members ask for whole GPUs, a node
+// is in a clique, and it states nothing about cliques.
+func (s *State) stated(g *gang) []domain.Rule {
+	rules := g.settings.DomainRules
+	states := func(r domain.Rule) bool { return r.Layer == domain.GPUCliqueLayer || r.Label == domain.GPUCliqueLabel }
+	if len(s.cliques) > 0 && g.asksForWholeGPUs() && !slices.ContainsFunc(rules, states) {
+		rules = append(slices.Clip(rules), domain.Rule{Layer: domain.GPUCliqueLayer})
+	}
+	return rules
+}
+
 // rules are those of a gang that can be followed, from the innermost layer to the outermost. Members whose GPUs are to
 // be next to each other prefer one node to all else.
 func (s *State) rules(g *gang) (rules []domain.Rule, joint bool) {
-	for _, rule := range g.settings.DomainRules {
+	for _, rule := range s.stated(g) {
 		if s.layers.Knows(rule) {
 			rules = append(rules, rule)
 		}
 	}
-	whole := s.joinsWholeGPUs && len(g.members) > 1
 	for _, m := range g.members {
 		joint = joint || m.pod.Joint
-		whole = whole && m.pod.WholeGPUs
 	}
-	joint = joint || whole
+	joint = joint || s.joinsWholeGPUs && g.asksForWholeGPUs()
 	node := func(r domain.Rule) bool { return r.Layer == domain.NodeLayer }
 	if joint && !slices.ContainsFunc(rules, node) {
 		rules = append(rules, domain.Rule{Layer: domain.NodeLayer})

@@ -145,6 +145,69 @@ func TestGangsOfWholeGPUsAreJointByDefault(t *testing.T) {
 	})
 }
 
+// TestGangsOfWholeGPUsPreferOneClique: where a node is in a clique, and the gang states nothing about cliques itself.
+func TestGangsOfWholeGPUsPreferOneClique(t *testing.T) {
+	t.Parallel()
+	cliques := domain.Rule{Layer: domain.GPUCliqueLayer}
+	must, label := cliques, domain.Rule{Label: domain.GPUCliqueLabel, Must: true}
+	must.Must = true
+	spine, block := domain.Rule{Layer: "spine"}, domain.Rule{Layer: "block", Must: true}
+	two := map[string]string{"x": "f.1", "y": "f.2"}
+	for name, c := range map[string]struct {
+		nodes map[string]string
+		whole []bool // by member
+		rules []domain.Rule
+		joins bool
+		want  []domain.Rule
+	}{
+		"prefers one":                  {two, []bool{true, true}, nil, false, []domain.Rule{cliques}},
+		"no node is in a clique":       {map[string]string{"x": ""}, []bool{true, true}, nil, false, nil},
+		"the last node leaves":         {map[string]string{"z": "f.1"}, []bool{true, true}, nil, false, nil},
+		"a member without whole GPUs":  {two, []bool{true, false}, nil, false, nil},
+		"one member":                   {two, []bool{true}, nil, false, nil},
+		"must be in one":               {two, []bool{true, true}, []domain.Rule{must}, false, []domain.Rule{must}},
+		"must be in one, without GPUs": {nil, []bool{false}, []domain.Rule{must}, false, []domain.Rule{must}},
+		"must be of one label":         {two, []bool{true, true}, []domain.Rule{label}, false, []domain.Rule{label}},
+		"within what it states": {
+			two, []bool{true, true}, []domain.Rule{spine, block}, false, []domain.Rule{cliques, block, spine},
+		},
+		"behind one node": {
+			two, []bool{true, true}, nil, true, []domain.Rule{{Layer: domain.NodeLayer}, cliques},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := gang.New(gang.Settings{})
+			s.PutLayers(domain.NewLayers([]domain.Layer{{Name: "block", Parent: "spine"}, {Name: "spine"}}))
+			s.JoinWholeGPUs(c.joins)
+			for i, whole := range c.whole {
+				s.Put(gang.Pod{
+					UID: fmt.Sprint(i), Namespace: "n", Name: fmt.Sprint(i), Gang: "n/a", WholeGPUs: whole,
+					Settings: gang.Settings{Min: len(c.whole), DomainRules: c.rules},
+				})
+			}
+			for node, clique := range c.nodes {
+				s.PutNode(node, clique)
+			}
+			s.PutNode("z", "")
+			plan, refused := s.Begin("0")
+			if plan == nil {
+				t.Fatal(refused)
+			}
+			var got []domain.Rule
+			if len(plan.DomainRequests) > 0 {
+				got = plan.DomainRequests[0].Rules
+			}
+			if d := cmp.Diff(c.want, got); d != "" {
+				t.Error(d)
+			}
+			prefers := slices.Contains(c.want, cliques)
+			if r, _ := s.Find("n/a"); slices.Contains(r.Rules, cliques) != prefers {
+				t.Errorf("reports %v", r.Rules)
+			}
+		})
+	}
+}
+
 // TestWhereALaterMemberMayGo: rules that must hold bind members of a gang that has started. Before that, members of a
 // NonStrict gang go where the others may follow.
 func TestWhereALaterMemberMayGo(t *testing.T) {

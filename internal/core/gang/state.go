@@ -25,6 +25,8 @@ type State struct {
 	branches map[string]*branch // of CompositePodGroups and PodGroups, by kind and name
 
 	layers *domain.Layers // of the network; never nil
+	// cliques has the GPU clique of each node that is in one.
+	cliques map[string]string
 	// releases are those of NonStrict groups for the sake of others that have yet to start.
 	releases []*release
 
@@ -70,7 +72,7 @@ func New(defaults Settings) *State {
 		}),
 		gangs: map[string]*gang{}, members: map[string]*member{}, groups: map[string]*group{},
 		listers: map[string]map[string]*gang{}, branches: map[string]*branch{}, ended: map[string]string{},
-		layers: &domain.Layers{},
+		layers: &domain.Layers{}, cliques: map[string]string{},
 	}
 }
 

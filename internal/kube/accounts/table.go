@@ -53,6 +53,7 @@ func (a Accounts) Table() Table {
 
 	// Reservations and Quotas subtract by themselves what is reserved on a node.
 	machines := kindOf("Node", nil, nil,
+		to(gangs, gangs.PutNode, gangs.RemoveNode),
 		to(reservations, reservations.PutNode, reservations.RemoveNode),
 		to(quotas, quotas.PutNode, quotas.RemoveNode),
 		byName(nodes, func(n *corev1.Node) { nodes.PutNode(convert.Schedulable(n)) }, nodes.RemoveNode))
