@@ -28,9 +28,10 @@ type measured struct {
 	machine *topo.Machine
 }
 
-func (m measured) Machine() *topo.Machine        { return m.machine }
-func (m measured) Groups(into map[string]string) { maps.Copy(into, m.groups) }
-func (m measured) IsBestEffort(string) bool      { return false }
+func (m measured) Machine() *topo.Machine          { return m.machine }
+func (m measured) Groups(into map[string]string)   { maps.Copy(into, m.groups) }
+func (m measured) IsBestEffort(string) bool        { return false }
+func (m measured) Containers(func(string, string)) {}
 
 func TestPatternsOfUse(t *testing.T) {
 	t.Parallel()
