@@ -51,7 +51,7 @@ func TestAClaimIsAHolder(t *testing.T) {
 	}
 	moved := known
 	moved.Devices = []device.Grant{{Hardware: &device.Hardware{Name: "d/p/share-0", UUID: "b"}}}
-	if known.Equal(moved) || !known.Equal(known) {
+	if same := known; known.Equal(moved) || !known.Equal(same) {
 		t.Error("claims with other devices are equal")
 	}
 }

@@ -96,7 +96,8 @@ func newCluster(t interface{ Fatalf(string, ...any) }) *cluster {
 	return c
 }
 
-// text says what the accounts have. That a gang has started once is left out: the last objects do not say so.
+// text says what the accounts have. That a gang has started once, or in part, is left out: the last objects do not say
+// so.
 func (c *cluster) text() string {
 	var b strings.Builder
 	for _, node := range []string{"n0", "n1", "n2"} {
@@ -124,6 +125,9 @@ func (c *cluster) text() string {
 	c.Gangs.Read(func(s *gang.State) {
 		for _, id := range s.Gangs() {
 			r, _ := s.Find(id)
+			if slices.ContainsFunc(r.Members, func(m gang.Member) bool { return m.Phase == gang.Bound }) {
+				r.Why.Have = 0 // bound members that leave do not count where the start was interrupted
+			}
 			fmt.Fprintf(&b, "gang %s bond %+v settings %+v why %+v\n", id, s.Bond(id), r.Settings, r.Why)
 			for _, m := range r.Members {
 				fmt.Fprintf(&b, "  member %+v open %t\n", m, s.IsOpen(m.UID))

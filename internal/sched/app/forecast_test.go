@@ -260,7 +260,7 @@ func TestRunTimesAreLearned(t *testing.T) {
 		a.whatIf.Learn = learns
 		for i := range 10 {
 			ended := *exclusive(fmt.Sprint("e", i), "32", ownedBy(fmt.Sprintf("sweep-%d", 100+i)))
-			ended.UID = ended.UID + "ended"
+			ended.UID += "ended"
 			ended.Spec.NodeName, ended.Status.Phase = "n", corev1.PodSucceeded
 			ended.Status.StartTime = &metav1.Time{Time: noonOfForecast.Add(-24 * time.Hour)}
 			end := ended.Status.StartTime.Add(time.Duration(i+1) * 10 * time.Minute)
