@@ -409,6 +409,44 @@ kubectl -n koordinator-system create deployment koordlet --image=koordlet --dry-
 				"--take-ownership\n", "--take-ownership\nhelm uninstall tenon -n tenon-system\n" + waitLeft +
 					"\nkubectl -n koordinator-system delete daemonset koordlet",
 			},
+		},
+		{
+			Blocks: "docs/start/from-koordinator.md helm get", Scene: Release,
+			// A release with an object of each kind that is kept, and one that is deleted.
+			Before: `mkdir -p small/templates
+echo '{apiVersion: v2, name: koordinator, version: 0.1.0}' >small/Chart.yaml
+cat >small/templates/all.yaml <<'END'
+apiVersion: v1
+kind: Namespace
+metadata: {name: kept}
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: kept}
+value: 1
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: examples.example.com}
+spec:
+  group: example.com
+  names: {kind: Example, plural: examples}
+  scope: Cluster
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: deleted, namespace: default}
+END
+helm install koordinator small --namespace default`,
+			Replace: []string{
+				"NAMESPACE", "default", "name=koordinator\n", `name=koordinator
+kubectl get namespace/kept priorityclass/kept crd/examples.example.com
+kubectl -n default wait --for=delete configmap/deleted --timeout=1m
+if helm status koordinator --namespace default; then exit 1; fi
+kubectl delete namespace/kept priorityclass/kept crd/examples.example.com
+`,
+			},
 		}, // the next case installs beside other definitions
 	}
 }
