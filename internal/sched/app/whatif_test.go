@@ -413,7 +413,7 @@ func TestAQuestionThatCannotBeAnsweredNamesTheRule(t *testing.T) {
 		`{"ask":{"mode":"preempt","nodes":["a"]}}`:  "ask.nodes and ask.reserve are not for mode preempt",
 		`{"ask":{"mode":"preempt","reserve":true}}`: "ask.nodes and ask.reserve are not for mode preempt",
 		`{"ask":{"mode":"guess"}}`: `ask.mode is "guess", want schedule, preempt, ` +
-			`makeRoom, defragment or count`,
+			`makeRoom, defragment, count or forecast`,
 		`{"ask":{"mode":"count"}}`:                                          "ask.pods has 0 pods, want one",
 		`{"ask":{"mode":"count","pods":["a/b","a/c"]}}`:                     "ask.pods has 2 pods, want one",
 		`{"ask":{"mode":"count","pods":["default/none"]}}`:                  "pod default/none does not exist",
