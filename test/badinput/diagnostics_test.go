@@ -98,7 +98,7 @@ func diagnosticsCases() []bad {
 		},
 		{
 			"what-if: a mode that does not exist", question(`{"ask":{"mode":"guess"}}`),
-			[]string{`ask.mode is "guess", want schedule, preempt, makeRoom, defragment or count`},
+			[]string{`ask.mode is "guess", want schedule, preempt, makeRoom, defragment, count or forecast`},
 		},
 		{
 			"what-if: a pod without a namespace", question(`{"ask":{"pods":["waits"]}}`),
