@@ -40,7 +40,7 @@ var notRun = map[string]string{
 	"git": "clones the repository", "grubby": "options of a node's boot",
 	"ln": "files of a node", "mkdir": "files of a node", "cat": "files of a node", "cd": "the shell's",
 	"export": "the shell's", "command": "the shell's", "sleep": "the shell's", "mktemp": "the shell's",
-	"grep": "reads output", "wc": "reads output", "tail": "reads output",
+	"awk": "reads output", "grep": "reads output", "wc": "reads output", "tail": "reads output",
 	"nvidia-smi": "needs a card", "mount": "needs a card's daemon", "unshare": "needs a card's daemon",
 	"base64": "reads output", "openssl": "reads output", "sha256sum": "reads output",
 }
