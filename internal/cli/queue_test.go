@@ -123,3 +123,23 @@ func TestQueue(t *testing.T) {
 		})
 	}
 }
+
+// TestExplainShowsAStartThatIsKnown: what else a forecast answers is in tenon queue.
+func TestExplainShowsAStartThatIsKnown(t *testing.T) {
+	t.Parallel()
+	start := born.Add(time.Hour)
+	for state, shown := range map[string]bool{
+		view.StartsAfter: true, view.StartsNow: false, view.StartUnknown: false, view.StartsNever: false,
+	} {
+		p := view.Pod{Place: "1 of 2", Expected: &view.ExpectedStart{
+			State: state, Earliest: &start, Latest: &start, After: []string{"pod/default/long"},
+		}}
+		text := (&renderer{now: born}).body(explained{Pod: p})
+		if got := strings.Contains(text, "after pod/default/long (place 1 of 2)\n"); got != shown {
+			t.Errorf("%s: got\n%s", state, text)
+		}
+	}
+	if text := (&renderer{now: born}).body(explained{}); strings.Contains(text, "expected start") {
+		t.Errorf("without a forecast: got\n%s", text)
+	}
+}

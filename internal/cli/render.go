@@ -76,13 +76,13 @@ func (r *renderer) pod(p explained, phase corev1.PodPhase) string {
 // body is what pod shows below its head.
 func (r *renderer) body(p explained) string {
 	r.queue(p.Queue)
+	if e := p.Expected; e != nil && e.State == view.StartsAfter { // tenon queue shows the other answers
+		r.line("expected start", e.Text(r.now)+" (place "+p.Place+")")
+	}
 	if p.RootCause != nil {
 		r.cause(p.Pod)
 		r.quotaLimit(p.Quota)
 		r.nodes(p.Candidates)
-	}
-	if p.Place != "" {
-		r.line("expected start", p.Expected.Text(r.now)+" (place "+p.Place+")")
 	}
 	r.moves(&p)
 	if p.Rejection != nil {
