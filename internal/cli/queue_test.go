@@ -129,7 +129,8 @@ func TestExplainShowsAStartThatIsKnown(t *testing.T) {
 	t.Parallel()
 	start := born.Add(time.Hour)
 	for state, shown := range map[string]bool{
-		view.StartsAfter: true, view.StartsNow: false, view.StartUnknown: false, view.StartsNever: false,
+		view.StartsAfter: true, view.StartsNow: false, view.StartUnknown: false, view.StartIncomplete: false,
+		view.StartsNever: false,
 	} {
 		p := view.Pod{Place: "1 of 2", Expected: &view.ExpectedStart{
 			State: state, Earliest: &start, Latest: &start, After: []string{"pod/default/long"},

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -117,8 +117,11 @@ func remove[K, V comparable](sets map[K]map[V]bool, key K, value V) {
 func (c *Claims) PutClaim(claim *resourcev1.ResourceClaim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known := c.claims[claim.UID]; known != nil && newer(known.ResourceVersion, claim.ResourceVersion) {
-		return
+	if known := c.claims[claim.UID]; known != nil {
+		order, err := resourceversion.CompareResourceVersion(claim.ResourceVersion, known.ResourceVersion)
+		if err == nil && order < 0 {
+			return
+		}
 	}
 	c.put(claim)
 }
@@ -137,13 +140,6 @@ func (c *Claims) put(claim *resourcev1.ResourceClaim) {
 		delete(c.pending, claim.UID)
 		c.use(claim.UID, c.claims, claim)
 	}
-}
-
-// newer reports whether a resource version is newer than another one.
-func newer(a, b string) bool {
-	x, err := strconv.ParseUint(a, 10, 64)
-	y, other := strconv.ParseUint(b, 10, 64)
-	return err == nil && other == nil && x > y
 }
 
 // RemoveClaim forgets a claim.

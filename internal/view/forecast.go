@@ -93,6 +93,8 @@ const (
 	StartsAfter = "Expected"
 	// StartUnknown waits for pods whose ends are not known.
 	StartUnknown = "Unknown"
+	// StartIncomplete lacks members of its gang, so no end of another one lets it start.
+	StartIncomplete = "Incomplete"
 	// StartsNever does not fit either if no other pod runs.
 	StartsNever = "Never"
 )
@@ -137,7 +139,8 @@ func (s *ExpectedStart) Text(now time.Time) string {
 	}
 	text := map[string]string{
 		StartsNow: "now", StartUnknown: "unknown: pods without a known end hold the room",
-		StartsNever: "never: it would not fit if no other pod ran",
+		StartIncomplete: "unknown: the gang lacks members",
+		StartsNever:     "never: it would not fit if no other pod ran",
 	}[s.State]
 	if s.State == StartsAfter {
 		text = clock(*s.Earliest, now)

@@ -23,7 +23,7 @@ type Step uint8
 
 // Steps.
 const (
-	// Wait: the file is left as it is for now.
+	// Wait: the file stays as it is until it is looked at again.
 	Wait Step = iota
 	// Keep: the file has the value that it is to have.
 	Keep

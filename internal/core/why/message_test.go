@@ -132,45 +132,31 @@ func TestTextIsHalfAMessageWithoutItsTail(t *testing.T) {
 	}
 }
 
-// TestWhatExactlyFitsIsNotCut lets one detail grow by a byte until a second reason is counted and not named: the texts
-// before fill all of their room.
+// TestWhatExactlyFitsIsNotCut lets one detail grow by a byte until what follows it no longer fits: the last text before
+// that fills all of its room.
 func TestWhatExactlyFitsIsNotCut(t *testing.T) {
 	t.Parallel()
-	longest := 0
-	for n := range why.MaxMessage {
-		upstream := nodes("a", 2, plain(why.UpstreamFilter))
-		for i := range upstream {
-			upstream[i].Detail = "no " + strings.Repeat("x", n)
+	for shown, beside := range map[string][]why.Finding{
+		", 1 Insufficient cpu.": nodes("b", 1, short(why.InsufficientCPU, 1, 3)),
+		" preemption: ":         preempting(nodes("a", 1, plain(why.NoVictims))),
+	} {
+		longest := 0
+		for n := range why.MaxMessage {
+			upstream := nodes("a", 2, plain(why.UpstreamFilter))
+			for i := range upstream {
+				upstream[i].Detail = "no " + strings.Repeat("x", n)
+			}
+			got := why.Text(append(upstream, beside...), 3)
+			if len(got) > why.MaxMessage/2 {
+				t.Fatalf("%d bytes", len(got))
+			}
+			if strings.Contains(got, shown) {
+				longest = len(got)
+			}
 		}
-		got := why.Text(append(upstream, nodes("b", 1, short(why.InsufficientCPU, 1, 3))...), 3)
-		if len(got) > why.MaxMessage/2 {
-			t.Fatalf("%d bytes", len(got))
+		if longest != why.MaxMessage/2 {
+			t.Errorf("the longest text with %q has %d bytes, want %d", shown, longest, why.MaxMessage/2)
 		}
-		if strings.HasSuffix(got, "x, 1 Insufficient cpu.") {
-			longest = len(got)
-		}
-	}
-	if longest != why.MaxMessage/2 {
-		t.Errorf("the longest text that names both reasons has %d bytes, want %d", longest, why.MaxMessage/2)
-	}
-}
-
-func TestPreemptionIsLeftOutWhereItDoesNotFit(t *testing.T) {
-	t.Parallel()
-	longest := 0
-	for n := range why.MaxMessage {
-		upstream := nodes("a", 1, plain(why.UpstreamFilter))
-		upstream[0].Detail = "no " + strings.Repeat("x", n)
-		got := why.Text(append(upstream, preempting(nodes("a", 1, plain(why.NoVictims)))...), 1)
-		if len(got) > why.MaxMessage/2 {
-			t.Fatalf("%d bytes", len(got))
-		}
-		if strings.Contains(got, " preemption: ") {
-			longest = len(got)
-		}
-	}
-	if longest != why.MaxMessage/2 {
-		t.Errorf("the longest text with preemption has %d bytes, want %d", longest, why.MaxMessage/2)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/internal/core/device"
 )
@@ -26,19 +27,12 @@ func PublishedBy(s *resourcev1.ResourceSlice) []Published {
 	list := make([]Published, len(s.Spec.Devices))
 	for i := range s.Spec.Devices {
 		d := &s.Spec.Devices[i]
-		list[i] = Published{value(s.Spec.NodeName), hardware(s.Spec.Driver, s.Spec.Pool.Name, d)}
-		if value(s.Spec.PerDeviceNodeSelection) {
-			list[i].Node = value(d.NodeName)
+		list[i] = Published{ptr.Deref(s.Spec.NodeName, ""), hardware(s.Spec.Driver, s.Spec.Pool.Name, d)}
+		if ptr.Deref(s.Spec.PerDeviceNodeSelection, false) {
+			list[i].Node = ptr.Deref(d.NodeName, "")
 		}
 	}
 	return list
-}
-
-func value[T any](p *T) (v T) {
-	if p != nil {
-		v = *p
-	}
-	return v
 }
 
 // Attributes of a card. Drivers write them with their own domain, or without one; AMD's writes pciAddr, and DraNet
@@ -56,7 +50,7 @@ func hardware(driver, pool string, d *resourcev1.Device) device.Hardware {
 	read := func(attributes []string, accept func(string) bool) string {
 		for _, attribute := range attributes {
 			for _, name := range names {
-				text := value(d.Attributes[name].StringValue)
+				text := ptr.Deref(d.Attributes[name].StringValue, "")
 				local := string(name)[strings.LastIndexByte(string(name), '/')+1:]
 				if local == attribute && accept(text) {
 					return text

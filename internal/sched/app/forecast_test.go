@@ -143,7 +143,18 @@ func TestForecast(t *testing.T) {
 			},
 			[]string{"pod/default/large 13:00, after pod/default/r", "pod/default/small now"},
 		},
-		"a gang starts whole, with as many members as it needs": {
+		"members beyond the minimum take room too": {
+			[]*corev1.Pod{
+				bound("r", "n", full, expects("1h"), since(0)),
+				exclusive("g-0", "8", object.Gang("g", "2")), exclusive("g-1", "8", object.Gang("g", "2")),
+				exclusive("g-2", "8", object.Gang("g", "2")), exclusive("last", "12", age(-1)),
+			},
+			[]string{
+				"gang/default/g 13:00, after pod/default/r",
+				"pod/default/last unknown: pods without a known end hold the room",
+			},
+		},
+		"a gang starts with its minimum": {
 			[]*corev1.Pod{
 				bound("r", "n", full, expects("1h"), since(0)),
 				exclusive("g-0", "12", object.Gang("g", "2"), expects("30m")),
@@ -158,7 +169,7 @@ func TestForecast(t *testing.T) {
 		},
 		"a gang without all its members is not estimated": {
 			[]*corev1.Pod{exclusive("g-0", "2", object.Gang("g", "2")), exclusive("a", "2")},
-			[]string{"gang/default/g unknown: pods without a known end hold the room", "pod/default/a now"},
+			[]string{"gang/default/g unknown: the gang lacks members", "pod/default/a now"},
 		},
 		"a gated pod does not wait yet": {
 			[]*corev1.Pod{exclusive("a", "2", func(p *corev1.Pod) {

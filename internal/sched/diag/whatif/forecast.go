@@ -87,7 +87,7 @@ func (s *session) forecast(q *view.WhatIf) (*view.Forecast, error) {
 			out.Bound = s.searchTime().String()
 		}
 		if u.incomplete {
-			w.Start = &view.ExpectedStart{State: view.StartUnknown}
+			w.Start = &view.ExpectedStart{State: view.StartIncomplete}
 		}
 		out.Queue = append(out.Queue, w)
 	}
@@ -249,7 +249,8 @@ func (c *course) Reset() error {
 	return nil
 }
 
-// Start places the pods of a unit one after the other, as many of each gang as must start together.
+// Start places the pods of a unit one after the other: first as many of each gang as must start together, then the
+// others that fit, as the scheduler does.
 func (c *course) Start(waiting int) (bool, error) {
 	u := c.waiting[waiting]
 	if u.incomplete {
@@ -258,9 +259,11 @@ func (c *course) Start(waiting int) (bool, error) {
 	left := map[string]int{}
 	maps.Copy(left, u.lacking)
 	var all []*placed
+	var beyond []*corev1.Pod
 	for _, pod := range u.pods {
 		id := c.Gangs.GangOf(pod)
 		if u.lacking != nil && left[id] <= 0 {
+			beyond = append(beyond, pod)
 			continue
 		}
 		p, err := c.place(pod, nil)
@@ -277,6 +280,15 @@ func (c *course) Start(waiting int) (bool, error) {
 	for _, n := range left {
 		if n > 0 {
 			return false, c.rollback(all)
+		}
+	}
+	for _, pod := range beyond {
+		p, err := c.place(pod, nil)
+		if err != nil {
+			return false, err
+		}
+		if p != nil {
+			all = append(all, p)
 		}
 	}
 	c.started[u.name] = all

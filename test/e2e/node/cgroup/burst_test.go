@@ -18,7 +18,7 @@ import (
 // beside a limit of half a CPU.
 func TestABurstEndsTheThrottlingOfABurstyLoad(t *testing.T) {
 	if !*setFiles {
-		t.Skip("needs CPUs without other work: beside it a load is spread over several periods")
+		t.Skip("NOT RUN: needs CPUs without other work: beside it a load is spread over several periods")
 	}
 	n := newNode(t)
 	n.engine.Prune(none)
@@ -34,7 +34,7 @@ func TestABurstEndsTheThrottlingOfABurstyLoad(t *testing.T) {
 		n.must(here.Write(group, file, "50000"))
 	}
 	if _, err := here.Read(c.group, here.Dialect().Burst()); err != nil {
-		t.Skipf("the kernel has no CPU burst: %v", err)
+		t.Skipf("NOT RUN: the kernel has no CPU burst: %v", err)
 	}
 	n.must(n.run(c))
 	if _, err := here.tasks[c.pid].say("bursty"); err != nil {

@@ -21,7 +21,7 @@ var figure = flag.Int("figure", 0, "periods of 1 ms to measure for docs/guide/is
 // CPU of the task as its only one at the beginning of each step, as irqbalance may choose. It prints YAML.
 func TestLatencyOfAPeriodicTask(t *testing.T) {
 	if *figure == 0 {
-		t.Skip("-figure is not set")
+		t.Skip("NOT RUN: the figure of isolation (TENON_FIGURE=500 make test-guest)")
 	}
 	needsOwnMachine(t)
 	reading, err := host.Read(machineRoot, "amd64")

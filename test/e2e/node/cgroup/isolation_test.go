@@ -161,7 +161,7 @@ func firedOn(t testing.TB, number string, cpu int) (there, all int) {
 func needsOwnMachine(t *testing.T) {
 	t.Helper()
 	if !*setFiles {
-		t.Skip("sets files of the machine: for guests alone")
+		t.Skip("NOT RUN: sets files of the machine: for guests alone")
 	}
 	passed(t)
 }
@@ -289,7 +289,7 @@ func TestCPUsThatTheBootIsolatedAreInNoPool(t *testing.T) {
 	testkit.Check(t, err)
 	isolated := strings.TrimSpace(string(text))
 	if isolated == "" {
-		t.Skip("the boot isolated no CPU")
+		t.Skip("NOT RUN: the boot isolated no CPU")
 	}
 	n := newNode(t)
 	n.engine.SetFacts(ledger.Facts{
