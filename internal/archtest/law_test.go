@@ -44,7 +44,9 @@ var law = []rule{
 	{folder: "deploy", own: []string{"api"}, others: []string{"k8s.io/apimachinery", "k8s.io/api", "sigs.k8s.io/yaml"}},
 	{
 		folder: "internal/kube/convert", own: []string{"internal/core", "api"},
-		others: []string{"k8s.io/apimachinery", "k8s.io/api", "k8s.io/component-helpers/resource"},
+		others: []string{
+			"k8s.io/apimachinery", "k8s.io/api", "k8s.io/component-helpers/resource", "k8s.io/utils/ptr",
+		},
 	},
 	{folder: "internal/view", own: []string{"internal/core"}},
 	{
