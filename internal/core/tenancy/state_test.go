@@ -325,11 +325,14 @@ func TestStatesAreEqualByWhatPodsHave(t *testing.T) {
 		"another pod": {state(nil, bound(n, 1, cpuPod("a", 17))), state(nil, bound(n, 1, cpuPod("b", 17))), false},
 		"more pods":   {on("0-1"), state(nil), false},
 		"known otherwise": {
-			on("4-5"), state([]tenancy.Grant{{UID: "a", Placement: onCPUs(n, "4-5")}}, bound(n, 1, cpuPod("a", 2))), false,
+			on("4-5"), state([]tenancy.Grant{{UID: "a", Placement: onCPUs(n, "4-5")}}, bound(n, 1, cpuPod("a", 2))),
+			false,
 		},
-		"in another order":    {large(1, 2), large(2, 1), false},
-		"in the same order":   {large(1, 2), large(1, 3), true},
-		"one that is refused": {state(nil, bound(n, 1, cpuPod("a", 17))), state(nil, bound(n, 1, cpuPod("a", 2))), false},
+		"in another order":  {large(1, 2), large(2, 1), false},
+		"in the same order": {large(1, 2), large(1, 3), true},
+		"one that is refused": {
+			state(nil, bound(n, 1, cpuPod("a", 17))), state(nil, bound(n, 1, cpuPod("a", 2))), false,
+		},
 	} {
 		if got := c.a.Equal(c.b); got != c.want {
 			t.Errorf("%s: equal %t, want %t", name, got, c.want)
