@@ -148,8 +148,13 @@ func (k *realKernel) Kill(group string) error {
 	}
 	return eventually(func() error {
 		pids, err := pidsBelow(dir)
-		if err != nil || len(pids) == 0 {
+		if err != nil {
 			return err
+		}
+		// A task that is dying is not listed any more, and keeps its group for a moment.
+		if events, _ := os.ReadFile(filepath.Join(dir, "cgroup.events")); len(pids) == 0 &&
+			!strings.Contains(string(events), "populated 1") {
+			return nil
 		}
 		for _, pid := range pids {
 			switch t := k.tasks[pid]; {
