@@ -46,7 +46,7 @@ type solver struct {
 	even      even
 	heldNodes topo.NodeSet // nodes with a holder of NUMANodeLevel
 	held      bool         // some core has a holder that the request avoids
-	ticks     bool         // some free CPU has no tick
+	passes    int          // of fill over the free CPUs: 2 where some of them have no tick, else 1
 
 	// The state of fill.
 	left     cpuset.Set // free CPUs that are not taken

@@ -51,26 +51,36 @@ func (v *solver) inOrder(nodes topo.NodeSet, order []topo.NUMA) []topo.NUMA {
 	return order
 }
 
-// inTurn returns the CPUs of a NUMA node that are left, in two sets: those of the first are given before the others.
-func (v *solver) inTurn(i topo.NUMA) [2]cpuset.Set {
+// inPass returns the CPUs of a NUMA node that are left, and are given in a pass: of two, those without a tick first.
+func (v *solver) inPass(i topo.NUMA, pass int) cpuset.Set {
 	cpus := v.m.NUMACPUs(i).Intersect(v.left)
-	if !v.ticks {
-		return [2]cpuset.Set{cpus}
+	switch {
+	case v.passes == 1:
+		return cpus
+	case pass == 0:
+		return cpus.Intersect(v.state.NoTick)
 	}
-	return [2]cpuset.Set{cpus.Intersect(v.state.NoTick), cpus.Minus(v.state.NoTick)}
+	return cpus.Minus(v.state.NoTick)
 }
 
 // take takes n CPUs of a core that are left, those without a tick first and then the lowest ones, and records the round
 // and the L3 group.
 func (v *solver) take(id topo.Core, n int) {
-	c := &v.core[id]
-	for _, noTick := range [...]bool{true, false} {
-		for _, cpu := range v.m.CoreCPUs(id) {
-			if n > 0 && v.left.Has(int(cpu)) && v.state.NoTick.Has(int(cpu)) == noTick {
+	c, cpus := &v.core[id], v.m.CoreCPUs(id)
+	if v.passes > 1 {
+		for _, cpu := range cpus {
+			if n > 0 && v.left.Has(int(cpu)) && v.state.NoTick.Has(int(cpu)) {
 				v.left.Remove(int(cpu))
 				c.open--
 				n--
 			}
+		}
+	}
+	for _, cpu := range cpus {
+		if n > 0 && v.left.Has(int(cpu)) {
+			v.left.Remove(int(cpu))
+			c.open--
+			n--
 		}
 	}
 	c.round = v.round
@@ -137,7 +147,8 @@ func (v *solver) takeGrouped(i topo.NUMA, w want, cores, grouped, have, each int
 
 // takeLowest takes each CPUs of the first wanted cores, by the first of their CPUs that can be taken.
 func (v *solver) takeLowest(i topo.NUMA, w want, cores, each int) {
-	for _, cpus := range v.inTurn(i) {
+	for pass := range v.passes {
+		cpus := v.inPass(i, pass)
 		for cpu := cpus.First(); cpu >= 0 && cores > 0; cpu = cpus.Next(cpu + 1) {
 			if id := v.m.CoreOf(topo.CPU(cpu)); v.matches(id, &w) {
 				v.take(id, each)
@@ -153,7 +164,8 @@ func (v *solver) takeLowest(i topo.NUMA, w want, cores, each int) {
 func (v *solver) openOne(order []topo.NUMA, n int) bool {
 	best, bestScore := topo.Core(0), noScore
 	for _, i := range order {
-		for _, cpus := range v.inTurn(i) {
+		for pass := range v.passes {
+			cpus := v.inPass(i, pass)
 			for cpu := cpus.First(); cpu >= 0; cpu = cpus.Next(cpu + 1) {
 				id := v.m.CoreOf(topo.CPU(cpu))
 				c := &v.core[id]
@@ -240,7 +252,8 @@ func (v *solver) takeFresh(i topo.NUMA, cores int) {
 // takeAnother takes at most one more CPU of each core of a node, those without a tick first, then the lowest ids. It
 // returns the rest of n.
 func (v *solver) takeAnother(i topo.NUMA, n int) int {
-	for _, cpus := range v.inTurn(i) {
+	for pass := range v.passes {
+		cpus := v.inPass(i, pass)
 		for cpu := cpus.First(); cpu >= 0 && n > 0; cpu = cpus.Next(cpu + 1) {
 			id := v.m.CoreOf(topo.CPU(cpu))
 			c := &v.core[id]

@@ -49,7 +49,8 @@ func (v *solver) fewestL3(i topo.NUMA, w want, cores int) cpuset.Set {
 	var order [topo.MaxCPUs]topo.L3  // groups by the first CPU they can give
 	groups, inUse := order[:0], 0
 	var seen cpuset.Set // of topo.Core
-	for _, cpus := range v.inTurn(i) {
+	for pass := range v.passes {
+		cpus := v.inPass(i, pass)
 		for cpu := cpus.First(); cpu >= 0; cpu = cpus.Next(cpu + 1) {
 			id := v.m.CoreOf(topo.CPU(cpu))
 			if seen.Has(int(id)) || !v.matches(id, &w) {

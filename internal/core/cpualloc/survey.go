@@ -85,7 +85,9 @@ func (v *solver) survey() (counts [maxNodes]NodeCount) {
 		return counts
 	}
 	noTick := v.left.Intersect(v.state.NoTick)
-	v.ticks = !noTick.IsEmpty()
+	if v.passes = 1; !noTick.IsEmpty() {
+		v.passes = 2
+	}
 	avoid := v.avoid()
 	for cpu := avoid.First(); cpu >= 0; cpu = avoid.Next(cpu + 1) {
 		v.core[v.m.CoreOf(topo.CPU(cpu))].held = true
@@ -100,7 +102,7 @@ func (v *solver) survey() (counts [maxNodes]NodeCount) {
 			}
 		}
 		v.node[i].free = counts[i].Free
-		if cpus := v.m.NUMACPUs(i); v.ticks {
+		if cpus := v.m.NUMACPUs(i); v.passes > 1 {
 			v.node[i].noTick = cpus.CountIn(&noTick)
 		}
 		if v.req.SingleNUMANode && counts[i].Offers(&v.req) < v.req.Count {
