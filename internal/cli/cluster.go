@@ -170,12 +170,17 @@ func (a *account) node(name string) view.Node {
 	out := describe.Node(known, a.pods[name])
 	var shared int64
 	for _, p := range a.all {
-		isBound := slices.ContainsFunc(out.Pods, func(h view.Holder) bool {
+		if p.Spec.NodeName != name || convert.Ended(p) {
+			continue
+		}
+		bound := slices.IndexFunc(out.Pods, func(h view.Holder) bool {
 			return h.Namespace == p.Namespace && h.Name == p.Name
 		})
-		if p.Spec.NodeName == name && !convert.Ended(p) && !isBound {
+		if bound < 0 {
 			shared += describe.Requests(p).MemoryBytes
+			continue
 		}
+		out.Pods[bound].Interrupts = describe.Interrupts(reportOfPod(a.metrics[name], p))
 	}
 	if shared > 0 {
 		out.SharedMemory = view.BytesText(shared)

@@ -297,9 +297,9 @@ func (d *drawing) legend() {
 		name := p.Namespace + "/" + p.Name
 		where := "numa " + view.IDs(p.NUMANodes)
 		if p.CPUSet != "" {
-			t.add(d.labels[name], name, p.QoS, p.CPUSet, where, p.Exclusive)
+			t.add(d.labels[name], name, p.QoS, p.CPUSet, where, p.Exclusive, view.InterruptsText(p.Interrupts))
 		} else {
-			t.add("~", name, cmp.Or(p.QoS, "LS"), "shared pool", where, "")
+			t.add("~", name, cmp.Or(p.QoS, "LS"), "shared pool", where, "", "")
 		}
 	}
 	for i, lines := range t.lines() {

@@ -246,11 +246,19 @@ func (e *explanation) addSuppression(ctx context.Context, answer *explained, pod
 	}
 }
 
-// addQuiet says of an LSE pod that runs what keeps its CPUs undisturbed, and what does not. The answer is valid without
-// it, so errors are ignored.
+// addQuiet says of a pod with CPUs of its own that runs how often interrupts fire there, and of an LSE pod what keeps
+// its CPUs undisturbed, and what does not. The answer is valid without it, so errors are ignored.
 func (e *explanation) addQuiet(ctx context.Context, answer *explained, pod *corev1.Pod) {
 	placement := answer.Placement
-	if class := describe.Class(pod).Class; class != qos.LSE || placement == nil || placement.CPUSet == "" {
+	if placement == nil || placement.CPUSet == "" {
+		return
+	}
+	if metrics, err := e.metrics(ctx, placement.Node); err == nil {
+		if rate := describe.Interrupts(reportOfPod(metrics[placement.Node], pod)); rate != nil {
+			answer.Notes = append(answer.Notes, view.InterruptsNote(placement.CPUSet, rate))
+		}
+	}
+	if describe.Class(pod).Class != qos.LSE {
 		return
 	}
 	topology, err := e.topology(ctx, placement.Node)

@@ -155,7 +155,7 @@ func TestUseAsGolden(t *testing.T) {
 		if i%3 != 2 {
 			metric.Status.PodsMetric = append(metric.Status.PodsMetric, &slo.PodMetricInfo{
 				Namespace: p.Namespace, Name: p.Name, PodUsage: resources("cpu", "1500m", "memory", "100Mi"),
-				Extensions: slo.ThrottledExtension(int64(i) * 40),
+				Extensions: slo.PodExtension{ThrottledMilliseconds: int64(i) * 40}.Encode(),
 			})
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/health"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/quiet"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -122,6 +123,8 @@ type Holder struct {
 	NUMANodes []int  `json:"numaNodes"`
 	// Pool is "shared" for a pod of a shared pool that is bound to NUMANodes.
 	Pool string `json:"pool,omitempty"`
+	// Interrupts is how often interrupts fire on CPUSet, by the last report; nil where that is not known.
+	Interrupts *quiet.Rate `json:"interruptsPerSecond,omitempty"`
 }
 
 // Problem is what is wrong with a node or with a pod on it.

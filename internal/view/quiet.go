@@ -68,6 +68,24 @@ func QuietOf(m *topo.Machine, f *quiet.Facts, cpus cpuset.Set) []Quiet {
 	return out
 }
 
+// InterruptsText says in few words how often interrupts fire on the CPUs of a pod; "" where that is not known.
+func InterruptsText(r *quiet.Rate) string {
+	if r == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d interrupts/s (kernel %d)", r.Devices, r.Kernel)
+}
+
+// InterruptsNote says how often interrupts fire on the CPUs of a pod, and which device's does most.
+func InterruptsNote(cpus string, r *quiet.Rate) string {
+	const kernel = "%d times a second by the kernel, such as by timers"
+	if r.Devices == 0 {
+		return fmt.Sprintf("CPUs %s are interrupted by no device, and "+kernel, cpus, r.Kernel)
+	}
+	return fmt.Sprintf("CPUs %s are interrupted %d times a second by devices, most by interrupt %s, and "+kernel, cpus,
+		r.Devices, r.Busiest, r.Kernel)
+}
+
 // QuietNotes says in one sentence each what holds on the CPUs of a pod on a node, and what does not.
 func QuietNotes(m *topo.Machine, f *quiet.Facts, cpus cpuset.Set, node string) (notes []string) {
 	var holds, lacks []string

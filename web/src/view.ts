@@ -392,6 +392,7 @@ export interface Holder {
   cpuExclusivePolicy?: string;
   numaNodes: number[] | null;
   pool?: string;
+  interruptsPerSecond?: QuietRate;
 }
 
 export interface NodeDevices {
@@ -680,6 +681,12 @@ export interface NUMA {
   isolated?: string;
   free: number;
   cores: Core[];
+}
+
+export interface QuietRate {
+  devices: number;
+  kernel: number;
+  busiest?: string;
 }
 
 export interface DeviceOnNode {

@@ -2,7 +2,6 @@ package v1alpha1
 
 import (
 	"encoding/json"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -184,27 +183,45 @@ type PodMetricInfo struct {
 	Extensions *Unread `json:"extensions,omitempty"`
 }
 
-// throttledKey is that of Tenon's agent in the extensions of a pod.
-const throttledKey = "cpuThrottledMilliseconds"
-
-// ThrottledExtension returns extensions that say for how many milliseconds of a second a pod was throttled; nil for 0.
-func ThrottledExtension(milliseconds int64) *Unread {
-	if milliseconds <= 0 {
-		return nil
-	}
-	text := `{"` + throttledKey + `":` + strconv.FormatInt(milliseconds, 10) + "}"
-	return &Unread{RawExtension: runtime.RawExtension{Raw: []byte(text)}}
+// PodExtension is what Tenon's agent says of a pod in its extensions: of a pod with exclusive CPUs also interrupts.
+// +kubebuilder:object:generate=false
+type PodExtension struct {
+	// ThrottledMilliseconds is for how many milliseconds of a second the pod was throttled.
+	ThrottledMilliseconds int64 `json:"cpuThrottledMilliseconds,omitempty"`
+	// Interrupts is how often interrupts fire on the CPUs of the pod; nil where that is not known.
+	Interrupts *InterruptRate `json:"interruptsPerSecond,omitempty"`
 }
 
-// Throttled returns for how many milliseconds of a second the pod was throttled; 0 where no agent of Tenon says so.
-func (p *PodMetricInfo) Throttled() int64 {
-	var said map[string]json.RawMessage
-	var milliseconds int64
-	if p.Extensions == nil || json.Unmarshal(p.Extensions.Raw, &said) != nil ||
-		json.Unmarshal(said[throttledKey], &milliseconds) != nil {
-		return 0
+// InterruptRate is how often interrupts fire in a second.
+// +kubebuilder:object:generate=false
+type InterruptRate struct {
+	// Devices are interrupts of devices, Kernel those that the kernel makes itself.
+	Devices int64 `json:"devices"`
+	Kernel  int64 `json:"kernel"`
+	// Busiest is the device that fires most; "" where none does.
+	Busiest string `json:"busiest,omitempty"`
+}
+
+// Encode returns the extensions; nil where they say nothing.
+func (x PodExtension) Encode() *Unread {
+	raw, err := json.Marshal(x)
+	if err != nil || string(raw) == "{}" {
+		return nil
 	}
-	return max(0, milliseconds)
+	return &Unread{RawExtension: runtime.RawExtension{Raw: raw}}
+}
+
+// Extension returns what an agent of Tenon says of the pod. What it says wrongly, or not at all, is zero.
+func (p *PodMetricInfo) Extension() (x PodExtension) {
+	if p.Extensions == nil {
+		return x
+	}
+	_ = json.Unmarshal(p.Extensions.Raw, &x) // the fields that can be read are set
+	x.ThrottledMilliseconds = max(0, x.ThrottledMilliseconds)
+	if i := x.Interrupts; i != nil && (i.Devices < 0 || i.Kernel < 0) {
+		x.Interrupts = nil
+	}
+	return x
 }
 
 // HostApplicationMetricInfo is what a host application uses.

@@ -56,23 +56,42 @@ func TestFieldsThatNoPartReadsAreNamed(t *testing.T) {
 	}
 }
 
-func TestThrottledTimeInExtensions(t *testing.T) {
+func TestWhatTheAgentSaysInExtensions(t *testing.T) {
 	t.Parallel()
 	raw := func(text string) *slo.Unread {
 		return &slo.Unread{RawExtension: runtime.RawExtension{Raw: []byte(text)}}
 	}
+	ms := func(milliseconds int64) slo.PodExtension {
+		return slo.PodExtension{ThrottledMilliseconds: milliseconds}
+	}
+	fires := slo.PodExtension{Interrupts: &slo.InterruptRate{Devices: 3, Kernel: 250, Busiest: "24 (eth0)"}}
+	none := slo.PodExtension{Interrupts: &slo.InterruptRate{}}
 	for name, c := range map[string]struct {
 		extensions *slo.Unread
-		want       int64
+		want       slo.PodExtension
 	}{
-		"the agent's": {slo.ThrottledExtension(120), 120}, "none": {slo.ThrottledExtension(0), 0},
-		"another program's": {raw(`{"a":1}`), 0}, "both": {raw(`{"a":1,"cpuThrottledMilliseconds":7}`), 7},
-		"a word":         {raw(`{"cpuThrottledMilliseconds":"7"}`), 0},
-		"less than none": {raw(`{"cpuThrottledMilliseconds":-7}`), 0},
-		"no object":      {raw(`7`), 0}, "not JSON": {raw(`{`), 0},
+		"the agent's":       {ms(120).Encode(), ms(120)},
+		"nothing to say":    {ms(0).Encode(), ms(0)},
+		"interrupts":        {fires.Encode(), fires},
+		"no interrupts":     {none.Encode(), none},
+		"another program's": {raw(`{"a":1}`), ms(0)},
+		"both":              {raw(`{"a":1,"cpuThrottledMilliseconds":7}`), ms(7)},
+		"a word": {
+			raw(`{"cpuThrottledMilliseconds":"7","interruptsPerSecond":{"devices":0,"kernel":0}}`), none,
+		},
+		"less than none":    {raw(`{"cpuThrottledMilliseconds":-7}`), ms(0)},
+		"fewer than none":   {raw(`{"interruptsPerSecond":{"devices":-1,"kernel":3}}`), ms(0)},
+		"less than none, 2": {raw(`{"interruptsPerSecond":{"devices":1,"kernel":-3}}`), ms(0)},
+		"no object":         {raw(`7`), ms(0)},
+		"not JSON":          {raw(`{`), ms(0)},
+		"no extensions":     {nil, ms(0)},
 	} {
-		if got := (&slo.PodMetricInfo{Extensions: c.extensions}).Throttled(); got != c.want {
-			t.Errorf("%s: %d, want %d", name, got, c.want)
+		got := (&slo.PodMetricInfo{Extensions: c.extensions}).Extension()
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+	if raw := ms(0).Encode(); raw != nil {
+		t.Errorf("nothing to say is %s, want no extensions", raw.Raw)
 	}
 }

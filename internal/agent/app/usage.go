@@ -43,6 +43,11 @@ func (a *Agent) reportUse(policy *slo.NodeMetricCollectPolicy) *slo.NodeMetricSt
 	if a.usage == nil || !a.pods.HasSynced() {
 		return nil
 	}
+	cpus := map[string][]int{}
+	alone, _ := a.Exclusive()
+	for _, p := range alone {
+		cpus[p.UID] = p.CPUs
+	}
 	var pods []usage.Pod
 	for _, pod := range a.Pods() {
 		if convert.Ended(pod.Pod) {
@@ -58,6 +63,7 @@ func (a *Agent) reportUse(policy *slo.NodeMetricCollectPolicy) *slo.NodeMetricSt
 			Request: usage.Amounts{
 				MilliCPU: request[string(corev1.ResourceCPU)], MemoryBytes: request[string(corev1.ResourceMemory)],
 			},
+			CPUs: cpus[convert.NodeUID(pod.Pod)],
 		})
 	}
 	status := a.usage.Status(policy, pods, a.o.Clock.Now())

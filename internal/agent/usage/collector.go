@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/core/quiet"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/window"
 )
@@ -94,7 +95,9 @@ type Collector struct {
 	said    []Host          // the applications of hosts, by name
 	prod    map[string]bool // the pods that prodCPU and prodMem are of, by UID: those of the last Status
 	history history
-	refused int // how often Status has waited for pods; patience after the first report
+	refused int          // how often Status has waited for pods; patience after the first report
+	fired   quiet.Counts // of the last Status, at firedAt
+	firedAt time.Time
 }
 
 // numaNode is a NUMA node that is measured.

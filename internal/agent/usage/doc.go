@@ -9,6 +9,8 @@
 // kernel has to add up, each fifth second, a fifth of the pods at a time. Each half second, a glance at the node and a
 // few of the pods says whether others have begun to use more.
 //
+// Of interrupts on the CPUs that a pod has alone, it counts those between two reports: see /proc/interrupts.
+//
 // CPU of a node is its time in user, nice, system, irq and softirq; what a hypervisor took is not used by the node.
 // Memory is what is left without page cache: MemTotal less MemAvailable of the node, current less inactive_file and
 // active_file of a group. The cache is kept beside it.

@@ -11,7 +11,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/core/colocation"
+	"github.com/tenon-project/tenon/internal/core/quiet"
 	"github.com/tenon-project/tenon/internal/core/window"
 )
 
@@ -30,6 +32,8 @@ type Pod struct {
 	// Prod says that what it does not use of its Request may be lent to mid pods.
 	Prod    bool
 	Request Amounts
+	// CPUs are those that it has alone, by the kernel's ids; none of another pod.
+	CPUs []int
 }
 
 // Status returns what a NodeMetric reports under a policy: of the pods those that are given. It averages over the
@@ -83,6 +87,7 @@ func (c *Collector) Status(policy *slo.NodeMetricCollectPolicy, pods []Pod, now 
 		m.AggregatedSystemUsages = appendWindow(m.AggregatedSystemUsages, d, now, h.sysCPU, h.sysMem)
 	}
 	out.ProdReclaimableMetric = c.reclaimable(pods, now)
+	fired := c.interruptsSince(pods, now)
 	for _, p := range pods {
 		g := c.pods[p.UID]
 		if g == nil {
@@ -92,7 +97,8 @@ func (c *Collector) Status(policy *slo.NodeMetricCollectPolicy, pods []Pod, now 
 			milli, _ := g.throttle.average.At(now)
 			out.PodsMetric = append(out.PodsMetric, &slo.PodMetricInfo{
 				Namespace: p.Namespace, Name: p.Name, Priority: p.Priority, QoS: p.QoS,
-				PodUsage: quantities(used, withCache), Extensions: slo.ThrottledExtension(milli),
+				PodUsage:   quantities(used, withCache),
+				Extensions: slo.PodExtension{ThrottledMilliseconds: milli, Interrupts: fired[p.UID]}.Encode(),
 			})
 		}
 	}
@@ -104,6 +110,32 @@ func (c *Collector) Status(policy *slo.NodeMetricCollectPolicy, pods []Pod, now 
 			out.HostApplicationMetric = append(out.HostApplicationMetric, &slo.HostApplicationMetricInfo{
 				Name: h.Name, Priority: h.Priority, QoS: h.QoS, Usage: quantities(used, withCache),
 			})
+		}
+	}
+	return out
+}
+
+// interruptsSince returns how often interrupts fired on the CPUs that pods have alone since the last Status, by UID.
+// The file is long, so it is read for a Status alone.
+func (c *Collector) interruptsSince(pods []Pod, now time.Time) map[string]*slo.InterruptRate {
+	var cpus []int
+	for _, p := range pods {
+		cpus = append(cpus, p.CPUs...)
+	}
+	before, span := c.fired, now.Sub(c.firedAt)
+	c.fired, c.firedAt = quiet.Counts{}, now
+	if len(cpus) == 0 {
+		return nil
+	}
+	fired, err := host.Interrupts(c.o.Root, cpus)
+	if err != nil {
+		return nil
+	}
+	c.fired = fired
+	out := map[string]*slo.InterruptRate{}
+	for _, p := range pods {
+		if rate, known := fired.Since(&before, span, p.CPUs); known {
+			out[p.UID] = ptr.To(slo.InterruptRate(rate))
 		}
 	}
 	return out

@@ -82,7 +82,7 @@ func TestThrottledTimeIsReported(t *testing.T) {
 			}
 		}
 		for _, p := range status.PodsMetric {
-			got[p.Name] = p.Throttled()
+			got[p.Name] = p.Extension().ThrottledMilliseconds
 			if p.Name == "q" && p.Extensions != nil {
 				t.Errorf("q has the extensions %s", p.Extensions.Raw)
 			}

@@ -12,6 +12,7 @@ import (
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/colocation"
 	"github.com/tenon-project/tenon/internal/core/occupancy"
+	"github.com/tenon-project/tenon/internal/core/quiet"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -142,9 +143,17 @@ func PodUse(pod *corev1.Pod, reported *slo.PodMetricInfo) view.PodUse {
 	}
 	if out.CPU, out.Memory = requestedUse(asks); reported != nil {
 		addUse(&out.CPU, &out.Memory, reported.PodUsage, asks.MilliCPU, asks.MemoryBytes)
-		out.ThrottledMilliseconds = reported.Throttled()
+		out.ThrottledMilliseconds = reported.Extension().ThrottledMilliseconds
 	}
 	return out
+}
+
+// Interrupts returns how often interrupts fire on the CPUs of a pod by its node's report, nil for none.
+func Interrupts(reported *slo.PodMetricInfo) *quiet.Rate {
+	if reported == nil {
+		return nil
+	}
+	return (*quiet.Rate)(reported.Extension().Interrupts)
 }
 
 // Reclaim says what a Node grants batch pods of each amount of which it has less left than a pod asks for, and what

@@ -89,6 +89,8 @@ func TestTheAgentMeasuresWhatPodsSimulate(t *testing.T) {
 		Root: n.root, Pods: measured, Agent: measured, Clock: clock.RealClock{},
 	})
 	testkit.Check(t, err)
+	before, err := host.Interrupts(n.root, []int{3})
+	testkit.Check(t, err)
 	now := u.last
 	for range 3 {
 		now = now.Add(time.Second)
@@ -120,6 +122,11 @@ func TestTheAgentMeasuresWhatPodsSimulate(t *testing.T) {
 			t.Errorf("the node uses %d bytes, want 100 MiB and 2 %% of 1 GiB", got)
 		}
 	})
+	fired, err := host.Interrupts(n.root, []int{3})
+	testkit.Check(t, err)
+	if rate, known := fired.Since(&before, 3*time.Second, []int{3}); !known || rate.Kernel != 250 || rate.Devices != 0 {
+		t.Errorf("CPU 3, which is busy, is interrupted %+v (%v) a second, want 250 times by its timer", rate, known)
+	}
 	testkit.Check(t, n.tree.Rmdir(groups["plain"]+"/0"))
 	delete(n.kubelet.containers, "plain0")
 	testkit.Check(t, u.step(now.Add(time.Second)))
