@@ -7,9 +7,9 @@
 #   release.sh name PROGRAM    prints the name of a program's image
 #
 # PROGRAMS and PLATFORMS (such as linux/arm64) choose a part, OUT another folder for it; VERSION (default: tag or
-# commit), REGISTRY (localhost) and TAG (VERSION if it is that of a release, else devel) name it. SIGNING_KEY, the file
-# of a private key, signs checksums and images. Outside a checkout, VERSION and SOURCE_DATE_EPOCH, the time of the
-# commit, are needed.
+# commit), REGISTRY (localhost) and TAG (VERSION if it is that of a release, else devel) name it. REPOSITORY is the URL
+# of the repository whose releases have the archives. SIGNING_KEY, the file of a private key, signs checksums and
+# images. Outside a checkout, VERSION and SOURCE_DATE_EPOCH, the time of the commit, are needed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 VERSION=${VERSION:-$(git describe --tags --always --dirty --abbrev=12 --match 'v[0-9]*' 2>/dev/null || true)}
@@ -93,7 +93,8 @@ chart() { # FOLDER
 }
 
 pack=("$work/release" -in "$work" -out "$out" -version "$VERSION" -revision "$revision" -time "$time"
-  -registry "$registry" -tag "$tag" -key "${SIGNING_KEY:-}")
+  -registry "$registry" -tag "$tag" -repository "${REPOSITORY:-https://github.com/tenon-project/tenon}"
+  -key "${SIGNING_KEY:-}")
 if [ "$1" = push ]; then
   mkdir "$work/pushed"
   chart "$work/pushed"

@@ -37,7 +37,7 @@ func (r *release) bill(p program, content []byte) ([]byte, error) {
 	document := &v2_3.Document{
 		SPDXVersion: v2_3.Version, DataLicense: v2_3.DataLicense, SPDXIdentifier: "DOCUMENT",
 		DocumentName:      fmt.Sprintf("%s %s for %s/%s", p.name, r.version, p.os, p.arch),
-		DocumentNamespace: "https://github.com/tenon-project/tenon/spdx/" + p.name + "-" + sum,
+		DocumentNamespace: r.repository + "/spdx/" + p.name + "-" + sum,
 		CreationInfo: &v2_3.CreationInfo{
 			Creators: []common.Creator{{CreatorType: "Tool", Creator: "hack/tools/release"}},
 			Created:  r.time.Format(time.RFC3339),

@@ -79,7 +79,7 @@ func (r *release) image(p program) (v1.Image, error) {
 			User: user, Entrypoint: []string{"/" + p.name}, WorkingDir: "/",
 			Labels: map[string]string{
 				"org.opencontainers.image.title":    p.name,
-				"org.opencontainers.image.source":   "https://github.com/tenon-project/tenon",
+				"org.opencontainers.image.source":   r.repository,
 				"org.opencontainers.image.version":  r.version,
 				"org.opencontainers.image.revision": r.revision,
 				"org.opencontainers.image.created":  r.time.Format(time.RFC3339),

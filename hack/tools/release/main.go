@@ -34,7 +34,7 @@ type release struct {
 	registry, tag     string    // of the images' names
 	in, out, licence  string
 	chart             string            // that the command after a push installs
-	downloads         string            // URL of the folder with a folder of archives for each version
+	repository        string            // URL of the repository, below which are its releases
 	key               *ecdsa.PrivateKey // that signs, or nil
 	stdout            io.Writer
 }
@@ -52,8 +52,8 @@ func main() {
 	flag.StringVar(&r.in, "in", "", "`folder` of what was built")
 	flag.StringVar(&r.out, "out", "", "`folder` to write to")
 	flag.StringVar(&r.chart, "chart", "deploy/chart", "chart that the printed command installs, after push")
-	flag.StringVar(&r.downloads, "downloads", "https://github.com/tenon-project/tenon/releases/download",
-		"`URL` below which the archives of a version are, for krew")
+	flag.StringVar(&r.repository, "repository", "https://github.com/tenon-project/tenon",
+		"`URL` of the repository, which labels, bills and Krew's manifest name")
 	flag.StringVar(&key, "key", "", "`file` of the private key that signs")
 	flag.Parse()
 	r.time, r.stdout = time.Unix(seconds, 0).UTC(), os.Stdout

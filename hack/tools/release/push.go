@@ -145,12 +145,12 @@ metadata:
   name: tenon
 spec:
   version: %s
-  homepage: https://github.com/tenon-project/tenon
+  homepage: %s
   shortDescription: Explain and inspect CPU, NUMA and GPU placement
   description: |
     Shows why a pod is where it is or waits, down to the core, the NUMA node and the slice of a GPU.
   platforms:
-`, r.version)
+`, r.version, r.repository)
 	for _, file := range archives {
 		sum, err := checksum(file)
 		if err != nil {
@@ -166,13 +166,13 @@ spec:
 		}
 		fmt.Fprintf(&text, `  - selector:
       matchLabels: {os: %s, arch: %s}
-    uri: %s/%s/%s
+    uri: %s/releases/download/%s/%s
     sha256: %s
     bin: %s
     files:
       - {from: %s, to: .}
       - {from: LICENSE, to: .}
-`, goos, arch, r.downloads, r.version, base, sum, bin, bin)
+`, goos, arch, r.repository, r.version, base, sum, bin, bin)
 	}
 	return os.WriteFile(filepath.Join(r.out, "tenon.yaml"), []byte(text.String()), 0o644)
 }

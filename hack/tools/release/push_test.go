@@ -159,7 +159,6 @@ func TestChecksumsAreSignedAndKrewFindsTheArchives(t *testing.T) {
 	if r.key, err = readKey(file); err != nil {
 		t.Fatal(err)
 	}
-	r.downloads = "https://example.com/download"
 	pack(t, r, "archives", "krew", "checksums", "sign")
 	files := read(t, r.out)
 	verify(t, public, []byte(files["checksums.txt"]), files["checksums.txt.sig"])
@@ -171,11 +170,14 @@ func TestChecksumsAreSignedAndKrewFindsTheArchives(t *testing.T) {
 		if strings.HasPrefix(platform, "windows") {
 			name = strings.TrimSuffix(name, ".tar.gz") + ".zip"
 		}
-		entry := fmt.Sprintf("uri: https://example.com/download/v1.2.3/%s\n    sha256: %x\n",
+		entry := fmt.Sprintf("uri: https://example.com/owner/tenon/releases/download/v1.2.3/%s\n    sha256: %x\n",
 			name, sha256.Sum256([]byte(files[name])))
 		if !strings.Contains(files["tenon.yaml"], entry) {
 			t.Errorf("tenon.yaml lacks\n%s\nit is\n%s", entry, files["tenon.yaml"])
 		}
+	}
+	if !strings.Contains(files["tenon.yaml"], "\n  homepage: https://example.com/owner/tenon\n") {
+		t.Errorf("tenon.yaml has another homepage than its repository:\n%s", files["tenon.yaml"])
 	}
 	if n := strings.Count(files["tenon.yaml"], "uri:"); n != len(platforms) {
 		t.Errorf("tenon.yaml has %d archives instead of %d", n, len(platforms))

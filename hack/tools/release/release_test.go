@@ -59,7 +59,7 @@ func built(t *testing.T) *release {
 	}
 	return &release{
 		version: "v1.2.3", revision: "c42a8db", time: time.Unix(1795365034, 0).UTC(),
-		registry: "example.com/tenon", tag: "1.2",
+		registry: "example.com/tenon", tag: "1.2", repository: "https://example.com/owner/tenon",
 		in: filepath.Join(dir, "in"), out: filepath.Join(dir, "out"), licence: filepath.Join(dir, "LICENSE"),
 	}
 }
@@ -191,6 +191,7 @@ func checkImages(t *testing.T, r *release, name, user string, index v1.ImageInde
 		if c.Config.User != user || !slices.Equal(c.Config.Entrypoint, []string{"/" + name}) ||
 			c.Architecture != m.Platform.Architecture || !c.Created.Equal(r.time) ||
 			labels["org.opencontainers.image.version"] != r.version ||
+			labels["org.opencontainers.image.source"] != r.repository ||
 			labels["org.opencontainers.image.revision"] != r.revision {
 			t.Errorf("%s for %s: %+v", name, platform, c)
 		}
