@@ -1,13 +1,16 @@
 package hack
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/terminal"
 )
 
 // fakeGo downloads 120 modules and compiles 450 packages, in no time. Its build fails where FAIL is set.
@@ -62,4 +65,68 @@ cmd/tenon/main.go:3:1: syntax error
 			}
 		})
 	}
+}
+
+// TestWorkIsShownOnATerminalAlone has commands that run until the seconds are shown, or are not to be.
+func TestWorkIsShownOnATerminalAlone(t *testing.T) {
+	t.Parallel()
+	const line = "\r  level 3: "
+	for name, c := range map[string]struct {
+		terminal, process, shown bool
+		env                      string
+	}{
+		"a command on a terminal": {terminal: true, shown: true},
+		"a process":               {terminal: true, process: true, shown: true},
+		"a command in a pipe":     {},
+		"a command in CI":         {terminal: true, env: "CI=true"},
+		"a short command":         {terminal: true, env: "PATIENCE="},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run := []string{"sh", "-c", "read line; exit 7"}
+			stdin, release, err := os.Pipe()
+			testkit.Check(t, err)
+			if c.process {
+				other := exec.CommandContext(t.Context(), run[0], run[1:]...)
+				other.Stdin = stdin
+				testkit.Check(t, other.Start())
+				go func() { _ = other.Wait() }() // until then it exists
+				run = []string{strconv.Itoa(other.Process.Pid)}
+			}
+			cmd := exec.CommandContext(t.Context(), "bash", append([]string{"elapsed.sh", "level 3"}, run...)...)
+			cmd.Env, cmd.Stdin = append(os.Environ(), "CI=", "PATIENCE=0", c.env), stdin
+			out := start(t, cmd, c.terminal)
+			testkit.Check(t, stdin.Close())
+			got := ""
+			for part := make([]byte, 1024); c.shown && !strings.Contains(got, line); {
+				n, err := out.Read(part)
+				testkit.Check(t, err)
+				got += string(part[:n])
+			}
+			testkit.Check(t, release.Close())
+			rest, _ := io.ReadAll(out) // of a terminal it ends with an error
+			got += string(rest)
+			_ = cmd.Wait()
+			if c.shown != strings.HasSuffix(got, "\r\x1b[K") || !c.shown && got != "" {
+				t.Errorf("it shows %q, want the seconds: %t", got, c.shown)
+			}
+			if code := cmd.ProcessState.ExitCode(); (code == 7) == c.process {
+				t.Errorf("it ends with %d", code)
+			}
+		})
+	}
+}
+
+// start starts a command whose standard output is a terminal or a pipe, and returns what reads it.
+func start(t *testing.T, cmd *exec.Cmd, onTerminal bool) io.Reader {
+	t.Helper()
+	out, to, err := os.Pipe()
+	testkit.Check(t, err)
+	if onTerminal {
+		to, out = terminal.Open(t, 80)
+	}
+	cmd.Stdout = to
+	testkit.Check(t, cmd.Start())
+	testkit.Check(t, to.Close())
+	return out
 }

@@ -66,7 +66,7 @@ build_programs() { # OUT
     ld=${ld//,/ }
     mkdir -p "$1/$folder"
     # shellcheck disable=SC2086 # a list of packages
-    (cd "hack/tools/$name" && CGO_ENABLED=$cgo $GO build -trimpath -tags "$tags" -ldflags "-s -w $ld" -o "$1/$folder/" $targets)
+    (cd "hack/tools/$name" && CGO_ENABLED=$cgo bash ../../elapsed.sh "building $name" $GO build -trimpath -tags "$tags" -ldflags "-s -w $ld" -o "$1/$folder/" $targets)
   done
 }
 

@@ -64,7 +64,8 @@ begin() {
   mkdir -p "$cache/passed" "$cache/test"
   out=${package#test/e2e/}
   out=$cache/test/${out//\//-}.test
-  $GO test -c -tags "$TAGS $tag" -ldflags '-s -w' -o "$out" "./$package" || { failed=1; return; }
+  bash hack/elapsed.sh "compiling $level" $GO test -c -tags "$TAGS $tag" -ldflags '-s -w' -o "$out" "./$package" ||
+    { failed=1; return; }
   case $tag in
   e2e_node | e2e_cluster) build_programs && bin=$cache/bin || { failed=1; return; } ;;
   e2e_guest) bin=$cache/bin ;;
@@ -77,13 +78,17 @@ begin() {
   jobs+=("$!"$'\t'"$out"$'\t'"${stamp:--}"$'\t'"$level"$'\t'"$(date +%s)")
 }
 
-# finish shows what the level that began first prints until it ends, and notes that it has passed.
+# finish shows what the level that began first prints until it ends, and notes that it has passed. On a terminal it shows
+# for how long the level has run, too: a line of output takes the place of that.
 finish() {
-  local pid out stamp level begun code=0
+  local pid out stamp level begun shown code=0
   IFS=$'\t' read -r pid out stamp level begun <<<"${jobs[0]}"
   jobs=("${jobs[@]:1}")
-  tail -n +1 -f --pid="$pid" "$out.log"
+  bash hack/elapsed.sh "$level" "$pid" &
+  shown=$!
+  tail -n +1 -f --pid="$pid" "$out.log" | { if [ -t 1 ]; then sed -u $'s/^/\r\033[K/'; else cat; fi; }
   wait "$pid" || code=$?
+  wait "$shown"
   if [ "$code" != 0 ]; then
     echo "$level: FAILED (its output is in ${out#"$PWD"/}.log)"
     failed=1 broken+=("$out.log")
