@@ -59,14 +59,26 @@ func (w *world) expand(o object, p *problems) {
 	case *unstructured.Unstructured:
 		w.operate(o, t, p)
 	case *batchv1.Job:
-		if before := len(w.pending); !finished(t) {
+		before := len(w.pending)
+		switch {
+		case finished(t):
+			w.line(t, " has finished and creates no pods")
+		case ptr.Deref(t.Spec.Suspend, false):
+			w.line(t, " is suspended and creates no pods")
+		default:
 			w.job(o.origin, ownedBy(t, "Job"), t.Spec, t.Status.Succeeded, p)
 			w.noteGangs(t, w.pending[before:])
 		}
 	case *batchv1.CronJob:
-		runs := slices.ContainsFunc(childrenOf[*batchv1.Job](w, ownedBy(t, "CronJob")), isUnfinished)
-		if !ptr.Deref(t.Spec.Suspend, false) && !runs {
-			w.job(o.origin, owner{namespace: t.Namespace, name: t.Name, kind: "Job"}, t.Spec.JobTemplate.Spec, 0, p)
+		switch template := t.Spec.JobTemplate.Spec; {
+		case ptr.Deref(t.Spec.Suspend, false):
+			w.line(t, " is suspended and creates no Jobs")
+		case ptr.Deref(template.Suspend, false):
+			w.line(t, ": its Jobs are suspended and create no pods")
+		case slices.ContainsFunc(childrenOf[*batchv1.Job](w, ownedBy(t, "CronJob")), isUnfinished):
+			w.line(t, ": one of its Jobs has not finished, so no other one is added")
+		default:
+			w.job(o.origin, owner{namespace: t.Namespace, name: t.Name, kind: "Job"}, template, 0, p)
 		}
 	}
 }
@@ -92,9 +104,6 @@ func (o owner) madeUID() types.UID {
 
 // job adds the pods that a Job lacks, of which succeeded have ended.
 func (w *world) job(at origin, parent owner, spec batchv1.JobSpec, succeeded int32, p *problems) {
-	if ptr.Deref(spec.Suspend, false) {
-		return
-	}
 	pods, n := childrenOf[*corev1.Pod](w, parent), ptr.Deref(spec.Parallelism, 1)
 	if most := spec.Completions; most != nil {
 		ended := int32(0)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -303,8 +304,15 @@ func templateOf(at origin, parent owner, set *workload.PodSet, p *problems) (out
 	if set.At != "" {
 		at.object += ", " + set.At
 	}
+	spec := content["spec"]
+	if own, isObject := spec.(map[string]any); isObject && set.Scheduler != "" &&
+		(own["schedulerName"] == nil || own["schedulerName"] == "") {
+		own = maps.Clone(own) // the input's
+		own["schedulerName"] = set.Scheduler
+		spec = own
+	}
 	text, err := json.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "Pod", "metadata": content["metadata"], "spec": content["spec"],
+		"apiVersion": "v1", "kind": "Pod", "metadata": content["metadata"], "spec": spec,
 	})
 	if err != nil {
 		p.add(at, "%s", oneLine(err))
@@ -321,7 +329,6 @@ func templateOf(at origin, parent owner, set *workload.PodSet, p *problems) (out
 	made.ObjectMeta = metav1.ObjectMeta{
 		Namespace: parent.namespace, Name: set.Name(0), Labels: made.Labels, Annotations: made.Annotations,
 	}
-	made.Spec.SchedulerName = cmp.Or(set.Scheduler, made.Spec.SchedulerName)
 	for key, value := range set.Labels(0) {
 		metav1.SetMetaDataLabel(&made.ObjectMeta, key, value)
 	}

@@ -18,11 +18,19 @@ import (
 const (
 	cpuTemplate = `{spec: {schedulerName: tenon-scheduler, restartPolicy: Never, containers: [{name: c, image: i, ` +
 		`resources: {requests: {cpu: 1}}}]}}`
-	torchJob  = "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {name: p%s}, spec: {%s}}\n---\n"
-	mpiJob    = "{apiVersion: kubeflow.org/v2beta1, kind: MPIJob, metadata: {name: m}, spec: {%s}}\n---\n"
-	rayCRD    = "{apiVersion: ray.io/v1, kind: %s, metadata: {name: r%s}, spec: {%s}}\n---\n"
-	jobSetCRD = "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: js%s}, spec: {%s}}\n---\n"
+	torchJob    = "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {name: p%s}, spec: {%s}}\n---\n"
+	mpiJob      = "{apiVersion: kubeflow.org/v2beta1, kind: MPIJob, metadata: {name: m}, spec: {%s}}\n---\n"
+	rayCRD      = "{apiVersion: ray.io/v1, kind: %s, metadata: {name: r%s}, spec: {%s}}\n---\n"
+	batchObject = "{apiVersion: batch/v1, kind: %s, metadata: {name: b, uid: u}, spec: {%s}, status: {%s}}\n---\n"
+	jobSetCRD   = "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: js%s}, spec: {%s}}\n---\n"
 )
+
+// volcanoJob is a Job of Volcano whose one task names no scheduler.
+func volcanoJob(field string) string {
+	return "{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {name: v}, spec: {" + field +
+		"minAvailable: 4, tasks: [{name: w, replicas: 4, template: " +
+		strings.Replace(cpuTemplate, "schedulerName: tenon-scheduler, ", "", 1) + "}]}}"
+}
 
 // oneNode is a node with so many CPUs.
 func oneNode(cpus int) string {
@@ -213,6 +221,46 @@ func TestObjectsOfOperators(t *testing.T) {
 				"tasks: " +
 				"[{name: w, replicas: 4, template: " + cpuTemplate + "}]}}",
 			waits + "v-w-0 v-w-1 v-w-2 v-w-3", nil,
+		},
+		"a Volcano Job that names Tenon for tasks without a scheduler": {
+			3, volcanoJob("schedulerName: tenon-scheduler, "),
+			waits + "v-w-0 v-w-1 v-w-2 v-w-3",
+			[]string{"Job v: gangs v-w 4, by rule batch.volcano.sh/Job; label tenon.sh/gang=off stops it"},
+		},
+		"a Volcano Job that names Volcano": {
+			4, volcanoJob("schedulerName: volcano, "), "Unschedulable NoScheduler: v-w-0 v-w-1 v-w-2 v-w-3", nil,
+		},
+		"a Volcano Job without a scheduler": {
+			4, volcanoJob(""), "Unschedulable NoScheduler: v-w-0 v-w-1 v-w-2 v-w-3", nil,
+		},
+		"a Job that is suspended": {
+			4, fmt.Sprintf(batchObject, "Job", "parallelism: 2, suspend: true, template: "+cpuTemplate, ""), "",
+			[]string{"Job b is suspended and creates no pods"},
+		},
+		"a Job that has finished": {
+			4, fmt.Sprintf(batchObject, "Job", "parallelism: 2, template: "+cpuTemplate,
+				"conditions: [{type: Complete, status: \"True\"}]"), "",
+			[]string{"Job b has finished and creates no pods"},
+		},
+		"a CronJob that is suspended": {
+			4, fmt.Sprintf(batchObject, "CronJob", "schedule: \"@daily\", suspend: true, jobTemplate: {spec: "+
+				"{template: "+cpuTemplate+"}}", ""), "",
+			[]string{"CronJob b is suspended and creates no Jobs"},
+		},
+		"a CronJob of suspended Jobs": {
+			4, fmt.Sprintf(batchObject, "CronJob", "schedule: \"@daily\", jobTemplate: {spec: {suspend: true, "+
+				"template: "+cpuTemplate+"}}", ""), "",
+			[]string{"CronJob b: its Jobs are suspended and create no pods"},
+		},
+		"a CronJob one of whose Jobs runs": {
+			4, fmt.Sprintf(batchObject, "CronJob", "schedule: \"@daily\", jobTemplate: {spec: {template: "+cpuTemplate+
+				"}}", "") + "{apiVersion: batch/v1, kind: Job, metadata: {name: b-1, ownerReferences: [{apiVersion: " +
+				"batch/v1, kind: CronJob, name: b, uid: u, controller: true}]}, spec: {suspend: true, template: " +
+				cpuTemplate + "}}\n---\n", "",
+			[]string{
+				"CronJob b: one of its Jobs has not finished, so no other one is added",
+				"Job b-1 is suspended and creates no pods",
+			},
 		},
 		"pods of a scheduler that is not served": {
 			9, fmt.Sprintf(torchJob, "", "pytorchReplicaSpecs: {Worker: {replicas: 2, template: {spec: "+

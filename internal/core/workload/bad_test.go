@@ -137,6 +137,31 @@ func TestNoGangsWithAReason(t *testing.T) {
 	}
 }
 
+// TestTheSchedulerOfTheObjectCountsForTemplatesWithoutOne: Volcano gives pods the name of their Job's scheduler, and a
+// Job without a name gets volcano.
+func TestTheSchedulerOfTheObjectCountsForTemplatesWithoutOne(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ job, template, scheduler, gangs string }{
+		"the template names one": {
+			`"schedulerName": "volcano", `, `"schedulerName": "tenon-scheduler"`, "volcano", "v-w 2",
+		},
+		"the Job names ours":    {`"schedulerName": "tenon-scheduler", `, "", "tenon-scheduler", "v-w 2"},
+		"the Job names another": {`"schedulerName": "other", `, "", "other", ""},
+		"neither names one":     {"", "", "volcano", ""},
+		"the template names another": {
+			`"schedulerName": "tenon-scheduler", `, `"schedulerName": "volcano"`, "tenon-scheduler", "",
+		},
+	} {
+		object := decoded(t, `{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "v"}, `+
+			`"spec": {`+c.job+`"tasks": [{"name": "w", "replicas": 2, "template": {"spec": {`+c.template+`}}}]}}`)
+		p, err := ruleOf(t, object).Plan(object, terms())
+		testkit.Check(t, err)
+		if len(p.Pods) != 1 || p.Pods[0].Scheduler != c.scheduler || p.Summary() != c.gangs {
+			t.Errorf("%s: got %q, scheduler of %+v, want %q, %q", name, p.Summary(), p.Pods, c.gangs, c.scheduler)
+		}
+	}
+}
+
 // TestPodsOutsideTheGangs: what a template says of gangs comes before the rule.
 func TestPodsOutsideTheGangs(t *testing.T) {
 	t.Parallel()

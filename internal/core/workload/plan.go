@@ -50,7 +50,7 @@ type PodSet struct {
 	Role, Gang string
 	Count      int64
 	// Template, PodSpec or Containers is what the pods are made of, by the paths of the role. At is its position in the
-	// object; "" for the fallback. Scheduler is the scheduler's name; "" for that of the template.
+	// object; "" for the fallback. Scheduler is the scheduler's name where these name none; "" for Kubernetes' default.
 	Template, PodSpec, Containers any
 	At, Scheduler                 string
 

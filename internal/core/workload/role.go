@@ -127,6 +127,7 @@ func (e *reading) readTemplate(r *Role, s *slot, at place) (inGang bool, err err
 	if s.Scheduler, err = r.Scheduler.textAt(e.root, at); err != nil {
 		return false, err
 	}
+	s.Scheduler = cmp.Or(s.Scheduler, r.SchedulerDefault)
 	spec := template
 	switch {
 	case s.Containers != nil:
@@ -155,8 +156,8 @@ func (e *reading) readTemplate(r *Role, s *slot, at place) (inGang bool, err err
 		}
 		spec = found
 	}
-	scheduler, err := field("schedulerName").textAt(spec, spec)
-	if err != nil || !e.serves(cmp.Or(s.Scheduler, scheduler)) {
+	own, err := field("schedulerName").textAt(spec, spec)
+	if err != nil || !e.serves(cmp.Or(own, s.Scheduler)) {
 		return false, err
 	}
 	_, named, err := field("schedulingGroup").one(spec, spec)

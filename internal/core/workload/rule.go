@@ -87,8 +87,8 @@ type Role struct {
 	Later     []Condition `json:"later,omitempty"`
 	OnRequest []Condition `json:"onRequest,omitempty"`
 	// Template is the PodTemplateSpec, or TemplateOr without it. PodSpec is the spec of its pods alone, and Containers
-	// a list with at least image and resources. Scheduler is the scheduler's name, where it is elsewhere. Fallback is
-	// the template of an object without one.
+	// a list with at least image and resources. Scheduler is the scheduler's name of pods whose template names none;
+	// SchedulerDefault is that of an object without one. Fallback is the template of an object without one.
 	Template   Path               `json:"template,omitzero"`
 	TemplateOr Path               `json:"templateOr,omitzero"`
 	PodSpec    Path               `json:"podSpec,omitzero"`
@@ -98,6 +98,8 @@ type Role struct {
 	Pod        Pattern            `json:"pod,omitempty"` // that of the rule by default
 	First      int                `json:"first,omitempty"`
 	Labels     map[string]Pattern `json:"labels,omitempty"`
+
+	SchedulerDefault string `json:"schedulerDefault,omitempty"`
 }
 
 // Sets are lists of roles that are repeated as a whole: Count times, of which Min start with the other roles. Each
