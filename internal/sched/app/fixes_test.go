@@ -317,7 +317,7 @@ func TestFixesWereTried(t *testing.T) {
 
 // TestARequestBetweenThoseThatDoNotFitIsFound: a kubelet with the policy restricted refuses whole CPUs that need fewer
 // NUMA nodes than the memory beside them, and gives no hint for a fraction. Amounts that fit and amounts that do not
-// alternate.
+// alternate. A fraction of a CPU would leave the pod without exclusive CPUs.
 func TestARequestBetweenThoseThatDoNotFitIsFound(t *testing.T) {
 	a := newAsked(t, "a")
 	a.change("a", func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.36.3" })
@@ -344,13 +344,46 @@ func TestARequestBetweenThoseThatDoNotFitIsFound(t *testing.T) {
 			}
 		}
 		want := []string{
-			"request cpu 7900m instead of 8 in container " + container + " (tried: schedules on a, not with 8)",
 			"request memory 16Gi instead of 20Gi in container " + container +
 				" (tried: schedules on a, not with 16416Mi, 16448Mi, 16608Mi, 17888Mi and 2 larger amounts)",
 		}
 		if diff := cmp.Diff(want, got); diff != "" || search.Exhausted {
 			t.Errorf("%s: %+v (-want +got):\n%s", pod, search, diff)
 		}
+	}
+}
+
+// TestAFixOfExclusiveCPUsIsAWholeNumber: 30,500 milli-CPUs are free. A Guaranteed pod that asks for whole CPUs has them
+// for itself where the kubelet's policy is static, and a fraction would put it on shared ones.
+func TestAFixOfExclusiveCPUsIsAWholeNumber(t *testing.T) {
+	t.Parallel()
+	both := func(cpus string) object.PodOption { return object.Both("cpu", cpus, "memory", "1Gi") }
+	const static = `{"version":"v1.36.3","cpu":{"policy":"static","reserved":"0"}}`
+	for name, tt := range map[string]struct {
+		kubelet, want string
+		pod           object.PodOption
+	}{
+		"a static kubelet":            {static, "request cpu 30 instead of 40", both("40")},
+		"a kubelet that pins nothing": {"", "request cpu 30500m instead of 40", both("40")},
+		"a Burstable pod":             {static, "request cpu 30500m instead of 40", object.Requests("cpu", "40")},
+		"a request with a fraction":   {static, "request cpu 30500m instead of 40500m", both("40500m")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAsked(t, "a")
+			if tt.kubelet != "" {
+				a.change("a", func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.36.3" })
+				a.store.PutTopology(object.Topology("a", grid.Worked().Build(t), map[string]string{
+					annotation.KubeletKey: tt.kubelet,
+				}))
+			}
+			a.add(object.Pod("shared", object.UID("u-shared"), object.On("a"), object.Requests("cpu", "1500m")))
+			a.know(object.Pod("big", object.UID("u-big"), object.Scheduler(SchedulerName), tt.pod))
+			fixes, search := a.fixes("big")
+			if len(fixes) != 1 || !strings.HasPrefix(fixes[0].Message, tt.want+" in container main") {
+				t.Errorf("got %+v, %+v, want %s", fixes, search, tt.want)
+			}
+		})
 	}
 }
 

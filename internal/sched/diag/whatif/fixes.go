@@ -18,9 +18,11 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -489,8 +491,7 @@ func (x *fixing) addNode() error {
 // requests changes one amount of one container. Of the containers that request a resource, the one that requests most
 // is tried first, and the others only where it does not help. An amount that must be a multiple is first rounded up.
 // Else the natural amounts are tried, and between the largest one that fits and the next one that does not, a larger
-// one is searched by halves. What was not tried may fit as well: a kubelet that aligns whole CPUs takes 19900m where it
-// refuses 19 and 5.
+// one is searched by halves. What was not tried may fit as well: amounts that fit can alternate with some that do not.
 //
 // Invariant of the search: low steps fit, on the node on, and high+1 do not, or are what the pod asks already.
 func (x *fixing) requests() error {
@@ -726,13 +727,25 @@ func (x *fixing) cpuStep(asked int64) int64 {
 		}
 	}
 	switch {
-	case asked%1000 == 0 && strings.HasPrefix(x.pod.Labels[annotation.QoSClass], "LS") &&
-		x.pod.Labels[annotation.QoSClass] != "LS":
+	case asked%1000 == 0 && x.pins():
 		return 1000
 	case asked <= 100:
 		return 10
 	}
 	return 100
+}
+
+// pins reports whether whole CPUs of the pod are exclusive: Tenon chooses them, or the kubelet of a node that refuses
+// the pod would. A fraction would put the pod on shared CPUs.
+func (x *fixing) pins() bool {
+	class := describe.Class(x.pod)
+	if class.Class == qos.LSE || class.Class == qos.LSR {
+		return true
+	}
+	return class.Kube == qos.Guaranteed && slices.ContainsFunc(x.said.Candidates, func(c view.Candidate) bool {
+		v := x.trial.Account(c.Node)
+		return v != nil && v.Facts().Model.Config.CPU.Static
+	})
 }
 
 // request is the change of an amount. A limit that was equal, or would be too low, follows.
