@@ -226,7 +226,7 @@ func (e *explanation) ask(ctx context.Context, answer any, path ...string) bool 
 	if errors.Is(err, errNoScheduler) {
 		e.unasked = []string{err.Error()}
 	} else if err != nil {
-		_, _ = fmt.Fprintf(e.warn, "warning: %v; this is what the objects say\n", err)
+		say(e.warn, "warning: %v; this is what the objects say\n", err)
 	}
 	return err == nil
 }
@@ -271,7 +271,8 @@ func (e *explanation) addQuiet(ctx context.Context, answer *explained, pod *core
 // explainPod asks the scheduler, and falls back on what the objects say.
 func (e *explanation) explainPod(ctx context.Context, pod *corev1.Pod) (view.Pod, error) {
 	var answer view.Pod
-	if e.ask(ctx, &answer, pod.Namespace, pod.Name) {
+	// A scheduler forgets pods that have ended.
+	if ended := convert.Ended(pod); !ended && e.ask(ctx, &answer, pod.Namespace, pod.Name) {
 		e.addAge(ctx, &answer)
 		return answer, nil
 	}

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -128,5 +130,23 @@ func TestWorkloadsLeadToTheirPodsAndToTheRefusalOfThoseNeverMade(t *testing.T) {
 	if _, err := e.explainWorkload(t.Context(), "statefulset", "web"); err == nil ||
 		!strings.Contains(err.Error(), `statefulset "web" not found in namespace "default"`) {
 		t.Errorf("an unknown workload: got %v", err)
+	}
+}
+
+// TestAPodThatHasEndedIsExplainedByItsObject: a scheduler forgets it, and is not asked.
+func TestAPodThatHasEndedIsExplainedByItsObject(t *testing.T) {
+	t.Parallel()
+	nodes, _, topologies := example(t)
+	ended := pod("done", "LSR", "2", "epyc", `{"cpuset":"0-1"}`)
+	ended.Status.Phase = corev1.PodSucceeded
+	api := apiServer(t, nodes, []corev1.Pod{ended}, topologies)
+	scheduler := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("the scheduler is asked for %s", r.URL)
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	t.Cleanup(scheduler.Close)
+	code, out, errOut := run(t, "tenon", "explain", "pod/done", "--kubeconfig", kubeconfig(t, api.URL, scheduler.URL))
+	if code != ExitOK || !strings.HasPrefix(out, "pod default/done   Finished") || errOut != "" {
+		t.Errorf("exit code %d, standard error %q:\n%s", code, errOut, out)
 	}
 }
