@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
 
 	"github.com/tenon-project/tenon/internal/cli"
 	"github.com/tenon-project/tenon/internal/sim"
@@ -24,6 +25,7 @@ func main() {
 		}
 	}
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
+	rest.SetDefaultWarningHandler(cli.ServerWarnings{Out: streams.ErrOut})
 	verbs := append(localVerbs(streams), sim.NewCommand(streams, machines()), sim.NewReplayCommand(streams),
 		shadow.NewCommand(streams), cli.NewCheck(streams, checks()))
 	name, args := cli.Invocation(os.Args)

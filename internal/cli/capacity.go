@@ -341,7 +341,7 @@ func printCapacity(out io.Writer, format string, a *view.WhatIfAnswer) error {
 		// Why explains the pod if none fits.
 		Why *view.Pod `json:"why,omitempty"`
 	}{apiVersion, "Capacity", a.Capacity, none}, func() string {
-		return drawCapacity(a.Capacity, none, progress.Width(out))
+		return drawCapacity(a.Capacity, none, terminalWidth(out))
 	})
 }
 

@@ -59,11 +59,11 @@ func NewCheck(streams genericiooptions.IOStreams, checks Checks) *cobra.Command 
 					settings, err := checks.file(args[0], file, schema)
 					errs = append(errs, err)
 					for _, text := range settings.Warnings {
-						_, _ = fmt.Fprintln(streams.ErrOut, "warning: "+text)
+						say(streams.ErrOut, "warning: %s\n", text)
 					}
 					for _, s := range settings.All {
 						if effective {
-							_, _ = fmt.Fprintf(streams.Out, "%-26s %-40s %s\n", s.Field, s.Value, s.Origin)
+							say(streams.Out, "%-26s %-40s %s\n", s.Field, s.Value, s.Origin)
 						}
 					}
 				}

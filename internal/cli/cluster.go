@@ -372,6 +372,17 @@ func NameCluster(flags *genericclioptions.ConfigFlags, errOut io.Writer) func(*r
 	}
 }
 
+// ServerWarnings writes what the API server warns of in answers. It leaves out that a version of an API is deprecated:
+// which versions the program reads is not the user's choice.
+type ServerWarnings struct{ Out io.Writer }
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (s ServerWarnings) HandleWarningHeader(code int, _, text string) {
+	if code == 299 && !strings.Contains(text, " is deprecated in v") {
+		say(s.Out, "warning: %s\n", text)
+	}
+}
+
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

@@ -272,7 +272,7 @@ func ofPlugin[T any](ctx context.Context, d diagnostics, plugin, path, query str
 			"not act; enable the plugin in a profile", err, plugin, path)}
 	}
 	if err != nil {
-		_, _ = fmt.Fprintf(warn, "warning: %v; this is what the objects say\n", err)
+		say(warn, "warning: %v; this is what the objects say\n", err)
 		return nil, ctx.Err()
 	}
 	all := []T{}

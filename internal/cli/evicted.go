@@ -108,7 +108,7 @@ func (c cluster) showPast(ctx context.Context, w, warn io.Writer, format, namesp
 		return namespace != "" && !strings.HasPrefix(e.Pod, namespace+"/")
 	})
 	if unread != nil {
-		_, _ = fmt.Fprintf(warn, "warning: %v\n", unread)
+		say(warn, "warning: %v\n", unread)
 	}
 	return printAnswer(w, format, newList("EvictedList", all), func() string {
 		if len(all) == 0 {

@@ -44,7 +44,7 @@ func (e *explanation) printScores(pod view.Pod) error {
 		return err
 	}
 	if answer.Note != "" {
-		_, _ = fmt.Fprintln(e.warn, "note: "+answer.Note)
+		say(e.warn, "note: %s\n", answer.Note)
 	}
 	return nil
 }

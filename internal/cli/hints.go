@@ -170,7 +170,7 @@ func (r *renderer) maskText(res view.HintResource, mask []int) string {
 func givenText(g *view.Given) string {
 	var parts []string
 	if g.CPUs != "" {
-		parts = append(parts, "CPUs "+g.CPUs+" on NUMA "+nodeList(g.NUMA))
+		parts = append(parts, view.CPUs(g.CPUs)+" on NUMA "+nodeList(g.NUMA))
 	}
 	for _, b := range g.Memory {
 		if b.Amount > 0 {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
@@ -77,5 +79,18 @@ func TestACommandNamesAClusterThatIsNotLocal(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestWarningsOfTheServerAreShownUnlessTheProgramCausedThem: the program chooses which version of an API it reads.
+func TestWarningsOfTheServerAreShownUnlessTheProgramCausedThem(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	var h rest.WarningHandler = ServerWarnings{Out: &out}
+	h.HandleWarningHeader(299, "-", "scheduling.k8s.io/v1beta1 PodGroup is deprecated in v1.40+, unavailable in v1.43+")
+	h.HandleWarningHeader(299, "-", "the pod's node is cordoned")
+	h.HandleWarningHeader(110, "-", "response is stale")
+	if got, want := out.String(), "warning: the pod's node is cordoned\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -63,7 +63,7 @@ func newMakeRoom(flags *genericclioptions.ConfigFlags, streams genericiooptions.
 			if err != nil {
 				return err
 			}
-			width := progress.Width(streams.Out)
+			width := terminalWidth(streams.Out)
 			if o.dryRun || len(answer.Moves) == 0 {
 				err := printAnswer(streams.Out, o.format, struct {
 					APIVersion string `json:"apiVersion"`
@@ -131,9 +131,10 @@ func drawRoom(a *view.RoomAnswer, width int) string {
 		}
 		out.WriteString(c.String())
 		if a.Proven {
-			fmt.Fprintf(&out, "\nNo smaller set of moves helps (%d sets searched).\n", a.Looked)
+			fmt.Fprintf(&out, "\nNo smaller set of moves helps (%s searched).\n", view.Count(a.Looked, "set"))
 		} else {
-			fmt.Fprintf(&out, "\nThe search ended early after %d sets%s: a smaller set may exist.\n", a.Looked, bound)
+			fmt.Fprintf(&out, "\nThe search ended early after %s%s: a smaller set may exist.\n",
+				view.Count(a.Looked, "set"), bound)
 		}
 	case a.Proven:
 		fmt.Fprintf(&out, "%s: no set of at most %s helps\n", need, view.Count(a.MaxMoves, "move"))

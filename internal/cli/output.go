@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/internal/progress"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // formatsOf returns the formats of -o that a verb knows: those of every verb that reads, and more.
@@ -92,7 +93,21 @@ func widthFor(format string, out io.Writer) int {
 	if format == wide {
 		return 0
 	}
-	return progress.Width(out)
+	return terminalWidth(out)
+}
+
+// terminalWidth returns the columns of the terminal to which an answer goes, also one that is watched; 0 for none.
+func terminalWidth(w io.Writer) int {
+	if again, ok := w.(*watched); ok {
+		return again.width
+	}
+	return progress.Width(w)
+}
+
+// say writes a text beside an answer, wrapped to the terminal that shows it.
+func say(out io.Writer, format string, args ...any) {
+	// nowhere else to tell
+	_, _ = io.WriteString(out, view.WrapLines(fmt.Sprintf(format, args...), terminalWidth(out)))
 }
 
 // show writes what the API says of a node, or of all nodes for "", with --watch again and again.
@@ -134,7 +149,7 @@ func printChecks(w io.Writer, format string, answer interface {
 ) error {
 	err := printAnswer(w, format, answer, func() string {
 		var text strings.Builder
-		_ = answer.Print(&text, progress.Width(w)) // a Builder takes everything
+		_ = answer.Print(&text, terminalWidth(w)) // a Builder takes everything
 		return text.String()
 	})
 	if err == nil && !answer.Healthy() {
@@ -143,7 +158,8 @@ func printChecks(w io.Writer, format string, answer interface {
 	return err
 }
 
-// printAnswer prints an answer in a format that checkFormat allows; words are what -o name prints.
+// printAnswer prints an answer in a format that checkFormat allows; words are what -o name prints. Tables fit a
+// terminal by themselves, and the texts beside them are wrapped here.
 func printAnswer(w io.Writer, format string, v any, table func() string, words ...string) error {
 	var text []byte
 	var err error
@@ -163,7 +179,7 @@ func printAnswer(w io.Writer, format string, v any, table func() string, words .
 	case format == "yaml":
 		text, err = yaml.Marshal(v)
 	default:
-		text = []byte(table())
+		text = []byte(view.WrapLines(table(), widthFor(format, w)))
 	}
 	if err != nil {
 		return fmt.Errorf("encode the answer: %w", err)
@@ -211,6 +227,7 @@ type watched struct {
 	// content is what of the answer counts as a change: its JSON without ages. It is the text of an answer that
 	// printAnswer has not printed.
 	content string
+	width   int // of the terminal that shows the answer
 }
 
 // passing are the keys of values that change with time alone.
@@ -260,7 +277,7 @@ func repeat(ctx context.Context, watch bool, every time.Duration, out io.Writer,
 	defer tick.Stop()
 	last := ""
 	for {
-		var answer watched
+		answer := watched{width: progress.Width(out)}
 		if err := show(&answer); err != nil {
 			if ctx.Err() != nil {
 				return nil

@@ -15,7 +15,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/tenon-project/tenon/internal/help"
-	"github.com/tenon-project/tenon/internal/progress"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -80,7 +79,7 @@ func showQueue(ctx context.Context, o *queueOptions, kind, name string, flags *g
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
 		*view.Forecast
-	}{apiVersion, "Forecast", f}, func() string { return drawQueue(f, length, progress.Width(out)) })
+	}{apiVersion, "Forecast", f}, func() string { return drawQueue(f, length, terminalWidth(out)) })
 }
 
 // drawQueue draws a line for each unit. length is how many wait in all.
@@ -89,7 +88,7 @@ func drawQueue(f *view.Forecast, length, width int) string {
 		return "no pod waits\n"
 	}
 	if len(f.Queue) == 0 {
-		return fmt.Sprintf("none of the %d pods and gangs that wait is of this quota\n", length)
+		return fmt.Sprintf("no pod of this quota waits (length of the queue: %d)\n", length)
 	}
 	c := columns{width: width}
 	c.add("POSITION", "NAME", "PODS", "QUOTA", "PRIORITY", "SINCE", "RUNS", "WAITS FOR", "EXPECTED START")

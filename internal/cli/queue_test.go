@@ -83,7 +83,7 @@ func TestQueue(t *testing.T) {
 			args: []string{"--quota", "org"}, want: []string{"train", "pod/ml/other"}, not: "pod/ml/small",
 		},
 		"of a quota with none": {
-			args: []string{"--quota", "x"}, want: []string{"none of the 3 pods and gangs that wait"},
+			args: []string{"--quota", "x"}, want: []string{"no pod of this quota waits (length of the queue: 3)"},
 		},
 		"nothing waits": {world: queueWorld{empty: true}, want: []string{"no pod waits"}},
 		"a pod that does not wait": {

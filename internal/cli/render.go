@@ -295,7 +295,7 @@ func (r *renderer) containers(label string, all view.Containers) {
 func given(c view.Container) string {
 	var parts []string
 	if c.CPUs != "" {
-		parts = append(parts, "CPUs "+c.CPUs)
+		parts = append(parts, view.CPUs(c.CPUs))
 	}
 	memory := func(kind string, on map[string]string) {
 		for _, nodes := range slices.Sorted(maps.Keys(on)) {

@@ -13,6 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/tenon-project/tenon/internal/progress"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // NewRoot returns the command named name ("tenon", or "kubectl-tenon" as kubectl starts it) with the reading verbs,
@@ -63,7 +66,21 @@ func NewRoot(name string, streams genericiooptions.IOStreams, doctor Doctor, oth
 		}
 	}
 	refuseArguments(root)
+	wrapHelp(root)
 	return root
+}
+
+// wrapHelp wraps help texts to the width of the terminal that shows them.
+func wrapHelp(root *cobra.Command) {
+	show := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		var text strings.Builder
+		out := c.OutOrStdout()
+		c.SetOut(&text)
+		show(c, args)
+		c.SetOut(out)
+		_, _ = io.WriteString(out, view.WrapLines(text.String(), progress.Width(out))) // nowhere else to tell
+	})
 }
 
 func unknownVerb(c *cobra.Command, args []string) error {
@@ -104,7 +121,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, errOut io.Writ
 	code := exitCode(err)
 	if err != nil && !errors.Is(err, errNegative) && !errors.Is(err, errUnhealthy) {
 		for _, line := range strings.Split(strings.TrimSpace(remedy(err)), "\n") {
-			_, _ = fmt.Fprintf(errOut, "error: %s\n", line) // nowhere else to tell
+			say(errOut, "error: %s\n", line)
 		}
 	}
 	return code

@@ -45,8 +45,8 @@ func newSysdump(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 			if err := d.write(file); err != nil {
 				return fmt.Errorf("write the archive: %w", err)
 			}
-			_, err = fmt.Fprintf(streams.Out, "%s: %d files, %d problems (problems.txt)\n",
-				file, len(d.files), len(d.problems))
+			_, err = fmt.Fprintf(streams.Out, "%s: %s, %s (problems.txt)\n", file,
+				view.Count(len(d.files), "file"), view.Count(len(d.problems), "problem"))
 			return err
 		},
 	})

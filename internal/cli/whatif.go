@@ -24,7 +24,6 @@ import (
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/kube/convert"
-	"github.com/tenon-project/tenon/internal/progress"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -291,7 +290,7 @@ func (w *whatIfQuestion) ask(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	err = printAnswer(out, w.whatIfOptions.format, answer, func() string {
-		return drawWhatIf(&answer, w.question.Ask.Pods, progress.Width(out))
+		return drawWhatIf(&answer, w.question.Ask.Pods, terminalWidth(out))
 	})
 	if err == nil && w.whatIfOptions.exitCode && len(after.Unschedulable) > 0 {
 		return errNegative
@@ -412,7 +411,7 @@ func gets(p *view.WhatIfPlacement) string {
 	_ = json.Unmarshal(p.Devices, &devices)
 	var parts []string
 	if status.CPUSet != "" {
-		parts = append(parts, "CPUs "+status.CPUSet)
+		parts = append(parts, view.CPUs(status.CPUSet))
 	}
 	var numa []string
 	for _, n := range status.NUMANodeResources {

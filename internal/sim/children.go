@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	deploymentutil "k8s.io/kubernetes/pkg/controller/deployment/util"
+
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // replaceStored leaves out the objects of a cluster that the input has in another state, as kubectl apply changes them.
@@ -144,7 +146,8 @@ func (w *world) deploy(o object, t *appsv1.Deployment, p *problems) {
 func (w *world) missing(kind string, o metav1.Object, want *int32, has int) int {
 	n := int(*want)
 	if n < has {
-		w.note(kind, o, "has %d pods for %d replicas: those that its controller will delete remain", has, n)
+		w.note(kind, o, "has %s for %s: those that its controller will delete remain",
+			view.Count(has, "pod"), view.Count(n, "replica"))
 	}
 	return max(n-has, 0)
 }

@@ -126,7 +126,7 @@ func Print(out io.Writer, r Result, format string) error {
 	case "yaml":
 		text, err = yaml.Marshal(r)
 	default:
-		text = table(r, progress.Width(out))
+		text = []byte(view.WrapLines(string(table(r, progress.Width(out))), progress.Width(out)))
 	}
 	if err != nil {
 		return fmt.Errorf("encode the result: %w", err)

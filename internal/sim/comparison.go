@@ -350,6 +350,6 @@ func (c *Comparison) print(out io.Writer, format string) error {
 	if more := len(c.Differences) - mostDifferences; more > 0 {
 		fmt.Fprintf(&text, "and %d more: -o json lists all\n", more)
 	}
-	_, err := out.Write(text.Bytes())
+	_, err := io.WriteString(out, view.WrapLines(text.String(), progress.Width(out)))
 	return err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/progress"
 	"github.com/tenon-project/tenon/internal/sched/app"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // differentError ends replay with exit code 1.
@@ -102,12 +103,13 @@ func (r *Replayed) print(out io.Writer, format string) error {
 	if format == "json" {
 		return printJSON(out, r)
 	}
-	_, err := fmt.Fprintf(out, "%s: %s to %s, %d events\n%d decisions are the recorded ones\n", r.File,
-		r.From.UTC().Format(time.RFC3339), r.To.UTC().Format(time.RFC3339), r.Events, r.Decisions)
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s: %s to %s, %s\n%s as recorded\n", r.File,
+		r.From.UTC().Format(time.RFC3339), r.To.UTC().Format(time.RFC3339), view.Count(r.Events, "event"),
+		view.Count(r.Decisions, "decision"))
 	for _, cause := range slices.Sorted(maps.Keys(r.Skipped)) {
-		if err == nil {
-			_, err = fmt.Fprintf(out, "%d not compared: %s\n", r.Skipped[cause], cause)
-		}
+		fmt.Fprintf(&text, "%d not compared: %s\n", r.Skipped[cause], cause)
 	}
+	_, err := io.WriteString(out, view.WrapLines(text.String(), progress.Width(out)))
 	return err
 }

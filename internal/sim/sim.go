@@ -23,6 +23,7 @@ import (
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/accounts"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/progress"
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -240,7 +241,8 @@ func countKinds(counts map[string]int) string {
 }
 
 func warnf(warn io.Writer, format string, args ...any) {
-	_, _ = fmt.Fprintf(warn, format+"\n", args...) // warnings are best effort
+	text := fmt.Sprintf(format+"\n", args...)
+	_, _ = io.WriteString(warn, view.WrapLines(text, progress.Width(warn))) // warnings are best effort
 }
 
 // warn reports what is valid and still looks wrong.

@@ -53,7 +53,7 @@ func (d *Diagnosis) Healthy() bool {
 }
 
 // Print writes a table: a line for each finding, and below what is not well why that matters and what to do. In a
-// terminal of that width (0: unlimited) texts are wrapped, other than remedies: they contain commands to copy.
+// terminal of that width (0: unlimited) texts are wrapped.
 func (d *Diagnosis) Print(w io.Writer, width int) error {
 	widest := 0
 	for _, f := range d.Findings {
@@ -74,7 +74,15 @@ func (d *Diagnosis) Print(w io.Writer, width int) error {
 			printHanging(&b, label+"why ", f.Why, width)
 		}
 		if f.Remedy != "" {
-			b.WriteString(label + "do  " + f.Remedy + "\n")
+			label += "do  "
+			lines := []string{f.Remedy}
+			if width > 0 {
+				lines = wrapRemedy(f.Remedy, max(width-len(label), min(width, 20)))
+			}
+			for _, line := range lines {
+				b.WriteString(label + line + "\n")
+				label = strings.Repeat(" ", len(label))
+			}
 		}
 	}
 	fmt.Fprintf(&b, "%d ok, ", counts[CheckOK])

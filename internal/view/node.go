@@ -303,7 +303,7 @@ func NUMAIDs(m *topo.Machine, cpus cpuset.Set) []int { return numaIDs(m, m.Nodes
 
 func (o *Node) addProblems(v *ledger.View) {
 	for _, p := range v.Problems() {
-		text := "CPUs " + p.CPUs + ": " + p.Kind
+		text := CPUs(p.CPUs) + ": " + p.Kind
 		if p.Other != "" {
 			text += " with " + entryName(v, p.Other)
 		}

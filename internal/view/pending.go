@@ -190,6 +190,14 @@ func shortfall(r why.Reason) float64 {
 // IDs writes ids: "0,2".
 func IDs(ids []int) string { return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]") }
 
+// CPUs names the CPUs of a list: "CPU 3", "CPUs 0-3,8".
+func CPUs(list string) string {
+	if strings.ContainsAny(list, ",-") {
+		return "CPUs " + list
+	}
+	return "CPU " + list
+}
+
 // Count writes a number of things: "1 node", "2 nodes".
 func Count(n int, what string) string {
 	if n == 1 {

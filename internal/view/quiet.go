@@ -29,18 +29,18 @@ func QuietOf(m *topo.Machine, f *quiet.Facts, cpus cpuset.Set) []Quiet {
 	boot := func(option string) string { return "grubby --update-kernel=ALL --args=" + option + list }
 	var out []Quiet
 	for _, r := range quiet.Examine(m, f, cpus) {
-		lacking := m.FormatList(r.Lacking)
+		lacking := CPUs(m.FormatList(r.Lacking))
 		q := Quiet{Measure: r.Measure.String(), Holds: r.Holds()}
 		var holds, lacks string
 		switch r.Measure {
 		case quiet.Isolation:
-			holds, lacks = "isolated (isolcpus)", "not isolated (isolcpus): CPUs "+lacking
+			holds, lacks = "isolated (isolcpus)", "not isolated (isolcpus): "+lacking
 			q.Effect, q.Remedy = "the kernel moves other threads there", boot("isolcpus=domain,managed_irq,")
 		case quiet.Tick:
-			holds, lacks = "no tick (nohz_full)", "tick (no nohz_full): CPUs "+lacking
+			holds, lacks = "no tick (nohz_full)", "tick (no nohz_full): "+lacking
 			q.Effect, q.Remedy = "the kernel interrupts a thread up to 1000 times a second", boot("nohz_full=")
 		case quiet.Callbacks:
-			holds, lacks = "no RCU callbacks (rcu_nocbs)", "RCU callbacks (no rcu_nocbs): CPUs "+lacking
+			holds, lacks = "no RCU callbacks (rcu_nocbs)", "RCU callbacks (no rcu_nocbs): "+lacking
 			q.Effect, q.Remedy = "the kernel frees memory of other processes there", boot("rcu_nocbs=")
 		case quiet.Interrupts:
 			holds, lacks = "no irqbalance", "irqbalance runs"
@@ -50,11 +50,11 @@ func QuietOf(m *topo.Machine, f *quiet.Facts, cpus cpuset.Set) []Quiet {
 			holds, lacks = "full clock", "frequency governor "+strings.Join(f.Slow, ", ")
 			q.Effect, q.Remedy = "the clock is slow when a thread wakes up", "cpupower frequency-set -g performance"
 		case quiet.Threads:
-			holds, lacks = "whole cores", "sibling threads are in other use: CPUs "+lacking
+			holds, lacks = "whole cores", "sibling threads are in other use: "+lacking
 			q.Effect = "two threads share the units of a core"
 			q.Remedy = "echo off > /sys/devices/system/cpu/smt/control"
 		case quiet.Managed:
-			holds, lacks = "no fixed interrupts", "interrupts that cannot be moved: CPUs "+lacking
+			holds, lacks = "no fixed interrupts", "interrupts that cannot be moved: "+lacking
 			q.Effect, q.Remedy = "queues of devices interrupt a thread there", boot("isolcpus=domain,managed_irq,")
 			if f.SparesManaged {
 				q.Effect, q.Remedy = "the device has no queue on other CPUs", "ethtool -L DEVICE combined 1"
@@ -97,11 +97,20 @@ func QuietNotes(m *topo.Machine, f *quiet.Facts, cpus cpuset.Set, node string) (
 		}
 	}
 	if len(holds) > 0 {
-		notes = append(notes, fmt.Sprintf("CPUs %s have: %s", m.FormatList(cpus), strings.Join(holds, "; ")))
+		notes = append(notes, subject(m, cpus, "has", "have")+": "+strings.Join(holds, "; "))
 	}
 	if len(lacks) > 0 {
-		notes = append(notes, fmt.Sprintf("CPUs %s lack isolation: %s (tenon doctor --node %s has the commands)",
-			m.FormatList(cpus), strings.Join(lacks, "; "), node))
+		notes = append(notes, fmt.Sprintf("%s isolation: %s (tenon doctor --node %s has the commands)",
+			subject(m, cpus, "lacks", "lack"), strings.Join(lacks, "; "), node))
 	}
 	return notes
+}
+
+// subject writes a set of CPUs with the verb for one or for several.
+func subject(m *topo.Machine, cpus cpuset.Set, one, several string) string {
+	verb := several
+	if cpus.Len() == 1 {
+		verb = one
+	}
+	return CPUs(m.FormatList(cpus)) + " " + verb
 }

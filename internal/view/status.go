@@ -423,8 +423,10 @@ func (s *Status) IsComplete() bool {
 // Print writes the components, and below them the findings, for a terminal of that width.
 func (s *Status) Print(w io.Writer, width int) error {
 	for _, c := range s.Components {
-		_, err := fmt.Fprintf(w, "%-16s %d/%d   %s\n", c.Name, c.Ready, c.Desired, strings.Join(c.Versions, ", "))
-		if err != nil {
+		var row strings.Builder
+		label := fmt.Sprintf("%-16s %d/%d   ", c.Name, c.Ready, c.Desired)
+		printHanging(&row, label, strings.Join(c.Versions, ", "), width)
+		if _, err := io.WriteString(w, row.String()); err != nil {
 			return err
 		}
 	}

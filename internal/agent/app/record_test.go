@@ -195,7 +195,7 @@ func TestMachineThatShrinksIsPublishedAnew(t *testing.T) {
 		var changed, unusable bool
 		for e := range recorder.Events {
 			changed = changed || strings.Contains(e,
-				"TopologyChanged the machine has CPUs 0-4,6-31 on 1 NUMA nodes, it had 0-31")
+				"TopologyChanged the machine has CPUs 0-4,6-31 on 1 NUMA node, it had 0-31")
 			unusable = unusable || strings.Contains(e, "AllocationUnusable CPUs 5 of the pod's allocation are left out")
 		}
 		if !changed || !unusable {

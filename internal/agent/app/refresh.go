@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // refresh reads the machine and the kubelet's state, and gives the engine the facts that follow. Errors are reported as
@@ -99,8 +100,9 @@ func (a *Agent) readMachine(ctx context.Context) error {
 	if now := a.Machine(); !now.Equal(old) {
 		a.o.Shared.Metrics.MachineChanges.Inc()
 		a.status.Event(event.TopologyChanged,
-			"the machine has CPUs %s on %d NUMA nodes, it had %s on %d: what pods hold of CPUs that are gone is left "+
-				"out", now.FormatList(now.Online()), now.NumNUMA(), old.FormatList(old.Online()), old.NumNUMA())
+			"the machine has %s on %s, it had %s on %d: what pods hold of CPUs that are gone is left out",
+			view.CPUs(now.FormatList(now.Online())), view.Count(now.NumNUMA(), "NUMA node"),
+			old.FormatList(old.Online()), old.NumNUMA())
 		a.requestPublish()
 	}
 	return err

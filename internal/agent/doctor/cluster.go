@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // ClusterView is what the API says of a cluster that is to get Tenon.
@@ -99,7 +100,7 @@ func (v *ClusterView) definitions(ours []string) Finding {
 	if len(others) > 0 {
 		return ok(where, "%d of %d belong to another program", len(others), len(ours)).Because(Warn,
 			"Helm stops at an object that is not of its release",
-			"leave them to their owner: --set 'crds.skip={"+strings.Join(others, ",")+"}'")
+			"leave them to their owner, in the chart's values: crds: {skip: ["+strings.Join(others, ", ")+"]}")
 	}
 	return ok(where, "%d of %d exist", there, len(ours))
 }
@@ -265,8 +266,8 @@ func (v *ClusterView) gpus() Finding {
 	if len(drivers) > 0 {
 		driver = strings.Join(slices.Sorted(maps.Keys(drivers)), ", ")
 	}
-	f := ok("", "%d nodes with cards of NVIDIA; the device plugin offers those of %d; driver: %s", cards, offered,
-		driver)
+	f := ok("", "%s with cards of NVIDIA; the device plugin offers those of %d; driver: %s", view.Count(cards, "node"),
+		offered, driver)
 	if len(unlabelled) > 0 {
 		return f.Because(Warn, "no label of a feature discovery is on "+andMore(unlabelled)+
 			": there nothing would ask nvidia-smi about memory, links and health",

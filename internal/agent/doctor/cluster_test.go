@@ -58,7 +58,7 @@ func TestClusterBeforeAnInstallation(t *testing.T) {
 		}, "fail namespace", "kubectl label --overwrite namespace tenon-system " + level + "=privileged"},
 		"definitions of Koordinator's release": {func(v *doctor.ClusterView) {
 			v.CRDs = map[string]string{ours[0]: "koordinator-system/koordinator", "others.example.com": ""}
-		}, "warn definitions", "--set 'crds.skip={" + ours[0] + "}'"},
+		}, "warn definitions", "values: crds: {skip: [" + ours[0] + "]}"},
 		"definitions of this release": {change: func(v *doctor.ClusterView) {
 			v.CRDs = map[string]string{ours[0]: "tenon-system/tenon"}
 		}},

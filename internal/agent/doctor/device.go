@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
 	"github.com/tenon-project/tenon/internal/agent/statedir"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // devices checks what shares and whole devices depend on; nothing on a machine without any.
@@ -94,7 +95,7 @@ func (m *machine) deviceFiles(cards *host.Cards) Finding {
 				"make it: nvidia-modprobe -c 0 -u for NVIDIA, udevadm trigger for others")
 		}
 	}
-	return ok("/dev", "%d files of %d cards", len(files), len(cards.List))
+	return ok("/dev", "%s of %s", view.Count(len(files), "file"), view.Count(len(cards.List), "card"))
 }
 
 // dropFiles compares the devices that other programs report with those that drivers serve.
@@ -122,7 +123,7 @@ func (m *machine) dropFiles(cards *host.Cards, dropped []host.Dropped, err error
 				"correct the UUID in the file, or remove the device from it")
 		}
 	}
-	return ok(where, "%d devices", len(dropped))
+	return ok(where, "%s", view.Count(len(dropped), "device"))
 }
 
 // deviceCDI compares the specification of GPUs with the cards.
@@ -153,7 +154,7 @@ func (m *machine) deviceCDI(cards *host.Cards) Finding {
 	if described == 0 {
 		return Finding{}
 	}
-	return ok(where, "%d devices of %s", described, inject.CDIGPU)
+	return ok(where, "%s of %s", view.Count(described, "device"), inject.CDIGPU)
 }
 
 // deviceRuntime looks for a runtime that gives GPUs to containers which nothing was allocated to.

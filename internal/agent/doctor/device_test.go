@@ -54,9 +54,9 @@ func TestDevicesOfAMachine(t *testing.T) {
 		remedy string
 	}{
 		"all is well":                {"driver", nil, nil, OK, "1 nvidia", ""},
-		"its device files are there": {"device-files", nil, nil, OK, "4 files of 1 cards", ""},
-		"its drop file":              {"drop-files", nil, nil, OK, "1 devices", ""},
-		"its specification":          {"device-cdi", nil, nil, OK, "1 devices of tenon.sh/gpu", ""},
+		"its device files are there": {"device-files", nil, nil, OK, "4 files of 1 card", ""},
+		"its drop file":              {"drop-files", nil, nil, OK, "1 device", ""},
+		"its specification":          {"device-cdi", nil, nil, OK, "1 device of tenon.sh/gpu", ""},
 		"its mode":                   {"device-mode", nil, nil, OK, "Own", ""},
 		"a GPU without driver": {
 			"driver", map[string]string{
@@ -116,7 +116,7 @@ func TestDevicesOfAMachine(t *testing.T) {
 		"a runtime that reads the folder by its other name": {
 			"device-cdi", map[string]string{
 				containerd: goodContainerd + "[plugins.'io.containerd.cri.v1.runtime']\ncdi_spec_dirs = ['/run/cdi']\n",
-			}, nil, OK, "1 devices", "",
+			}, nil, OK, "1 device", "",
 		},
 		"the default handler": {"device-runtime", nil, nil, OK, "the default handler is runc", ""},
 		"the NVIDIA runtime as the default handler": {

@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/inject"
 	"github.com/tenon-project/tenon/internal/agent/kubeletfile"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // GPUs checks what shares of NVIDIA's cards, and whole ones, depend on.
@@ -185,7 +186,7 @@ func (m *machine) toolkitCDI(cards *host.Cards) Finding {
 				host.ToolkitCDI).Because(Warn, less, "write it with UUIDs, and again when cards change: "+generate)
 		}
 	}
-	return ok("/etc/cdi, /run/cdi", "%d devices of %s", len(names), host.ToolkitCDI)
+	return ok("/etc/cdi, /run/cdi", "%s of %s", view.Count(len(names), "device"), host.ToolkitCDI)
 }
 
 // devicePlugin reports what the kubelet has of a device plugin for NVIDIA's cards.

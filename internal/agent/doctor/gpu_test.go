@@ -164,7 +164,7 @@ func TestTheGPUsOfAMachine(t *testing.T) {
 				"run/cdi/nvidia.yaml": "-",
 				"etc/cdi/nvidia.json": `{"kind":"nvidia.com/gpu","devices":[{"name":"GPU-a","containerEdits":` +
 					`{"deviceNodes":[{"path":"/dev/nvidia0"}]}}]}`,
-			}, OK, "1 devices of nvidia.com/gpu", "",
+			}, OK, "1 device of nvidia.com/gpu", "",
 		},
 		"libraries that the specification brings": {
 			"device-runtime",

@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // NodeView is what the API says of a node.
@@ -99,7 +100,7 @@ func (v *NodeView) topology() Finding {
 			"run the agent on the node: "+enableAgent)
 	}
 	age := v.Now.Sub(v.Written)
-	f := ok(where, "%d zones, written %s ago by %s", len(v.Topology.Zones), age.Round(time.Second),
+	f := ok(where, "%s, written %s ago by %s", view.Count(len(v.Topology.Zones), "zone"), age.Round(time.Second),
 		v.Topology.Annotations[annotation.Writer])
 	if age > staleAfter && v.Agent == nil && v.AgentUnknown == nil {
 		return f.Because(Warn, "no agent updates it: the scheduler may use stale data",
@@ -168,7 +169,7 @@ func (v *NodeView) devices() Finding {
 		}
 	}
 	mode := v.Device.Annotations[annotation.DeviceModeKey]
-	f := ok(where, "%d devices, mode %s", len(v.Device.Spec.Devices), cmp.Or(mode, "not set"))
+	f := ok(where, "%s, mode %s", view.Count(len(v.Device.Spec.Devices), "device"), cmp.Or(mode, "not set"))
 	_, _, err := annotation.ParseDeviceMode(mode)
 	switch {
 	case err != nil || mode == "":

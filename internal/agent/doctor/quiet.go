@@ -19,7 +19,7 @@ func isolation(where string, m *topo.Machine, f *quiet.Facts) (found []Finding) 
 		}
 	}
 	if len(found) == 0 {
-		found = append(found, ok(where, "CPUs %s are undisturbed", m.FormatList(cpus)))
+		found = append(found, ok(where, "undisturbed: %s", view.CPUs(m.FormatList(cpus))))
 	}
 	return found
 }

@@ -40,7 +40,7 @@ func TestIsolationIsReportedInTheOrderOfWorth(t *testing.T) {
 			"ok tick (no nohz_full): CPUs 0-3 | " + grub + "nohz_full=CPUS",
 			"ok RCU callbacks (no rcu_nocbs): CPUs 0-3 | " + grub + "rcu_nocbs=CPUS",
 		}},
-		"isolated CPUs lack nothing": {isolated, []string{"ok CPUs 2-3 are undisturbed"}},
+		"isolated CPUs lack nothing": {isolated, []string{"ok undisturbed: CPUs 2-3"}},
 		"isolated CPUs alone": {map[string]string{cpu + "isolated": "2-3"}, []string{
 			"warn tick (no nohz_full): CPUs 2-3 | " + grub + "nohz_full=2-3",
 			"warn RCU callbacks (no rcu_nocbs): CPUs 2-3 | " + grub + "rcu_nocbs=2-3",
@@ -59,7 +59,7 @@ func TestIsolationIsReportedInTheOrderOfWorth(t *testing.T) {
 			},
 		},
 		"a command line with a wrong list": {map[string]string{"proc/cmdline": "rcu_nocbs=x"}, []string{
-			"ok CPUs 2-3 are undisturbed", "unknown what disturbs CPUs cannot be read in full: " +
+			"ok undisturbed: CPUs 2-3", "unknown what disturbs CPUs cannot be read in full: " +
 				`proc/cmdline: rcu_nocbs: cpu list item "x": want an id like 3 or a range like 0-3`,
 		}},
 	} {
@@ -94,14 +94,14 @@ func TestIsolationOfANodeIsWhatItsAgentSaw(t *testing.T) {
 		"unreadable":   {"[]", cores, nil},
 		"managed interrupts, and another sibling": {
 			`{"isolated":"2","noHzFull":"2","fixedInterrupts":"2-3"}`, cores, []string{
-				"warn sibling threads are in other use: CPUs 2 | echo off > /sys/devices/system/cpu/smt/control",
-				"warn interrupts that cannot be moved: CPUs 2 | grubby --update-kernel=ALL " +
+				"warn sibling threads are in other use: CPU 2 | echo off > /sys/devices/system/cpu/smt/control",
+				"warn interrupts that cannot be moved: CPU 2 | grubby --update-kernel=ALL " +
 					"--args=isolcpus=domain,managed_irq,2",
 			},
 		},
 		"managed interrupts that no other CPU can take": {
 			`{"isolated":"1,3","noHzFull":"1,3","fixedInterrupts":"3","sparesManaged":true}`, cores,
-			[]string{"warn interrupts that cannot be moved: CPUs 3 | ethtool -L DEVICE combined 1"},
+			[]string{"warn interrupts that cannot be moved: CPU 3 | ethtool -L DEVICE combined 1"},
 		},
 	} {
 		v := NodeView{Node: &corev1.Node{}, Topology: &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{

@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // Options are what a Reporter needs.
@@ -188,7 +189,8 @@ func (r *Reporter) write(ctx context.Context, want content, object *unstructured
 	r.acknowledge(got)
 	if !r.published {
 		r.published = true
-		r.o.Emit(event.TopologyPublished, "%d NUMA nodes, generation %d", len(want.nrt.Zones), number.Gen)
+		r.o.Emit(event.TopologyPublished, "%s, generation %d", view.Count(len(want.nrt.Zones), "NUMA node"),
+			number.Gen)
 	}
 	klog.FromContext(ctx).V(2).Info("Published the node's topology", "node", r.Node, "gen", number.Gen, "hash",
 		want.hash)

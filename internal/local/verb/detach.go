@@ -17,6 +17,8 @@ import (
 
 	"github.com/tenon-project/tenon/internal/local/cluster"
 	"github.com/tenon-project/tenon/internal/local/datadir"
+	"github.com/tenon-project/tenon/internal/progress"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // detach starts the cluster in a process of a session of its own, passes on what it reports, and returns when it is
@@ -88,7 +90,7 @@ func follow(reports io.Reader, out io.Writer) error {
 		case l.Error != "":
 			return &cluster.ExitError{Err: errors.New(l.Error), Code: l.Code}
 		}
-		_, _ = fmt.Fprintln(out, l.Text) // nowhere else to tell
+		_, _ = fmt.Fprintln(out, view.WrapLines(l.Text, progress.Width(out))) // nowhere else to tell
 	}
 }
 
@@ -136,7 +138,7 @@ func (c *console) send(l line) {
 	defer c.mu.Unlock()
 	if c.report == nil {
 		if l.Text != "" {
-			_, _ = fmt.Fprintln(c.out, l.Text) // nowhere else to tell
+			_, _ = fmt.Fprintln(c.out, view.WrapLines(l.Text, progress.Width(c.out))) // nowhere else to tell
 		}
 		return
 	}
@@ -155,7 +157,8 @@ func summary(dir datadir.Dir, c *cluster.Cluster, pages string, took time.Durati
 	for i, n := range c.Nodes() {
 		names[i] = n.Name
 	}
-	fmt.Fprintf(&b, "Ready in %.1f s: %d nodes (%s)\n", took.Seconds(), len(names), cluster.Few(names))
+	fmt.Fprintf(&b, "Ready in %.1f s: %s (%s)\n", took.Seconds(), view.Count(len(names), "node"),
+		cluster.Few(names))
 	fmt.Fprintf(&b, "  export %sKUBECONFIG=%s\n", pathOf(name()), dir.Kubeconfig())
 	fmt.Fprintf(&b, "  look   %[1]s topology · %[1]s top · %[1]s explain · %[1]s kubectl get pods\n", name())
 	if pages != "" {

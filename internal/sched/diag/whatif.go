@@ -45,7 +45,7 @@ func (s *server) whatIf(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusForbidden, "%s", refused)
 		return
 	}
-	s.audit(r, fmt.Sprintf("%d changes, pods %s", len(q.Changes), strings.Join(q.Ask.Pods, " ")))
+	s.audit(r, fmt.Sprintf("%s, pods %s", view.Count(len(q.Changes), "change"), strings.Join(q.Ask.Pods, " ")))
 	answer, err := s.WhatIf.Answer(r.Context(), &q)
 	var bad *whatif.BadQuestion
 	switch {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/help"
+	"github.com/tenon-project/tenon/internal/progress"
 	"github.com/tenon-project/tenon/internal/sched/app"
 	"github.com/tenon-project/tenon/internal/sim"
 	"github.com/tenon-project/tenon/internal/view"
@@ -94,7 +96,9 @@ func run(ctx context.Context, flags *genericclioptions.ConfigFlags, streams gene
 	pods, text := 0, format == "text"
 	row := func(cells ...any) {
 		if text {
-			_, _ = fmt.Fprintf(streams.Out, "%-40s %-20s %-20s %-8s %s\n", cells...) // as the report, below
+			line := strings.TrimRight(fmt.Sprintf("%-40s %-20s %-20s %-8s %s", cells...), " ") + "\n"
+			// An error is that of the report, below.
+			_, _ = io.WriteString(streams.Out, view.WrapLines(line, progress.Width(streams.Out)))
 		}
 	}
 	err = s.Run(ctx, func() {
@@ -118,7 +122,7 @@ func run(ctx context.Context, flags *genericclioptions.ConfigFlags, streams gene
 	}
 	report := s.Report()
 	if text {
-		_, err = fmt.Fprintf(streams.Out, "\n%s", report.Text())
+		_, err = io.WriteString(streams.Out, view.WrapLines("\n"+report.Text(), progress.Width(streams.Out)))
 		return err
 	}
 	encoder := json.NewEncoder(streams.Out)

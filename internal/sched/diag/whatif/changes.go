@@ -113,7 +113,7 @@ func (s *session) scaleGang(raw json.RawMessage) error {
 		return bad("scaleGang: gang %q has no pod: want namespace/name of one that has", g.Gang)
 	// A gang can only grow.
 	case g.To <= n || g.To > n+mostNodes:
-		return bad("scaleGang.to is %d, want %d to %d: the gang has %d pods", g.To, n+1, n+mostNodes, n)
+		return bad("scaleGang.to is %d, want %d to %d: the gang has %s", g.To, n+1, n+mostNodes, view.Count(n, "pod"))
 	}
 	for i := range g.To - len(members) {
 		next := convert.Successor(members[0])

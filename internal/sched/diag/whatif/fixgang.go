@@ -56,7 +56,8 @@ func (e *Engine) waitingGang(id, key string) (_ *waitingGang, note string) {
 	}
 	for _, o := range w.group {
 		if n := len(o.Waiting); n > 0 {
-			return nil, fmt.Sprintf("no fix was looked for: %d members of gang %s hold reservations", n, o.Name)
+			return nil, fmt.Sprintf("no fix was looked for: gang %s has %s", o.Name,
+				view.Count(n, "reserved member"))
 		}
 		w.pending = append(w.pending, o.Pending...)
 	}
