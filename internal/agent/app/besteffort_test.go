@@ -163,9 +163,52 @@ func TestPodsBurstAsTheNodeSLOSays(t *testing.T) {
 			want("policy none", "0")
 			strategy("cpuBurstOnly")
 			want("the strategy again", "100000")
+			strategy(int64(7))
+			want("a NodeSLO that cannot be read, so the last one counts", "100000")
+			strategy("sometimes")
+			want("a policy that does not exist", "0")
+			strategy("cpuBurstOnly")
+			want("the strategy once more", "100000")
 			testkit.Check(t, w.objects.Tracker().Delete(slo.NodeSLOs(), "", nodeName))
 			later(2 * time.Second)
 			want("without a NodeSLO", "0")
+		})
+	})
+}
+
+// TestServicesBurstBesideSuppressedPods has one NodeSLO for both.
+func TestServicesBurstBesideSuppressedPods(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newMeasured(t, map[string]any{"enable": true, "cpuSuppressThresholdPercent": int64(50)})
+		stored, err := w.objects.Tracker().Get(slo.NodeSLOs(), "", nodeName)
+		testkit.Check(t, err)
+		next := stored.(*unstructured.Unstructured).DeepCopy()
+		testkit.Check(t, unstructured.SetNestedMap(next.Object, map[string]any{
+			"policy": "cpuBurstOnly", "cpuBurstPercent": int64(50),
+		}, "spec", "cpuBurstStrategy"))
+		testkit.Check(t, w.objects.Tracker().Update(slo.NodeSLOs(), next, ""))
+		used := int64(0)
+		w.run(func(a *app.Agent) {
+			service, be := pod("service", "LS", "2", ""), pod("be", "BE", "", "")
+			be.Spec.Containers[0].Resources.Requests, be.Spec.Containers[0].Resources.Limits = nil, nil
+			w.create(service)
+			w.create(be)
+			served, err := w.start(a, service)
+			testkit.Check(t, err)
+			suppressed, err := w.start(a, be)
+			testkit.Check(t, err)
+			testkit.Check(t, w.tree.Write(served.Pod.Cgroup, "cpu.max", "200000"))
+			testkit.Check(t, w.tree.Write(served.Cgroup, "cpu.max", "200000"))
+			w.use(&used, 30, 12)
+			if got := w.cpuset(suppressed); got != "0-1" {
+				t.Errorf("the best-effort pod has the CPUs %s, want 0-1", got)
+			}
+			for at, want := range map[string]string{served.Cgroup: "100000", suppressed.Cgroup: "0"} {
+				if got, err := w.tree.Read(at, "cpu.max.burst"); got != want || err != nil {
+					t.Errorf("the burst of %s is %s, %v, want %s", at, got, err, want)
+				}
+			}
 		})
 	})
 }

@@ -145,6 +145,16 @@ func TestInterruptsOfTheWorkedExample(t *testing.T) {
 			[]string{"default_smp_affinity bf", "24 0-5,7", "25 2-3"},
 			nil,
 		},
+		"a pod that is resized down gives a CPU back": {
+			func(b *box) []string { b.look(quiet(2, 3)); return b.look(quiet(2)) },
+			[]string{"default_smp_affinity fb", "24 0-1,3-7", "25 3"},
+			nil,
+		},
+		"a pod that is resized up": {
+			func(b *box) []string { b.look(quiet(2)); return b.look(quiet(2, 3)) },
+			[]string{"default_smp_affinity f3", "24 0-1,4-7", "25 0-1", "26 0-1"},
+			[]string{managed},
+		},
 		"a pod that does not ask": {
 			func(b *box) []string { return b.look(tune.Pod{UID: "a", CPUs: []int{2}}) }, nil, nil,
 		},
