@@ -154,15 +154,21 @@ func join(gangs []gathered, ordered bool) (names []string) {
 	return names
 }
 
-// ObjectName returns the name of a gang's object, which is the value of a label: the name itself, or where that is too
-// long or another object has it, its beginning and a hash of the owner's uid.
+// ObjectName returns the name of a gang's object, which is the value of a label too: the name itself, or where that is
+// too long, cannot be the name of an object or is that of another one, its beginning and a hash of the owner's uid.
 func ObjectName(name, uid string, isTaken func(string) bool) string {
 	const longest = 63
-	if len(name) <= longest && !isTaken(name) {
+	valid := strings.Trim(strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(name)), "-")
+	if valid == name && len(name) <= longest && !isTaken(name) {
 		return name
 	}
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(uid + "/" + name)) // it cannot fail
 	suffix := fmt.Sprintf("-%08x", hash.Sum32())
-	return strings.TrimRight(name[:min(len(name), longest-len(suffix))], "-._") + suffix
+	return cmp.Or(strings.TrimRight(valid[:min(len(valid), longest-len(suffix))], "-"), "gang") + suffix
 }

@@ -110,10 +110,10 @@ func TestOwnersThatCannotBeFollowed(t *testing.T) {
 		"an owner that goes": {func(l *Link) { l.Deleted = true }, "the owner RayCluster 2 is being deleted"},
 		"an owner that does not exist": {func(l *Link) {
 			l.Owner = &Link{
-				Group: "example.com", Version: "v1",
-				Kind: "Gone", Name: "g",
+				Group: "ray.io", Version: "v1",
+				Kind: "RayJob", Name: "g",
 			}
-		}, "read the owner Gone g: not found"},
+		}, "read the owner RayJob g: not found"},
 	} {
 		pod, lookup := chainOf(kinds)
 		r, _, err := Builtin().Match(pod, func(want Link) (Link, error) {
@@ -154,6 +154,11 @@ func TestNamesOfGangObjects(t *testing.T) {
 	}
 	if other := ObjectName(long, "v", none); other == cut {
 		t.Error("two owners have the same name")
+	}
+	for name, begins := range map[string]string{"r-GPU_Large": "r-gpu-large-", "__": "gang-", "r.1": "r-1-"} {
+		if got := ObjectName(name, "u", none); !strings.HasPrefix(got, begins) || len(got) != len(begins)+8 {
+			t.Errorf("%s, which no object can have, became %s", name, got)
+		}
 	}
 	taken := ObjectName("r-gpu", "u", func(name string) bool { return name == "r-gpu" })
 	if !strings.HasPrefix(taken, "r-gpu-") || len(taken) != len("r-gpu-")+8 {

@@ -104,6 +104,17 @@ func (s *PodSet) Has(labels map[string]string) bool {
 	return true
 }
 
+// GangOf returns the gang of the pods with these labels, "" for those that start one by one. isMember reports whether
+// the object has such pods.
+func (p *Plan) GangOf(labels map[string]string) (gang string, isMember bool) {
+	for i := range p.Pods {
+		if p.Pods[i].Has(labels) {
+			return p.Pods[i].Gang, true
+		}
+	}
+	return "", false
+}
+
 // Summary describes the gangs: "r-headgroup 1, r-gpu 4 of 6".
 func (p *Plan) Summary() string {
 	const most = 8
@@ -135,7 +146,22 @@ type reading struct {
 }
 
 // Plan evaluates the rule. An error is a *ValueError of a value that cannot be read.
-func (r *Rule) Plan(object map[string]any, terms Terms) (out Plan, err error) {
+func (r *Rule) Plan(object map[string]any, terms Terms) (Plan, error) {
+	return r.plan(object, terms, r.Attempt)
+}
+
+// PlanOf is Plan for the attempt that the labels of a pod name: the object may say later that its pods are made again.
+func (r *Rule) PlanOf(object map[string]any, terms Terms, labels map[string]string) (Plan, error) {
+	attempt := r.Attempt
+	for key, pattern := range r.Labels {
+		if n, err := strconv.ParseInt(labels[key], 10, 32); pattern == "{attempt}" && err == nil && n >= 0 {
+			attempt = &Amount{Default: &n}
+		}
+	}
+	return r.plan(object, terms, attempt)
+}
+
+func (r *Rule) plan(object map[string]any, terms Terms, attempt *Amount) (out Plan, err error) {
 	e := reading{Rule: r, terms: terms, root: place{value: object}}
 	out.Rule = r.Name()
 	owner := r.Owner
@@ -156,7 +182,7 @@ func (r *Rule) Plan(object map[string]any, terms Terms) (out Plan, err error) {
 	if err != nil {
 		return out, err
 	}
-	if e.attempt, err = r.Attempt.or(e.root, e.root, 0); err != nil {
+	if e.attempt, err = attempt.or(e.root, e.root, 0); err != nil {
 		return out, err
 	}
 	parts, err := r.Replicas.or(e.root, e.root, 1)
