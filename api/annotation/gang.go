@@ -70,8 +70,18 @@ const (
 	GangWish = "tenon.sh/gang-min"
 	// GangLabel is a label of the object, of pods and of Namespaces: off prevents gangs by the rules of kinds.
 	GangLabel = "tenon.sh/gang"
-	// GangRule is an annotation of a PodGroup: the rule that it was made by.
+	// GangRule is an annotation of a PodGroup, and of the pods that got its name: the rule that it was made by.
 	GangRule = "tenon.sh/gang-rule"
+	// GangsLabel is a label of Namespaces, with the values GangsAuto and GangsRequired.
+	GangsLabel = "tenon.sh/gangs"
+)
+
+// Values of GangsLabel.
+const (
+	// GangsAuto asks for gangs by the rules of kinds.
+	GangsAuto = "auto"
+	// GangsRequired is GangsAuto, and refuses pods whose gang cannot be found out.
+	GangsRequired = "required"
 )
 
 // Values of GangMode.

@@ -105,8 +105,9 @@ func Supports() []Support {
 		}},
 		{gangs, Done, NodeLabel, []string{"nvidia.com/gpu.clique"}},
 		{gangs, Done, PodLabel, []string{PodGroup, CommunityPodGroup, LightweightGang, LightweightMinAvailable}},
-		{"gangs of operators' objects in a cluster", Planned, PodLabel, []string{GangLabel}},
-		{"gangs of operators' objects in a cluster", Planned, PodAnnotation, []string{GangWish, GangRule}},
+		{"gangs of operators' objects", Done, PodLabel, []string{GangLabel}},
+		{"gangs of operators' objects", Done, PodAnnotation, []string{GangWish, GangRule}},
+		{"gangs of operators' objects", Done, NamespaceLabel, []string{GangLabel, GangsLabel}},
 		{gangs, Done, ObjectKind, []string{
 			"PodGroup.scheduling.sigs.k8s.io", "PodGroup.scheduling.x-k8s.io", "PodGroup.scheduling.k8s.io",
 			"ClusterNetworkTopology.scheduling.koordinator.sh",

@@ -68,6 +68,9 @@ const (
 	GangScheduled
 	GangDegraded
 	GangConfigMismatch
+	Grouped
+	GroupedLate
+	NotGrouped
 	QuotaNotFound
 	QuotaRevocationPlanned
 	QuotaRevocationCancelled

@@ -142,8 +142,20 @@ type Manager struct {
 	RelaxResourceKeys bool `json:"relaxResourceKeys" default:"false"`
 	// Publish the amounts of devices that Tenon allocates in the capacity of their nodes.
 	PublishDeviceResources bool `json:"publishDeviceResources" default:"true"`
+	// Gangs of the pods that operators create.
+	Workloads Workloads `json:"workloads"`
 	// User names that may write the annotations of a scheduler, in addition to the account of this release's scheduler.
 	Schedulers []string `json:"schedulers" default:"[system:serviceaccount:koordinator-system:koord-scheduler]"`
+}
+
+// Workloads is about pods of operators' objects, which start together.
+type Workloads struct {
+	// Whose pods: Declared is those of all namespaces, OptIn those of namespaces with the label tenon.sh/gangs=auto,
+	// Off none.
+	Grouping string `json:"grouping" default:"Declared" enum:"Declared OptIn Off"`
+	// API groups of operators whose objects the manager may read; empty for those with a built-in rule. Pods of other
+	// operators start one by one.
+	Groups []string `json:"groups" default:"[]" pattern:"^[a-z0-9.-]+$"`
 }
 
 // Descheduler is the settings of tenon-descheduler.

@@ -19,8 +19,8 @@ func workloads() []byte {
 <!-- Written by hack/docgen from internal/core/workload. -->
 
 ` + "`tenon simulate` and `tenon check manifest`" + ` create the pods of these objects as their operators do, and say
-which of them start together. In a cluster nothing reads the rules yet: pods are in a gang only if they
-[name one](../guide/gang.md). A kind is one of these:
+which of them start together. In a cluster, the manager makes [gangs](../guide/gang.md) of them by the same rules.
+A kind is one of these:
 
 - *Grouped*: each role is a gang, and all gangs of an object start together or none does.
 - *Never*: pods start one by one. A kind with roles forms a gang if the object or its template has the annotation
@@ -37,6 +37,40 @@ These pods are in no gang:
 - all pods of an object with a minimum that it cannot reach, or with more than 64 gangs that start together
 
 An object may have 100,000 pods.
+
+## In a cluster
+
+A pod that an operator creates gets the label ` + "`pod-group.scheduling.sigs.k8s.io`" + ` at its creation, and the
+leading manager creates the PodGroups that these labels name, owned by the object:
+
+` + "```text" + `
+operator ── creates ─► pod ─► webhook of the manager ─► label: r-gpu
+RayCluster r ─► leading manager ─► PodGroups r-headgroup (1), r-gpu (4), which list each other
+                                     └─ a pod whose PodGroup does not exist yet waits
+` + "```" + `
+
+- The minimum follows the object: replicas, suspension, restarts. A role that is added after others have started
+  starts on its own. A PodGroup that no gang needs any more has a minimum of 1 until its last pod ends.
+- A PodGroup of another owner is never changed. If it has the name of a gang, or if that name is longer than 63
+  characters, the gang's name ends with a hash.
+- Pods that were created while the manager was away get the label later, with the Event GroupedLate. They may have
+  started alone. In a namespace with the label ` + "`tenon.sh/gangs: required`" + `, such pods are not created.
+- The Event Grouped on the object lists its gangs, and ` + "`tenon gang -o wide`" + ` shows the rule in the column FROM.
+  The Event NotGrouped says what prevents gangs: a value, or an owner that the manager cannot read.
+- An owner above the object that decides may be of a kind without a rule, and unreadable. All other owners must be
+  readable.
+
+| To | Set |
+|---|---|
+| leave out an object | its label ` + "`tenon.sh/gang: \"off\"`" + `, or that of a namespace |
+| group only where a namespace asks for it | ` + "`manager.workloads.grouping: OptIn`" + ` in the chart, and the ` +
+		"label `tenon.sh/gangs: auto`" + ` of the namespace |
+| group nothing | ` + "`manager.workloads.grouping: Off`" + ` |
+| let the manager read fewer operators, or more | ` + "`manager.workloads.groups`" + ` |
+
+These are not grouped in a cluster, though ` + "`simulate`" + ` groups them: plain pods with a Kueue group, and pods of
+ReplicaSets and DaemonSets by rules of your own. Volcano Jobs name a PodGroup of Volcano, which Tenon does not read.
+All revisions of a LeaderWorkerSet's group share a gang.
 
 ## Rules of your own
 

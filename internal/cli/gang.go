@@ -152,10 +152,12 @@ func stateOf(g *view.Gang) string {
 
 // sourceOf names where a gang is described.
 func sourceOf(g *view.Gang) string {
-	switch g.From {
-	case view.GangFromObject:
+	switch {
+	case g.Rule != "":
+		return "rule " + g.Rule
+	case g.From == view.GangFromObject:
 		return "PodGroup"
-	case view.GangFromNative:
+	case g.From == view.GangFromNative:
 		return "PodGroup of Kubernetes"
 	}
 	return "annotations of its pods"

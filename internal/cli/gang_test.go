@@ -48,6 +48,7 @@ func gangWorld() *kube.Gangs {
 	}
 	ended := object.PodGroup("default/ended", 2)
 	ended.Status.Phase = v1alpha1.PodGroupFinished
+	ended.Annotations = map[string]string{annotation.GangRule: "ray.io/RayCluster"}
 	s.PutGroup(ended)
 	return s
 }

@@ -29,8 +29,6 @@ type operated struct {
 	plans  map[ownerKey]*planned
 	groups map[objectName]*quotav1alpha1.PodGroup // those of the input
 	off    sets.Set[string]                       // namespaces without gangs
-	// predicts: a line says which pods would start together.
-	predicts bool
 }
 
 type ownerKey struct{ group, kind, namespace, name string }
@@ -88,27 +86,13 @@ func kindOf(object runtime.Object) schema.GroupVersionKind {
 
 func keyOfLink(l workload.Link) ownerKey { return ownerKey{l.Group, l.Kind, l.Namespace, l.Name} }
 
-func linkOf(apiVersion, kind string, o metav1.Object) workload.Link {
-	group, version := workload.SplitAPIVersion(apiVersion)
-	l := workload.Link{
-		Namespace: o.GetNamespace(), Group: group, Version: version, Kind: kind, Name: o.GetName(),
-		UID:     string(o.GetUID()),
-		Deleted: o.GetDeletionTimestamp() != nil,
-	}
-	if ref := metav1.GetControllerOfNoCopy(o); ref != nil {
-		group, version := workload.SplitAPIVersion(ref.APIVersion)
-		l.Owner = &workload.Link{Group: group, Version: version, Kind: ref.Kind, Name: ref.Name, UID: string(ref.UID)}
-	}
-	return l
-}
-
 // lookup returns an owner of the input. One without a uid is every object of its name.
 func (o *operated) lookup(want workload.Link) (workload.Link, error) {
 	found, ok := o.owners[keyOfLink(want)]
 	if !ok {
 		return workload.Link{}, workload.ErrNotFound
 	}
-	l := linkOf(schema.GroupVersion{Group: want.Group, Version: want.Version}.String(), want.Kind, found)
+	l := convert.WorkloadLink(schema.GroupVersion{Group: want.Group, Version: want.Version}.String(), want.Kind, found)
 	if l.UID = cmp.Or(l.UID, want.UID); l.UID != want.UID {
 		return workload.Link{}, workload.ErrNotFound // the input has another object of the name
 	}
@@ -121,7 +105,7 @@ func (w *world) join(at origin, t *corev1.Pod) {
 		w.operated.off.Has(t.Namespace) {
 		return
 	}
-	rule, link, err := w.operated.table.Match(linkOf("v1", "Pod", t), w.operated.lookup)
+	rule, link, err := w.operated.table.Match(convert.WorkloadLink("v1", "Pod", t), w.operated.lookup)
 	if err != nil && !errors.Is(err, workload.ErrNotFound) {
 		w.note("Pod", t, "%v: the pod is in no gang", err)
 	}
@@ -133,11 +117,8 @@ func (w *world) join(at origin, t *corev1.Pod) {
 		from = t
 	}
 	plan := w.plan(rule, link, from)
-	for i := range plan.Pods {
-		if set := &plan.Pods[i]; set.Gang != "" && set.Has(t.Labels) {
-			metav1.SetMetaDataLabel(&t.ObjectMeta, annotation.PodGroup, plan.objects[set.Gang])
-			return
-		}
+	if gang, _ := plan.GangOf(t.Labels); gang != "" {
+		metav1.SetMetaDataLabel(&t.ObjectMeta, annotation.PodGroup, plan.objects[gang])
 	}
 }
 
@@ -170,9 +151,11 @@ func (w *world) plan(rule *workload.Rule, link workload.Link, from metav1.Object
 			return existing != nil && !isOwnedBy(existing, parent)
 		})
 	}
-	for _, g := range out.Gangs {
-		at := objectName{"PodGroup", link.Namespace, out.objects[g.Name]}
-		wanted := convert.WorkloadGroup(link.Namespace, &g, out.Rule, out.objects, parent.reference())
+	groups, _ := out.Reconcile(out.objects, nil)
+	for _, planned := range out.Gangs {
+		g := groups[out.objects[planned.Name]]
+		at := objectName{"PodGroup", link.Namespace, g.Name}
+		wanted := convert.WorkloadGroup(link.Namespace, &g, out.Rule, parent.reference())
 		if existing := w.operated.groups[at]; existing == nil {
 			w.operated.groups[at] = wanted
 			w.podGroups = append(w.podGroups, wanted)
@@ -209,7 +192,7 @@ func (w *world) operate(o object, u *unstructured.Unstructured, p *problems) {
 	if rule == nil {
 		rule = &workload.Rule{Group: kind.Group, Kind: kind.Kind, Default: workload.Parent}
 	}
-	link := linkOf(u.GetAPIVersion(), kind.Kind, u)
+	link := convert.WorkloadLink(u.GetAPIVersion(), kind.Kind, u)
 	plan := w.plan(rule, link, u)
 	if plan.err != nil {
 		p.add(o.origin, "%s", plan.err)
@@ -398,13 +381,11 @@ func (w *world) noteGangs(o metav1.Object, pods []pod) {
 	switch {
 	case plan != nil && len(plan.Gangs) > 0:
 		w.line(o, ": gangs %s, by rule %s; label %s=off stops it", plan.Summary(), plan.Rule, annotation.GangLabel)
-		w.operated.predicts = true
 	case plan != nil && plan.Reason != "":
 		w.line(o, ": pods start one by one: %s", plan.Reason)
 	case len(pods) > 1 && !convert.NamesGang(pods[0].Pod) &&
 		slices.Contains(schedulerNames, pods[0].Spec.SchedulerName):
 		w.line(o, ": pods start one by one; %s starts them together", annotation.GangWish)
-		w.operated.predicts = true
 	}
 }
 

@@ -262,10 +262,6 @@ func (w *world) warn(warn io.Writer) {
 	for _, text := range w.notes {
 		warnf(warn, "%s", text)
 	}
-	if w.operated.predicts {
-		warnf(warn, "warning: a cluster has gangs of such objects only if you create their PodGroups: Tenon does not "+
-			"create them yet")
-	}
 	for _, name := range w.unknownClasses {
 		warnf(warn, "warning: RuntimeClass %s is not in the input: pods of this class are taken as having no "+
 			"overhead, "+

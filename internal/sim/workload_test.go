@@ -274,10 +274,6 @@ func TestObjectsOfOperators(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 		want := strings.Join(c.says, "\n")
-		if strings.Contains(want, "tenon.sh/gang") {
-			want += "\nwarning: a cluster has gangs of such objects only if you create their PodGroups: Tenon does " +
-				"not create them yet"
-		}
 		if got := strings.TrimSpace(warn); c.says != nil && got != want {
 			t.Errorf("%s: standard error\n%swant\n%s", name, warn, want)
 		}

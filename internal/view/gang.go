@@ -32,6 +32,8 @@ type Gang struct {
 	From           string           `json:"gangFrom"` // GangFromObject, GangFromNative or GangFromPods
 	Initialized    bool             `json:"hasGangInit"`
 
+	// Rule is by which rule of operators' objects the gang was made; "" for a declared one.
+	Rule         string      `json:"rule,omitempty"`
 	State        gang.Status `json:"state"`
 	Reason       string      `json:"reason,omitempty"` // the code of why members wait
 	Message      string      `json:"message,omitempty"`
@@ -85,7 +87,7 @@ func GangOf(s *gang.State, id string) *Gang {
 		State: r.Status(), Degraded: r.Degraded,
 	}
 	if r.Object != nil {
-		out.Phase = r.Object.Phase
+		out.Phase, out.Rule = r.Object.Phase, r.Object.Rule
 		if out.From = GangFromObject; r.Object.Native {
 			out.From = GangFromNative
 		}

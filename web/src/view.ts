@@ -57,6 +57,7 @@ export interface Gang {
   childrenScheduleRoundMap: Record<string, number>;
   gangFrom: string;
   hasGangInit: boolean;
+  rule?: string;
   state: string;
   reason?: string;
   message?: string;

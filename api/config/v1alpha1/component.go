@@ -86,6 +86,9 @@ type ManagerConfiguration struct {
 
 // WorkloadsConfiguration says which pods of an operator's object start together.
 type WorkloadsConfiguration struct {
+	// Grouping says whose pods start together: Declared for those of all namespaces, OptIn for those of namespaces with
+	// the label tenon.sh/gangs=auto, Off for none. Default: Declared.
+	Grouping string `json:"grouping,omitempty"`
 	// Rules are added to those of the built-in table. One replaces the built-in rule of its kind and versions.
 	Rules []runtime.RawExtension `json:"rules,omitempty"`
 }

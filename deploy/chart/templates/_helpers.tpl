@@ -111,6 +111,31 @@ capabilities:
 && 'scheduling.koordinator.sh/resource-status' in oldObject.metadata.annotations)
 {{- end }}
 
+{{/* The kinds of operators that have a rule, by API group. Of another group, all kinds may be read. */}}
+{{- define "tenon.operators" -}}
+kubeflow.org: [pytorchjobs, tfjobs, xgboostjobs, jaxjobs, paddlejobs, mpijobs]
+trainer.kubeflow.org: [trainjobs]
+jobset.x-k8s.io: [jobsets]
+leaderworkerset.x-k8s.io: [leaderworkersets]
+ray.io: [rayclusters, rayjobs, rayservices]
+flux-framework.org: [miniclusters]
+grove.io: [podcliquesets, podcliques, podcliquescalinggroups]
+nvidia.com: [dynamographdeployments]
+serving.kserve.io: [llminferenceservices]
+workload.codeflare.dev: [appwrappers]
+argoproj.io: [workflows, cronworkflows]
+{{- end }}
+
+{{/* The condition of webhooks for pods of operators: most pods are of ReplicaSets and DaemonSets, which have no gangs. */}}
+{{- define "tenon.operatorPods" -}}
+- name: has-a-controller-with-gangs-and-names-no-gang
+  expression: >-
+    has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(r, has(r.controller) && r.controller
+    && !(r.apiVersion == 'apps/v1' && r.kind in ['ReplicaSet', 'DaemonSet']) && r.kind != 'Node')
+    && !(has(object.metadata.labels) && object.metadata.labels.exists(k, k in ['pod-group.scheduling.sigs.k8s.io',
+    'scheduling.x-k8s.io/pod-group', 'pod-group.scheduling.sigs.k8s.io/name']))
+{{- end }}
+
 {{/* The condition of webhooks for pods: a pod of another scheduler is not asked about. */}}
 {{- define "tenon.ownPods" -}}
 - name: has-a-scheduler-of-tenon

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -46,6 +47,14 @@ func (a *Answer) gangSettings(annotations map[string]string, id string) {
 		a.refuse(why.BadAnnotation, annotationField(annotation.GangGroups),
 			"must list its own gang, %s, with the others: it lists %s", id, strings.Join(group, ", "))
 	}
+}
+
+// Join returns a pod that is created as a member of a gang by a rule about the operator that creates it.
+func Join(pod *corev1.Pod, name, rule string) *corev1.Pod {
+	out := pod.DeepCopy()
+	metav1.SetMetaDataLabel(&out.ObjectMeta, annotation.PodGroup, name)
+	metav1.SetMetaDataAnnotation(&out.ObjectMeta, annotation.GangRule, rule)
+	return out
 }
 
 // PodGroup answers about a PodGroup that is created (old is nil) or changed: what it said before is not checked again.

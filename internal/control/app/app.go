@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -25,8 +26,10 @@ import (
 
 	"github.com/tenon-project/tenon/api/config/strict"
 	"github.com/tenon-project/tenon/internal/control/certificate"
+	"github.com/tenon-project/tenon/internal/control/grouping"
 	"github.com/tenon-project/tenon/internal/control/serving"
 	"github.com/tenon-project/tenon/internal/control/webhook"
+	"github.com/tenon-project/tenon/internal/core/workload"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -52,6 +55,10 @@ type Options struct {
 	RelaxResourceKeys bool
 	// Quotas is what becomes of quotas while this manager leads; nil leaves them to another one.
 	Quotas *QuotaOptions
+	// Workloads are the rules by which pods of operators' objects start together, and WorkloadGrouping says whose pods.
+	// Off follows no object.
+	Workloads        workload.Table
+	WorkloadGrouping workload.Grouping
 	// PublishDevices shows in Nodes, while this manager leads, what their Device objects say.
 	PublishDevices bool
 	// SLOConfigNamespace is that of the ConfigMap slo-controller-config. "" leaves the use and the reclaimable amounts
@@ -115,16 +122,20 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	gangs, err := newGrouper(mgr, &o, known)
+	if err != nil {
+		return err
+	}
 	counters := webhook.NewMetrics()
 	counted := counters.Collectors()
 	if keeper != nil {
 		counted = append(counted, keeper.Expiry())
 	}
-	addWebhooks(mgr, &o, scheme, known, counters)
+	addWebhooks(mgr, &o, scheme, known, gangs, counters)
 	if o.Quotas != nil {
 		m := newWriteMetrics()
 		counted = append(counted, m.writes, m.evictions, m.groups)
-		if err := addControllers(mgr, &o, known, client, m); err != nil {
+		if err := addControllers(mgr, &o, known, gangs, client, m); err != nil {
 			return fmt.Errorf("set up the controllers: %w", err)
 		}
 	}
@@ -191,14 +202,33 @@ func addCluster(mgr manager.Manager, o *Options, config *rest.Config, client kub
 	return known, mgr.Add(known)
 }
 
+// newGrouper returns what makes gangs of operators' objects, and follows these.
+func newGrouper(mgr manager.Manager, o *Options, known *cluster) (*grouping.Grouper, error) {
+	client, err := dynamic.NewForConfig(mgr.GetConfig())
+	if err != nil {
+		return nil, err
+	}
+	owners := grouping.NewOwners(client, mgr.GetRESTMapper(), known.pod, time.Now)
+	schedulers := o.SchedulerNames
+	if len(schedulers) == 0 {
+		schedulers = []string{defaultSchedulerName} // pods of all others are left alone
+	}
+	return &grouping.Grouper{
+		Table: o.Workloads, Grouping: o.WorkloadGrouping, Schedulers: schedulers, Owners: owners,
+		Cluster: known,
+	}, mgr.Add(owners)
+}
+
 // addWebhooks registers the webhooks. Only a server that was asked for is started with the manager.
-func addWebhooks(mgr manager.Manager, o *Options, scheme *runtime.Scheme, known *cluster, counters *webhook.Metrics) {
+func addWebhooks(mgr manager.Manager, o *Options, scheme *runtime.Scheme, known *cluster, gangs *grouping.Grouper,
+	counters *webhook.Metrics,
+) {
 	quotas := webhook.NewQuotas(known.store, known.hasSynced)
 	quotas.RelaxResourceKeys = o.RelaxResourceKeys
 	webhook.Register(mgr.GetWebhookServer(), admission.NewDecoder(scheme), webhook.Rules{
 		Schedulers: o.SchedulerIdentities, SchedulerName: append(o.SchedulerNames, defaultSchedulerName)[0],
 		RequireNRIPlugin: o.RequireNRIPlugin, Quotas: quotas, Pod: known.pod, Room: known.room, Kinds: known.kinds.List,
-		Profiles: known.colocation,
+		Profiles: known.colocation, Gangs: gangs,
 	}, counters)
 }
 

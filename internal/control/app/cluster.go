@@ -26,6 +26,7 @@ import (
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/control/gangstatus"
+	"github.com/tenon-project/tenon/internal/control/grouping"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/accounts"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -41,6 +42,7 @@ type cluster struct {
 	quotas               map[string]cache.SharedIndexInformer // by group
 	pods, nodes, budgets cache.SharedIndexInformer            // of pods that have ended, what gangstatus.Trim keeps
 	groups               []cache.SharedIndexInformer          // PodGroups, and CompositePodGroups last
+	made                 cache.SharedIndexInformer            // of groups, that of the PodGroups of operators' objects
 	devices              cache.SharedIndexInformer
 	topologies           cache.SharedIndexInformer
 	reservations         cache.SharedIndexInformer
@@ -113,7 +115,9 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 	groups := others.Of("PodGroup")
 	for _, s := range groups.Sources {
 		i := s.Informer(reader)
-		c.groups = append(c.groups, i)
+		if c.groups = append(c.groups, i); s.At[0].Group == v1alpha1.GroupName {
+			c.made = i
+		}
 		follow(groups, i)
 	}
 	follow(others.Of("Device"), c.devices)
@@ -127,6 +131,7 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 		c.gathered = append(c.gathered, c.metrics.HasSynced, c.slos.HasSynced, c.strategy.HasSynced)
 	}
 	c.synced = c.synced[:webhooks:webhooks]
+	failed = append(failed, c.made.AddIndexers(grouping.IndexGroups()))
 	if err := errors.Join(failed...); err != nil {
 		return nil, fmt.Errorf("follow pods, nodes and quotas: %w", err)
 	}
@@ -184,6 +189,34 @@ func (c *cluster) quota(group, namespace, name string) *v1alpha1.ElasticQuota {
 // pod returns a pod as it was shown last; nil where there is none.
 func (c *cluster) pod(namespace, name string) *corev1.Pod {
 	return kube.Get[corev1.Pod](c.pods, namespace+"/"+name)
+}
+
+// PodGroups returns the PodGroups of a name, of all API groups.
+func (c *cluster) PodGroups(namespace, name string) (all []*v1alpha1.PodGroup) {
+	for _, i := range c.groups[:len(c.groups)-1] {
+		if g := kube.Get[v1alpha1.PodGroup](i, namespace+"/"+name); g != nil {
+			all = append(all, g)
+		}
+	}
+	return all
+}
+
+// Members returns the pods that name a gang, ended ones too.
+func (c *cluster) Members(gang string) (pods []*corev1.Pod) {
+	objects, _ := c.pods.GetIndexer().ByIndex(gangstatus.ByGang, gang) // fails only without the index
+	for _, o := range objects {
+		pods = append(pods, o.(*corev1.Pod))
+	}
+	return pods
+}
+
+// NamespaceLabels returns the labels of a namespace; false for one that is not known.
+func (c *cluster) NamespaceLabels(name string) (map[string]string, bool) {
+	n := kube.Get[corev1.Namespace](c.namespaces, name)
+	if n == nil {
+		return nil, false
+	}
+	return n.Labels, true
 }
 
 // byNode is the index of the pods by the node that they are bound to.

@@ -2,12 +2,15 @@ package app
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/tenon-project/tenon/api/config/strict"
 	config "github.com/tenon-project/tenon/api/config/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/workload"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -48,6 +51,9 @@ func newCommand(run func(context.Context, Options) error) *cobra.Command {
 		"`file` with the ElasticQuotaArgs of the scheduler (default: built-in defaults)")
 	f.BoolVar(&o.PublishDevices, "publish-device-resources", true,
 		"publish the amounts of devices that Tenon allocates in the capacity of their nodes, and the labels of GPUs")
+	f.String(groupingFlag, string(workload.Declared),
+		"whose pods start together by the rules of operators' kinds: `Declared` for those of all namespaces, OptIn "+
+			"for those of namespaces with the label tenon.sh/gangs=auto, Off for none")
 	f.StringVar(&o.SLOConfigNamespace, "slo-config-namespace", "tenon-system",
 		"`namespace` of the ConfigMap slo-controller-config, by which NodeMetrics, NodeSLOs and the amounts of batch "+
 			"and mid pods in Nodes are written; empty to write none")
@@ -78,7 +84,10 @@ func (o *Options) apply(fs *pflag.FlagSet, d *strict.Document, quotaArgs string)
 			return err
 		}
 	}
-	if _, err := convert.ReadWorkloadRules(d); err != nil {
+	if o.Workloads, err = convert.ReadWorkloadRules(d); err != nil {
+		return err
+	}
+	if err := o.readGrouping(fs, d, schema.Workloads); err != nil {
 		return err
 	}
 	if o.Quotas, err = readQuotaOptions(quotaArgs); err != nil {
@@ -90,4 +99,25 @@ func (o *Options) apply(fs *pflag.FlagSet, d *strict.Document, quotaArgs string)
 		Text:  func(name string) string { return fs.Lookup(name).Value.String() },
 	})
 	return err
+}
+
+const groupingFlag = "workload-grouping"
+
+// readGrouping reads whose pods start together, from the file unless the flag is given.
+func (o *Options) readGrouping(fs *pflag.FlagSet, d *strict.Document, c *config.WorkloadsConfiguration) error {
+	const rule = "%q is not allowed: use %s"
+	o.WorkloadGrouping = workload.Grouping(fs.Lookup(groupingFlag).Value.String())
+	inFile := c != nil && c.Grouping != "" && !fs.Changed(groupingFlag)
+	if inFile {
+		o.WorkloadGrouping = workload.Grouping(c.Grouping)
+	}
+	all := workload.Groupings()
+	allowed := fmt.Sprintf("%s, %s, %s", all[0], all[1], all[2])
+	switch {
+	case slices.Contains(all, o.WorkloadGrouping):
+		return nil
+	case inFile:
+		return d.Problem("workloads.grouping", rule, o.WorkloadGrouping, allowed)
+	}
+	return fmt.Errorf("--"+groupingFlag+": "+rule, o.WorkloadGrouping, allowed)
 }

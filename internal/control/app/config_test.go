@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tenon-project/tenon/api/config/strict"
+	"github.com/tenon-project/tenon/internal/core/workload"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
@@ -41,6 +42,10 @@ func TestTheFileOfAManager(t *testing.T) {
 			"workloads:\n  rules:\n  - {kind: K, versions: [v1], default: Grouped}\n", "",
 			"manager.yaml:5:5: workloads.rules[0].roles: must list at least one role",
 		},
+		"a grouping that does not exist": {
+			"workloads:\n  grouping: Always\n", "",
+			`manager.yaml:4:3: workloads.grouping: "Always" is not allowed: use Declared, OptIn, Off`,
+		},
 		"no file of arguments": {"", "/does/not/exist", "read the arguments of quotas"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,6 +54,23 @@ func TestTheFileOfAManager(t *testing.T) {
 				t.Errorf("got %v, want %s", err, c.want)
 			}
 		})
+	}
+	for name, c := range map[string]struct {
+		text  string
+		flags []string
+		want  workload.Grouping
+	}{
+		"without a word": {"", nil, workload.Declared},
+		"in the file":    {"workloads: {grouping: OptIn}\n", nil, workload.OptIn},
+		"a flag wins":    {"workloads: {grouping: OptIn}\n", []string{"--workload-grouping=Off"}, workload.Off},
+	} {
+		if o, _, err := apply(t, c.text, "", c.flags...); err != nil || o.WorkloadGrouping != c.want {
+			t.Errorf("grouping %s: got %q, %v", name, o.WorkloadGrouping, err)
+		}
+	}
+	_, _, err := apply(t, "", "", "--workload-grouping=Some")
+	if err == nil || err.Error() != `--workload-grouping: "Some" is not allowed: use Declared, OptIn, Off` {
+		t.Errorf("a wrong flag: got %v", err)
 	}
 	o, ids, err := apply(t, "schedulerIdentities: [a, b]\nrelaxResourceKeys: true\n", "", "--relax-resource-keys=false")
 	if err != nil || o.Quotas == nil || strings.Join(ids, ",") != "a,b" {

@@ -17,6 +17,7 @@ import (
 	config "github.com/tenon-project/tenon/api/config/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/devicecapacity"
 	"github.com/tenon-project/tenon/internal/control/gangstatus"
+	"github.com/tenon-project/tenon/internal/control/grouping"
 	"github.com/tenon-project/tenon/internal/control/nodestrategy"
 	"github.com/tenon-project/tenon/internal/control/quotaprofile"
 	"github.com/tenon-project/tenon/internal/control/quotarevoke"
@@ -74,7 +75,8 @@ func NewQuotaOptions(a *config.ElasticQuotaArgs) *QuotaOptions {
 }
 
 // addControllers adds what works while this manager leads, once the caches are synced.
-func addControllers(mgr manager.Manager, all *Options, c *cluster, client kubernetes.Interface, m writeMetrics,
+func addControllers(mgr manager.Manager, all *Options, c *cluster, gangs *grouping.Grouper,
+	client kubernetes.Interface, m writeMetrics,
 ) error {
 	o := all.Quotas
 	objects, err := dynamic.NewForConfig(mgr.GetConfig())
@@ -108,6 +110,9 @@ func addControllers(mgr manager.Manager, all *Options, c *cluster, client kubern
 		r.Budgets = policylisters.NewPodDisruptionBudgetLister(c.budgets.GetIndexer())
 		starts = append(starts, quotarevoke.New(r).Start)
 	}
+	starts = append(starts, grouping.New(grouping.Options{
+		Grouper: gangs, Pods: c.pods, Made: c.made, Client: objects, Events: recorder,
+	}).Start)
 	for _, start := range starts {
 		if err := mgr.Add(&leading{c.gathered, start}); err != nil {
 			return err

@@ -32,8 +32,8 @@ const (
 	collect = time.Second
 	// writesPerSecond bounds the writes of all.
 	writesPerSecond = 20
-	// byGang is the index of pods.
-	byGang = "gang"
+	// ByGang is the index of pods by their gang.
+	ByGang = "gang"
 )
 
 // Options are what a controller reads and writes.
@@ -68,7 +68,7 @@ func New(o Options) *Controller {
 
 // IndexPods indexes pods by their gang.
 func IndexPods() cache.Indexers {
-	return cache.Indexers{byGang: func(object any) ([]string, error) {
+	return cache.Indexers{ByGang: func(object any) ([]string, error) {
 		if p, ok := object.(*corev1.Pod); ok {
 			if own, member := convert.GangPod(p); member {
 				return []string{own.Gang}, nil
@@ -193,7 +193,7 @@ func (c *Controller) step(ctx context.Context, g *v1alpha1.PodGroup, memories ma
 }
 
 func (c *Controller) podsOf(id string) (pods []*corev1.Pod) {
-	objects, err := c.Pods.GetIndexer().ByIndex(byGang, id)
+	objects, err := c.Pods.GetIndexer().ByIndex(ByGang, id)
 	if err != nil {
 		panic(fmt.Sprintf("gangstatus: informer without index: %v", err))
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -105,6 +106,15 @@ func pod(labelled, annotations map[string]string) *corev1.Pod {
 	return p
 }
 
+// owned is a pod that an object of a kind controls.
+func owned(apiVersion, kind string) *corev1.Pod {
+	p := pod(nil, nil)
+	p.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: apiVersion, Kind: kind, Name: "o", Controller: ptr.To(true)},
+	}
+	return p
+}
+
 func elasticQuota(labelled, annotations map[string]string, ceiling string) *v1alpha1.ElasticQuota {
 	return &v1alpha1.ElasticQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "q", Labels: labelled, Annotations: annotations},
@@ -132,6 +142,9 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 	gpuInit := pod(nil, nil)
 	gpuInit.Spec.InitContainers = with("kubernetes.io/gpu-memory").Spec.Containers
 	node := func(l map[string]string) *corev1.Node { return testobject.Node("n", l) }
+	member := owned("ray.io/v1", "RayCluster")
+	member.Labels = keys(annotation.CommunityPodGroup, "g")
+	const setGang = "mutating/set-gang.pods.tenon.sh"
 	named := with("nvidia.com/gpu")
 	named.Spec.SchedulerName = "volcano"
 	tests := map[string]struct {
@@ -139,8 +152,15 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 		object, old runtime.Object
 		want        bool
 	}{
-		"scheduler: a bare pod":  {"mutating/set-scheduler.pods.tenon.sh", pod(nil, nil), nil, false},
-		"scheduler: a whole GPU": {"mutating/set-scheduler.pods.tenon.sh", with("nvidia.com/gpu"), nil, true},
+		"gang: a bare pod":           {setGang, pod(nil, nil), nil, false},
+		"gang: a pod of an operator": {setGang, owned("ray.io/v1", "RayCluster"), nil, true},
+		"gang: it is required": {
+			"mutating/require-gang.pods.tenon.sh", owned("batch/v1", "Job"), nil, true,
+		},
+		"gang: a pod of a ReplicaSet":   {setGang, owned("apps/v1", "ReplicaSet"), nil, false},
+		"gang: a pod that names a gang": {setGang, member, nil, false},
+		"scheduler: a bare pod":         {"mutating/set-scheduler.pods.tenon.sh", pod(nil, nil), nil, false},
+		"scheduler: a whole GPU":        {"mutating/set-scheduler.pods.tenon.sh", with("nvidia.com/gpu"), nil, true},
 		"scheduler: a slice": {
 			"mutating/set-scheduler.pods.tenon.sh", with("nvidia.com/mig-1g.5gb"), nil, true,
 		},
@@ -538,8 +558,12 @@ func TestPodsOfOtherSchedulersWaitForNoWebhook(t *testing.T) {
 					all = bare
 				}
 			default:
-				if h.name == "set-scheduler.pods.tenon.sh" {
+				switch h.name {
+				case "set-scheduler.pods.tenon.sh":
 					want = scheduler == "" // in namespaces that ask for it
+				case "set-gang.pods.tenon.sh", "require-gang.pods.tenon.sh":
+					all = owned("ray.io/v1", "RayCluster") // that names no gang
+					all.Spec.SchedulerName = scheduler
 				}
 			}
 			if got := h.matches(t, all, old); got != want {
@@ -595,7 +619,8 @@ func TestConfigurationsKeepTheClusterAlive(t *testing.T) {
 		case "validating/warn-of-scheduler.pods.tenon.sh", "validating/warn-of-keys.pods.tenon.sh",
 			"validating/warn-of-keys.workloads.tenon.sh",
 			"validating/validate.podgroups.tenon.sh", "validating/validate-devices.pods.tenon.sh",
-			"mutating/set-device-defaults.pods.tenon.sh", "validating/validate.reservations.tenon.sh",
+			"mutating/set-device-defaults.pods.tenon.sh", "mutating/set-gang.pods.tenon.sh",
+			"validating/validate.reservations.tenon.sh",
 			"validating/validate.podmigrationjobs.tenon.sh",
 			// Profiles match plain pods, too, and of one that cannot be read their creators are warned.
 			"mutating/apply-profiles.pods.tenon.sh", "validating/validate.clustercolocationprofiles.tenon.sh",
@@ -611,6 +636,11 @@ func TestConfigurationsKeepTheClusterAlive(t *testing.T) {
 			slices.Contains([]string{"pods", "deployments"}, h.rules[0].Resources[0])
 		asked := map[string]bool{"default": true, "kube-system": !creates, "tenon-system": !creates}
 		switch name { // a namespace asks for these
+		case "mutating/require-gang.pods.tenon.sh":
+			asked["default"] = false
+			if !selector.Matches(labels.Set{annotation.GangsLabel: annotation.GangsRequired}) {
+				t.Errorf("%s: a namespace that asks for it is not asked about", name)
+			}
 		case "validating/refuse-foreign-bindings.tenon.sh", "mutating/set-scheduler.pods.tenon.sh":
 			asked = map[string]bool{"default": false, "kube-system": false, "tenon-system": false}
 			if !selector.Matches(labels.Set{annotation.DeviceSchedulingLabel: "enabled"}) {

@@ -46,8 +46,17 @@ type Rules struct {
 	// Profiles returns the ClusterColocationProfiles, sorted by name, and the labels of a namespace; an error where
 	// they are not known yet.
 	Profiles func(namespace string) ([]*admission.Profile, labels.Set, error)
+	// Gangs finds the gangs of pods that operators create; nil makes none.
+	Gangs Gangs
 	// Quotas answers about elastic quotas; nil checks none.
 	Quotas *Quotas
+}
+
+// Gangs finds the gangs of pods that operators create.
+type Gangs interface {
+	// Mark returns the PodGroup of a pod, and the rule that it is made by; "" for a pod that is left alone, and an error
+	// where the answer is not known and must be.
+	Mark(ctx context.Context, pod *corev1.Pod) (name, rule string, err error)
 }
 
 // Register adds every handler to a server.
@@ -70,6 +79,9 @@ func Register(to interface{ Register(string, http.Handler) }, decoder ctrl.Decod
 	all["/validate-clustercolocationprofile"] = validateProfile
 	all["/validate-reservation"] = h.validateReservation
 	all["/validate-podmigrationjob"] = h.validateMigration
+	if rules.Gangs != nil {
+		all["/mutate-pod-gang"] = h.group
+	}
 	if q := rules.Quotas; q != nil {
 		all["/mutate-elasticquota"] = q.addTree
 		all["/validate-elasticquota"] = func(_ context.Context, req ctrl.Request) ctrl.Response {
@@ -111,6 +123,18 @@ func (h handlers) colocate(req ctrl.Request, pod *corev1.Pod) (*corev1.Pod, admi
 	}
 	changed, answer := admission.Colocate(pod, namespace, profiles, func(string) int { return rand.IntN(100) })
 	return changed, answer, nil
+}
+
+// group puts a pod into the gang of the operator's object that it is created for.
+func (h handlers) group(ctx context.Context, req ctrl.Request) ctrl.Response {
+	return h.mutating(func(req ctrl.Request, pod *corev1.Pod) (*corev1.Pod, admission.Answer, error) {
+		pod.Namespace = cmp.Or(pod.Namespace, req.Namespace)
+		name, rule, err := h.rules.Gangs.Mark(ctx, pod)
+		if err != nil || name == "" {
+			return pod, admission.Answer{}, err
+		}
+		return admission.Join(pod, name, rule), admission.Answer{}, nil
+	})(ctx, req)
 }
 
 // mutating answers requests about pods that are created: with the difference to what change returns, or by its error

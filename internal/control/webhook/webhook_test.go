@@ -2,7 +2,9 @@ package webhook_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -33,6 +35,19 @@ type mux map[string]http.Handler
 
 func (m mux) Register(path string, h http.Handler) { m[path] = h }
 
+// byName finds the gangs of pods by their names.
+type byName struct{}
+
+func (byName) Mark(_ context.Context, p *corev1.Pod) (name, rule string, err error) {
+	switch p.Name {
+	case "unknown":
+		return "", "", errors.New("the owner does not answer")
+	case "alone":
+		return "", "", nil
+	}
+	return p.Namespace + "-gang", "ray.io/RayCluster", nil
+}
+
 func serve(t *testing.T) (mux, *prometheus.Registry) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -46,6 +61,7 @@ func serve(t *testing.T) (mux, *prometheus.Registry) {
 	}
 	webhook.Register(m, ctrl.NewDecoder(scheme), webhook.Rules{
 		Schedulers: []string{scheduler}, SchedulerName: "batch-scheduler", RequireNRIPlugin: true,
+		Gangs: byName{},
 		Pod:   func(namespace, name string) *corev1.Pod { return known[namespace+"/"+name] },
 		Kinds: func() device.Kinds { return device.Kinds{{Type: "dpu", Resource: "example.com/dpu", Unit: 4}} },
 	}, metrics)
@@ -152,6 +168,36 @@ func TestPodsWithDevicesAreTenons(t *testing.T) {
 		got := ask(t, m["/mutate-pod-scheduler"], admissionv1.Create, "someone", typed(tt.pod), nil)
 		if !got.Allowed || string(got.Patch) != tt.want || (len(got.Warnings) > 0) != (tt.want != "") {
 			t.Errorf("%s: allowed %t, patch %s, warnings %q", name, got.Allowed, got.Patch, got.Warnings)
+		}
+	}
+}
+
+// TestPodsOfOperatorsGetTheirGang: the label and the rule, and nothing else; where the answer must be known, no pod.
+func TestPodsOfOperatorsGetTheirGang(t *testing.T) {
+	t.Parallel()
+	m, _ := serve(t)
+	joined := []string{
+		`{"op":"add","path":"/metadata/annotations","value":{"tenon.sh/gang-rule":"ray.io/RayCluster"}}`,
+		`{"op":"add","path":"/metadata/labels","value":{"pod-group.scheduling.sigs.k8s.io":"default-gang"}}`,
+	}
+	for name, c := range map[string]struct {
+		want []string
+		code int32
+	}{"member": {joined, 0}, "alone": {nil, 0}, "unknown": {nil, http.StatusServiceUnavailable}} {
+		p := pod(nil, nil)
+		p.Namespace, p.Name = "default", name
+		got := ask(t, m["/mutate-pod-gang"], admissionv1.Create, "someone", typed(p), nil)
+		var patch []json.RawMessage
+		if len(got.Patch) > 0 {
+			testkit.Check(t, json.Unmarshal(got.Patch, &patch))
+		}
+		var parts []string
+		for _, part := range patch {
+			parts = append(parts, string(part))
+		}
+		slices.Sort(parts)
+		if got.Allowed != (c.code == 0) || !slices.Equal(parts, c.want) || !got.Allowed && got.Result.Code != c.code {
+			t.Errorf("%s: allowed %t, patch %s, %v", name, got.Allowed, got.Patch, got.Result)
 		}
 	}
 }

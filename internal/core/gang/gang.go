@@ -103,6 +103,7 @@ type Object struct {
 	Whole    bool   // its pods are evicted together
 	Native   bool   // it is Kubernetes' own
 	Parent   string // namespace/name of the CompositePodGroup above it; empty for none
+	Rule     string // by which it was made of an operator's object; empty for none
 }
 
 // Phase is what a member holds.

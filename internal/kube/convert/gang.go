@@ -83,6 +83,7 @@ func GangObject(o *v1alpha1.PodGroup) gang.Object {
 	return gang.Object{
 		Gang: o.Namespace + "/" + o.Name, Settings: s, Fault: r.fault, Created: o.CreationTimestamp.Time,
 		Phase: string(o.Status.Phase), Started: o.Status.Phase.IsUnderWay(), Plain: o.Basic, Whole: o.Whole,
+		Rule:   o.Annotations[annotation.GangRule],
 		Native: o.GroupVersionKind().Group == v1alpha1.NativeGroupName, Parent: parent,
 	}
 }

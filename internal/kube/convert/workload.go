@@ -33,12 +33,26 @@ func NamesGang(p *corev1.Pod) bool {
 		p.Labels[annotation.GangLabel] == "off"
 }
 
-// WorkloadGroup returns the PodGroup of a gang in a namespace. names has the objects of the gangs that start together.
-func WorkloadGroup(namespace string, g *workload.Gang, rule string, names map[string]string,
-	owner metav1.OwnerReference,
-) *v1alpha1.PodGroup {
+// WorkloadLink returns what a rule reads of an object of a kind, and of its controller.
+func WorkloadLink(apiVersion, kind string, o metav1.Object) workload.Link {
+	group, version := workload.SplitAPIVersion(apiVersion)
+	l := workload.Link{
+		Namespace: o.GetNamespace(), Group: group, Version: version, Kind: kind, Name: o.GetName(),
+		UID: string(o.GetUID()), Deleted: o.GetDeletionTimestamp() != nil,
+		Off: o.GetLabels()[annotation.GangLabel] == "off",
+	}
+	if ref := metav1.GetControllerOfNoCopy(o); ref != nil {
+		group, version := workload.SplitAPIVersion(ref.APIVersion)
+		l.Owner = &workload.Link{Group: group, Version: version, Kind: ref.Kind, Name: ref.Name, UID: string(ref.UID)}
+	}
+	return l
+}
+
+// WorkloadGroup returns the PodGroup of a gang in a namespace, whose name, with those that start together, is that of
+// an object.
+func WorkloadGroup(namespace string, g *workload.Gang, rule string, owner metav1.OwnerReference) *v1alpha1.PodGroup {
 	p := &v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: names[g.Name], OwnerReferences: []metav1.OwnerReference{owner},
+		Namespace: namespace, Name: g.Name, OwnerReferences: []metav1.OwnerReference{owner},
 		Annotations: map[string]string{annotation.GangRule: rule},
 	}}
 	p.SetGroupVersionKind(v1alpha1.PodGroupResource(v1alpha1.GroupName).GroupVersion().WithKind("PodGroup"))
@@ -49,7 +63,7 @@ func WorkloadGroup(namespace string, g *workload.Gang, rule string, names map[st
 	if len(g.Joined) > 0 {
 		joined := make(annotation.Names, 0, len(g.Joined))
 		for _, name := range g.Joined {
-			joined = append(joined, namespace+"/"+names[name])
+			joined = append(joined, namespace+"/"+name)
 		}
 		p.Annotations[annotation.GangGroups] = joined.String()
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/deploy"
 	manager "github.com/tenon-project/tenon/internal/control/app"
 	"github.com/tenon-project/tenon/internal/control/serving"
+	"github.com/tenon-project/tenon/internal/core/workload"
 	descheduler "github.com/tenon-project/tenon/internal/desched/app"
 	"github.com/tenon-project/tenon/internal/local/cluster"
 	"github.com/tenon-project/tenon/internal/local/datadir"
@@ -183,6 +184,8 @@ func newManager() *cobra.Command {
 			RequireNRIPlugin:    fences,
 			Quotas:              quotas,
 			PublishDevices:      true,
+			Workloads:           workload.Builtin(),
+			WorkloadGrouping:    workload.Declared,
 			SLOConfigNamespace:  "tenon-system",
 		})
 	})
