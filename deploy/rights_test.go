@@ -267,3 +267,23 @@ func onResources(r admissionregistrationv1.Rule) string {
 	}
 	return strings.Join(all, ", ")
 }
+
+// TestTheViewerOfDevicesSeesTheirClaims: without these rights, `tenon top gpu` and `tenon topology` show no claim.
+func TestTheViewerOfDevicesSeesTheirClaims(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, r := range decoded[rbacv1.ClusterRole](t, "ClusterRole") {
+		for _, rule := range r.Rules {
+			for _, resource := range rule.Resources {
+				if r.Name == "tenon-device-viewer" && slices.Contains(rule.APIGroups, "resource.k8s.io") {
+					seen[resource] = slices.Equal(rule.Verbs, []string{"get", "list", "watch"})
+				}
+			}
+		}
+	}
+	for _, resource := range []string{"resourceslices", "resourceclaims", "deviceclasses"} {
+		if !seen[resource] {
+			t.Errorf("tenon-device-viewer may not read %s", resource)
+		}
+	}
+}

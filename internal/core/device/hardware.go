@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tenon-project/tenon/internal/core/topo"
 )
 
 // Hardware is a device of a ResourceSlice, as far as its driver says which card it is.
@@ -144,4 +146,28 @@ func (u Users) Of(h *Hardware) (uids []string, found bool) {
 	}
 	slices.Sort(uids)
 	return slices.Compact(uids), found
+}
+
+// Site returns where the card is connected that a device of a ResourceSlice is: its index for Closeness, its NUMA node,
+// 0 for an unknown one, and its root complex, "" for an unknown one. ok is false where the inventory has no such card.
+func (inv *Inventory) Site(h *Hardware) (at int, node topo.NodeSet, root string, ok bool) {
+	if inv == nil {
+		return 0, 0, "", false
+	}
+	cards := inv.cards(h)
+	if len(cards) == 0 {
+		return 0, 0, "", false
+	}
+	u := &inv.units[cards[0]]
+	return cards[0], u.node, u.PCIe, true
+}
+
+// Closeness returns how close two cards are, by their indexes: 100 for each lane between them, and how close they are
+// on the PCI tree.
+func (inv *Inventory) Closeness(a, b int) int64 {
+	x, y := &inv.units[a], &inv.units[b]
+	if r := inv.group(x.Type); x.Type == y.Type && r != nil && len(r.class.w) == r.n*r.n {
+		return int64(r.class.w[(a-r.first)*r.n+b-r.first])
+	}
+	return closeness(x, y)
 }

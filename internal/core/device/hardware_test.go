@@ -225,3 +225,45 @@ func busNumber(text string) uint64 {
 	address, _ := device.ParseBus(text)
 	return address >> 8 & 0xff
 }
+
+// TestSiteOfADevice: where a card is connected, and how close two cards are.
+func TestSiteOfADevice(t *testing.T) {
+	t.Parallel()
+	at := func(kind device.Type, id string, bridges ...string) device.Device {
+		return device.Device{Type: kind, ID: id, Healthy: true, Location: device.Location{
+			NUMAID: -1, PCIe: "root-" + id, Bridges: bridges,
+		}}
+	}
+	inventory, err := device.NewInventory(&device.Spec{
+		Devices: []device.Device{
+			at(device.GPU, "a", "r", "s"), at(device.GPU, "b", "r", "s"), at(device.GPU, "c"),
+			at(device.RDMA, "n", "r", "s"),
+		},
+		Links: []device.Link{{Type: device.GPU, A: "a", B: "c", Lanes: 4}},
+	}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := map[string]int{}
+	for _, id := range []string{"a", "b", "c", "n"} {
+		i, node, root, ok := inventory.Site(&device.Hardware{UUID: id})
+		if !ok || node != 0 || root != "root-"+id {
+			t.Errorf("%s: got NUMA node %v, root complex %q, %t", id, node, root, ok)
+		}
+		index[id] = i
+	}
+	for pair, want := range map[string]int64{
+		"ab": device.SameSwitch, "ba": device.SameSwitch, "ac": 4*100 + device.Remote, "an": device.SameSwitch,
+		"cn": device.Remote,
+	} {
+		if got := inventory.Closeness(index[pair[:1]], index[pair[1:]]); got != want {
+			t.Errorf("%s: got %d, want %d", pair, got, want)
+		}
+	}
+	if _, _, _, ok := inventory.Site(&device.Hardware{UUID: "x"}); ok {
+		t.Error("a card that no one lists has a place")
+	}
+	if _, _, _, ok := (*device.Inventory)(nil).Site(&device.Hardware{UUID: "a"}); ok {
+		t.Error("a node without a Device has cards")
+	}
+}

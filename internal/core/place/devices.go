@@ -103,12 +103,23 @@ func accept(v *ledger.View, r *Request, o *order) func(topo.NodeSet) bool {
 	if policy < hint.Restricted || r.DevicesApart {
 		return nil
 	}
-	if m := v.Machine(); m != nil && r.followed(v.Facts()) {
-		placement, _ := predict(v, r)
-		mask := touched(m, placement)
-		return func(nodes topo.NodeSet) bool { return mask == 0 || nodes.Within(mask) }
+	var question func(topo.NodeSet) bool
+	if v.Machine() != nil && r.followed(v.Facts()) {
+		question = onPredicted(v, r)
+	} else {
+		question = withDevices(v, r, o).accepts
 	}
-	return withDevices(v, r, o).accepts
+	if r.Claimed == 0 {
+		return question
+	}
+	return func(nodes topo.NodeSet) bool { return question(nodes | r.Claimed) }
+}
+
+// onPredicted is the question whether NUMA nodes are among those that the kubelet is predicted to choose.
+func onPredicted(v *ledger.View, r *Request) func(topo.NodeSet) bool {
+	placement, _ := predict(v, r)
+	mask := touched(v.Machine(), placement)
+	return func(nodes topo.NodeSet) bool { return mask == 0 || nodes.Within(mask) }
 }
 
 // withDevices makes the question for CPUs or shared pools beside devices. Devices may be on as many NUMA nodes as they
@@ -148,8 +159,12 @@ func (j *joint) requireNodes(nodes topo.NodeSet) bool {
 // allowForDevices lets the rest of a pod use as many NUMA nodes as its devices need, and reports whether these are more
 // than the policy allows.
 func (j *joint) allowForDevices(v *ledger.View, r *Request) bool {
-	if _, gives := givesDevices(v, r); gives && j.policy == hint.Restricted && !r.DevicesApart {
-		j.wide = fewestForDevices(v, r)
+	if j.policy == hint.Restricted && !r.DevicesApart {
+		if j.wide = r.ClaimSpread; r.Devices != nil {
+			if _, gives := givesDevices(v, r); gives {
+				j.wide = max(j.wide, fewestForDevices(v, r))
+			}
+		}
 	}
 	return j.wide > j.spread
 }

@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -73,7 +74,7 @@ func fits(v *ledger.View, r *Request) why.Reason {
 		if reason := fitsFollowed(v, r); !reason.OK() {
 			return reason
 		}
-		return fitsDevices(v, r, nil)
+		return cmp.Or(fitsClaims(v, r, nil), fitsDevices(v, r, nil))
 	}
 	var cpus order
 	if r.CPUs > 0 {
@@ -99,7 +100,7 @@ func fits(v *ledger.View, r *Request) why.Reason {
 	if reason := guard(v, r); !reason.OK() {
 		return reason
 	}
-	return fitsDevices(v, r, &cpus)
+	return cmp.Or(fitsClaims(v, r, &cpus), fitsDevices(v, r, &cpus))
 }
 
 // Try computes the offer for r, or says why there is none. A pod that neither binds nor is confined gets an offer too:
@@ -126,7 +127,7 @@ func Try(v *ledger.View, r *Request) (ledger.Offer, why.Reason) {
 		return complete(v, r, offer)
 	}
 	if r.CPUs > 0 {
-		result, held, reason := o.take(v, r, devices.Nodes)
+		result, held, reason := o.take(v, r, devices.Nodes|r.Claimed)
 		if !reason.OK() {
 			return ledger.Offer{}, reason
 		}
@@ -139,7 +140,7 @@ func Try(v *ledger.View, r *Request) (ledger.Offer, why.Reason) {
 		if j.askPool(v, r) {
 			j.allowForDevices(v, r)
 			j.excludeMixed()
-			j.joinDevices(v, r, &o, devices.Nodes)
+			j.joinDevices(v, r, &o, devices.Nodes|r.Claimed)
 			offer.Nodes = j.choose()
 			offer.Entry.Amounts = j.place(offer.Nodes, offer.Nodes)
 			offer.Entry.NUMAIDs, offer.Entry.MilliCPU = v.Machine().NodeIDs(offer.Nodes), r.RequestMilli

@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
+	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
@@ -72,6 +73,10 @@ type Request struct {
 	Options device.Options
 	// DevicesApart: devices may be on other NUMA nodes than the rest of the pod, whatever the topology policy.
 	DevicesApart bool
+	// Claimed are the NUMA nodes of the devices that ResourceClaims give r on the node; 0 where none is known. ClaimSpread
+	// is the number of NUMA nodes that these devices need on an empty machine.
+	Claimed     topo.NodeSet
+	ClaimSpread int
 	// GPUIsolation is what must keep the pod to its share of a GPU; "" asks nothing of the node.
 	GPUIsolation string
 	// Topology is the pod's own policy; it may tighten the node's, never loosen it.

@@ -98,6 +98,7 @@ const (
 	VirtualFunctionsMissing
 	DeviceJointAllocation
 	ClaimDevicesHeld
+	ClaimNotAligned
 	InsufficientNUMADevices
 	InsufficientPartitions
 	InsufficientScopedDevices

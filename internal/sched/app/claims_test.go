@@ -15,6 +15,8 @@ import (
 	"k8s.io/dynamic-resource-allocation/structured"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/ptr"
+
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // dra is the ResourceClaims of a cluster, the devices of node a, and one class of devices.
@@ -182,5 +184,49 @@ func TestAQuestionPromisesEachDeviceOnce(t *testing.T) {
 				t.Errorf("the claims of the cluster have changed:\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestClaimsCanBeIgnored: a pod requires 4 CPUs of one NUMA node, where the only device is on NUMA node 0, whose CPUs
+// are in use. With --ignore-claims the plugin for claims decides alone, and devices are in no account.
+func TestClaimsCanBeIgnored(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want why.Code
+	}{
+		{nil, why.ClaimNotAligned}, {[]string{"--ignore-claims"}, why.None},
+	} {
+		d := &dra{
+			claims: map[string]*resourcev1.ResourceClaim{}, devices: cards(1),
+			pending: map[types.UID]*resourcev1.AllocationResult{},
+		}
+		d.devices[0].Attributes = map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
+			"resource.kubernetes.io/numaNode": {IntValue: ptr.To[int64](0)},
+		}
+		c := &resourcev1.ResourceClaim{}
+		c.Name, c.Namespace, c.UID = "c", "default", "c"
+		c.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{
+			DeviceClassName: "card", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1,
+		}}}
+		d.claims["c"] = c
+		a := askedOf(t, newScheduler(t, tt.args...), "a")
+		a.core.Imagined.SharedDRAManager = d
+		a.add(bound("busy", "a", "0-3,16-19"), exclusive("p", "4", func(p *corev1.Pod) {
+			p.Annotations = map[string]string{
+				"scheduling.koordinator.sh/numa-topology-spec": `{"numaTopologyPolicy": "SingleNUMANode"}`,
+			}
+			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "c", ResourceClaimName: ptr.To("c")}}
+		}))
+		answer, err := a.answer(`{"ask":{"pods":["default/p"]}}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := why.None
+		for i := range answer.Unschedulable {
+			got = answer.Unschedulable[i].RootCause.Code
+		}
+		if got != tt.want {
+			t.Errorf("%v: got %v, want %v: %+v", tt.args, got, tt.want, answer)
+		}
 	}
 }

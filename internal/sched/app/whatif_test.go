@@ -53,7 +53,13 @@ func (o limitedObjects) Limits(_ context.Context, namespace string) (whatif.Limi
 
 func newAsked(t *testing.T, nodes ...string) *asked {
 	t.Helper()
-	a := &asked{newScheduler(t), t}
+	return askedOf(t, newScheduler(t), nodes...)
+}
+
+// askedOf asks a scheduler about nodes.
+func askedOf(t *testing.T, s *Scheduler, nodes ...string) *asked {
+	t.Helper()
+	a := &asked{s, t}
 	a.whatIf.Objects = limitedObjects{Objects: a.whatIf.Objects}
 	for _, name := range nodes {
 		node := object.Node(name, map[string]string{corev1.LabelHostname: name}, "cpu", "32", "memory", "64Gi",

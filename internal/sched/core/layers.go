@@ -21,7 +21,7 @@ func (c *Core) layers(ctx context.Context) []layer {
 	return slices.DeleteFunc([]layer{
 		audited{all},                    // Profile: cards that pods have, for claims
 		guarded{all},                    // Profile: panics of plugins
-		claiming{all},                   // Profile: claims that members of a gang share
+		claiming{all},                   // Profile: devices for claims, which gangs share
 		logged{all},                     // Cache: accounts come first; changed nodes
 		counted{all},                    // Queue, Next: events that may let a pod fit
 		protected{all},                  // Profile: pods that preemption spares

@@ -11,8 +11,12 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
+	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
 	"github.com/tenon-project/tenon/internal/sched/upstream/claims"
@@ -60,22 +64,35 @@ func (l guarded) prepare(context.Context) error {
 	return err
 }
 
-// claiming lets the members of a gang share ResourceClaims. It surrounds guarded, which catches what panics inside,
-// and replaces plugins as that one does.
+// claiming chooses devices for ResourceClaims, and lets the members of a gang share them. It surrounds guarded, which
+// catches what panics inside, and replaces plugins as that one does.
 type claiming struct{ base }
 
 func (claiming) inside() []layer { return []layer{guarded{}} }
 
 func (l claiming) prepare(context.Context) error {
 	for name, f := range l.c.Profiles {
-		if err := l.c.sharing.Share(f, l.c.books[name]); err != nil {
+		if err := l.c.claim(f, l.c.books[name]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// gangs is which pods start together, for the claims that they share.
+// claim makes a framework choose devices for claims, and lets the members of a gang share them.
+func (c *Core) claim(f framework.Framework, books *claims.Books) error {
+	return cmp.Or(c.choose(f), c.sharing.Share(f, books))
+}
+
+// choose makes a framework choose devices for claims, unless claims are ignored.
+func (c *Core) choose(f framework.Framework) error {
+	if c.options.Claims == nil {
+		return nil
+	}
+	return claims.Choose(f, gangs{c})
+}
+
+// gangs is what claims need to know of pods: which start together and share claims, and what else they ask of a node.
 type gangs struct{ c *Core }
 
 // StartsWith returns the gangs that start together with that of a pod, in one text; "" for a pod of none.
@@ -101,6 +118,16 @@ func (gangs) Follow(cs fwk.CycleState, node string) {
 	if trial := placement.OnTrial(cs); trial != nil {
 		trial.FollowClaims(node)
 	}
+}
+
+// Asked returns what a pod asks of a node apart from its claims.
+func (g gangs) Asked(cs fwk.CycleState, node string) (*ledger.View, *place.Request) {
+	return placement.Asked(cs, node, g.c.options.Nodes)
+}
+
+// Claim places the CPUs and the memory of a pod beside the devices of its claims.
+func (gangs) Claim(cs fwk.CycleState, node string, nodes topo.NodeSet, spread int) {
+	placement.Claim(cs, node, nodes, spread)
 }
 
 // IsTrial reports whether a cycle belongs to an attempt or a question.
@@ -130,13 +157,19 @@ func (l counted) Queue(inner podqueue.Queue) podqueue.Queue {
 // Next takes pods from the counted queue.
 func (l counted) Next(NextPod) NextPod { return podqueue.Pods(l.c.SchedulingQueue.Pop) }
 
-// Wakes returns the plugin whose events wake a pod that may wait for cards of pods: that of devices.
-func (c *Core) Wakes(pod *framework.QueuedPodInfo) []string {
-	books := c.books[pod.Pod.Spec.SchedulerName]
-	if pod.UnschedulablePlugins.Has(names.DynamicResources) && books.AnyHeld() {
-		return []string{placement.DeviceShare}
+// Wakes returns the plugins whose events wake a pod without devices for its claims: it may wait for CPUs on the NUMA
+// nodes of devices, and for cards that pods have.
+func (c *Core) Wakes(pod *framework.QueuedPodInfo) (plugins []string) {
+	if !pod.UnschedulablePlugins.Has(names.DynamicResources) {
+		return nil
 	}
-	return nil
+	if len(pod.Pod.Spec.ResourceClaims) > 0 {
+		plugins = append(plugins, nodenumaresource.Name)
+	}
+	if books := c.books[pod.Pod.Spec.SchedulerName]; books.AnyHeld() {
+		plugins = append(plugins, placement.DeviceShare)
+	}
+	return plugins
 }
 
 // Amounts returns the plugin by which all nodes have refused a pod; nil where they have not.

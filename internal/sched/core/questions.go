@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ func (c *Core) Beside(ctx context.Context, nodes fwk.SharedLister) (map[string]f
 	profiles, err := c.asked(ctx, nodes, c.dra)
 	for name, f := range profiles {
 		books, other := c.audit(f)
-		err = errors.Join(err, other, c.options.Metrics.Asked.Framework(f), c.sharing.Share(f, books))
+		err = errors.Join(err, other, c.options.Metrics.Asked.Framework(f), c.claim(f, books))
 		profiles[name] = c.rooms().Wrap(f)
 	}
 	return profiles, err
@@ -42,7 +43,7 @@ func (c *Core) Questions(ctx context.Context, nodes fwk.SharedLister, victims *c
 		return nil, err
 	}
 	for name, f := range profiles {
-		if err := c.options.Metrics.Asked.Framework(f); err != nil {
+		if err := cmp.Or(c.options.Metrics.Asked.Framework(f), c.choose(f)); err != nil {
 			return nil, err
 		}
 		p, err := c.rank(ctx, name, f, &hooks.Changes{})
@@ -56,9 +57,9 @@ func (c *Core) Questions(ctx context.Context, nodes fwk.SharedLister, victims *c
 }
 
 // asked makes the profiles anew on another snapshot. Its callers guard them: what panics there counts for no pod.
-func (c *Core) asked(ctx context.Context, nodes fwk.SharedLister, claims fwk.SharedDRAManager,
+func (c *Core) asked(ctx context.Context, nodes fwk.SharedLister, dra fwk.SharedDRAManager,
 ) (map[string]framework.Framework, error) {
-	return hooks.ProfilesOn(ctx, nodes, claims, c.options.Config, c.Scheduler, c.registry)
+	return hooks.ProfilesOn(ctx, nodes, dra, c.options.Config, c.Scheduler, c.registry)
 }
 
 // rank returns a profile that ranks nodes and runs filters in the room of Reservations.

@@ -15,6 +15,8 @@ const stateKey fwk.StateKey = "Placement"
 type Cycle struct {
 	// store has the live accounts.
 	store *kube.Store
+	// others are those of Decisions.
+	others Others
 	// Request is what the pod asks for. Requests are shared by all cycles of a pod, so it must not be changed.
 	Request *place.Request
 	// signature is the signature of the request if the back-off of any kubelet was active when the cycle began; else it

@@ -34,7 +34,7 @@ func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 	}
 	s := &Cycle{
 		store: p.store, Request: r, trial: trial, counted: p.counted(pod, r.Devices),
-		adapt: p.sharing.Adapt,
+		adapt: p.sharing.Adapt, others: p.others,
 	}
 	if p.tracker.HasBackoffs() {
 		s.signature = r.Signature()

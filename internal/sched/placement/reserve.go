@@ -28,7 +28,8 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 	if s == nil || s.reserved != "" {
 		return nil
 	}
-	request := State[*joint](cs, jointKey).on(node, s.Request)
+	asked := State[*claimed](cs, claimedKey).on(node, s.Request)
+	request := State[*joint](cs, jointKey).on(node, asked)
 	if s.trial != nil {
 		view := s.View(node)
 		offer, reason := p.tryWithin(cs, view, request, pod, node)
@@ -48,7 +49,7 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 		if !reason.OK() {
 			refused := &Refusal{Reason: reason}
 			status = fwk.AsStatus(refused)
-			if fits := place.Fits(view, s.Request); fits.OK() {
+			if fits := place.Fits(view, asked); fits.OK() {
 				p.metrics.mismatches.Inc() // the summary promised what the exact answer refuses
 				status = refused.Status()
 			}

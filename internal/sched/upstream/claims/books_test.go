@@ -59,7 +59,7 @@ func (c *tracker) AssumeClaimAfterAPICall(claim *resourcev1.ResourceClaim) error
 	return c.fails
 }
 
-func (c *tracker) AssumedClaimRestore(_, name string) { c.claims[name] = claim(name, false) }
+func (c *tracker) AssumedClaimRestore(_, name string) { c.claims[name] = newClaim(name, false) }
 
 // twoCards are the accounts of node n with cards GPU-a and GPU-b, which driver x publishes as d0 and d1.
 func twoCards() (*kube.Store, *kube.Claims) {
@@ -93,7 +93,7 @@ func half(name, id string) ledger.Entry {
 
 // promised is a claim that is to get a device.
 func promised(name, device string) *resourcev1.ResourceClaim {
-	c := claim(name, true)
+	c := newClaim(name, true)
 	c.Namespace = "ns"
 	c.Status.Allocation.Devices.Results = []resourcev1.DeviceRequestAllocationResult{
 		{Request: "r", Driver: "x", Pool: "n/pool", Device: device},

@@ -1,5 +1,19 @@
 // Package claims changes what kube-scheduler's plugin DynamicResources sees of ResourceClaims. The plugin and its
-// allocator decide which devices a claim gets.
+// allocator decide which devices may serve a claim.
+//
+// # Choice
+//
+// The allocator gives the first devices that satisfy the claims of a pod. Choose puts a chooser around the allocator
+// of each pod. It asks again without some devices, as package claim of the core proposes, and passes on the best
+// answer:
+//
+//	PreFilter   puts the chooser in the place of the allocator; notes what the pod's claims have already
+//	Filter      where a topology policy requires it: the devices, and the rest of the pod, on NUMA nodes that the
+//	            policy allows together; else the node is refused
+//	Reserve     the best devices on the node: the plugin filters it once more. The rest of the pod, which other
+//	            plugins reserve after it, is placed beside them
+//
+// All that the plugin keeps of a pod so comes from its own allocator, and what it writes is what it has filtered.
 //
 // # Members of a gang
 //

@@ -54,7 +54,7 @@ func (c *cluster) MaybeRemoveClaimPendingAllocation(uid types.UID, _ bool) bool 
 	return true
 }
 
-func claim(name string, allocated bool) *resourcev1.ResourceClaim {
+func newClaim(name string, allocated bool) *resourcev1.ResourceClaim {
 	c := &resourcev1.ResourceClaim{}
 	c.Name, c.UID = name, types.UID(name)
 	if allocated {
@@ -161,7 +161,7 @@ func TestThePluginIsAskedInTheCycleOfAGang(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := &dynamic{}
-			p := sharingOf(&cluster{claims: map[string]*resourcev1.ResourceClaim{"s": claim("s", false)}}, d, false)
+			p := sharingOf(&cluster{claims: map[string]*resourcev1.ResourceClaim{"s": newClaim("s", false)}}, d, false)
 			cs := framework.NewCycleState()
 			_, _ = (&preFilter{d, p}).PreFilter(t.Context(), cs, tt.pod, nil)
 			if (d.group != nil) != tt.group {
@@ -200,7 +200,7 @@ func TestThePodsOfAClaimAreBoundOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{claims: map[string]*resourcev1.ResourceClaim{
-			"s": claim("s", false), "o": claim("o", false), "other": claim("other", false),
+			"s": newClaim("s", false), "o": newClaim("o", false), "other": newClaim("other", false),
 		}, pending: map[types.UID]*resourcev1.AllocationResult{}}
 		release := make(chan struct{})
 		entered := map[string]bool{}
@@ -208,7 +208,7 @@ func TestThePodsOfAClaimAreBoundOneAfterTheOther(t *testing.T) {
 		d.enter = func(pod string) {
 			entered[pod] = true
 			if <-release; pod == "a" { // which writes it
-				c.claims["s"] = claim("s", true)
+				c.claims["s"] = newClaim("s", true)
 			}
 		}
 		p := sharingOf(c, d, false)
