@@ -73,8 +73,8 @@ type Request struct {
 	Options device.Options
 	// DevicesApart: devices may be on other NUMA nodes than the rest of the pod, whatever the topology policy.
 	DevicesApart bool
-	// Claimed are the NUMA nodes of the devices that ResourceClaims give r on the node; 0 where none is known. ClaimSpread
-	// is the number of NUMA nodes that these devices need on an empty machine.
+	// Claimed are the NUMA nodes of the devices that ResourceClaims give r on the node; 0 where none is known.
+	// ClaimSpread is the number of NUMA nodes that these devices need on an empty machine.
 	Claimed     topo.NodeSet
 	ClaimSpread int
 	// GPUIsolation is what must keep the pod to its share of a GPU; "" asks nothing of the node.
