@@ -54,8 +54,8 @@ type Rules struct {
 
 // Gangs finds the gangs of pods that operators create.
 type Gangs interface {
-	// Mark returns the PodGroup of a pod and the rule that makes it; "" for a pod that is left alone. It fails where the
-	// answer is not known and must be.
+	// Mark returns the PodGroup of a pod and the rule that makes it; "" for a pod that is left alone. It fails where
+	// the answer is not known and must be.
 	Mark(ctx context.Context, pod *corev1.Pod) (name, rule string, err error)
 }
 
