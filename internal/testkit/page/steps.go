@@ -168,6 +168,7 @@ func Steps() []Step {
 			Blocks: "docs/guide/migrate-pods.md $ tenon simulate", Scene: Offline,
 			Before: "cp 1.yaml db.yaml; cp 2.yaml move.yaml",
 		},
+		{Blocks: "docs/guide/claims.md $ tenon simulate", Scene: Offline},
 		{Blocks: "docs/guide/devices.md $ tenon simulate", Scene: Offline, Before: "cp 2.yaml train.yaml"},
 		{
 			Blocks: "docs/guide/configuration.md $ tenon check", Scene: Offline, Exit: 2,
