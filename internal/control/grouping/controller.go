@@ -241,7 +241,7 @@ func (c *Controller) reconcile(ctx context.Context, l workload.Link, from read, 
 		delete(c.said, l.UID)
 		return 0, true, nil
 	case err != nil || rule != nil && owner.UID != l.UID:
-		return 0, true, nil // its pods say so, or lead to the other object
+		return 0, true, nil //nolint:nilerr // the Events of its pods say so, or they lead to the other object
 	}
 	var plan workload.Plan
 	if rule != nil && rule.Default != workload.Parent && c.allows(l.Namespace) {

@@ -57,10 +57,6 @@ var (
 	groupResource = v1alpha1.PodGroupResource(v1alpha1.GroupName)
 )
 
-func resource(group, version, name string) schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: group, Version: version, Resource: name}
-}
-
 // run starts a manager on a world for as long as f runs.
 func run(t *testing.T, f func(w *world)) {
 	t.Helper()
@@ -168,7 +164,7 @@ func (w *world) Members(gang string) (pods []*corev1.Pod) {
 // idle lets the manager work until nothing is left to do.
 func (w *world) idle() {
 	synctest.Wait()
-	time.Sleep(5 * time.Second)
+	time.Sleep(5 * time.Second) //nolint:forbidigo // the clock is the bubble's
 	synctest.Wait()
 }
 
@@ -615,7 +611,7 @@ func TestRightsTakenAway(t *testing.T) {
 					t.Errorf("Events: %v", said)
 				}
 				delete(w.forbidden, resource)
-				time.Sleep(2 * refusalTime)
+				time.Sleep(2 * refusalTime) //nolint:forbidigo // the clock is the bubble's
 				w.admit(rayPod("later", o, "a"))
 				if _, err := w.o.Owners.resourceOf(linkOf(o)); err != nil {
 					t.Errorf("the kind is still not read: %v", err)
@@ -640,7 +636,7 @@ func TestNamespacesThatRequireGangs(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		delete(w.forbidden, "rayclusters.ray.io")
-		time.Sleep(2 * refusalTime)
+		time.Sleep(2 * refusalTime) //nolint:forbidigo // the clock is the bubble's
 		if name, _, err := w.o.Mark(w.t.Context(), rayPod("a0", r, "a")); err != nil || name != "r-a" {
 			t.Errorf("with the right: %q, %v", name, err)
 		}

@@ -339,11 +339,11 @@ func (c *chooser) tryNodes(asks int) {
 		for _, unknown := range [...]bool{true, false} {
 			for pools := -1; c.asked < asks; {
 				hideable := c.n.hideable(c.answers...)
-				if count := countTrue(hideable); count == pools {
+				count := countTrue(hideable)
+				if count == pools {
 					break
-				} else {
-					pools = count
 				}
+				pools = count
 				anyUnknown := false
 				hidden := c.n.Hidden(func(i int) bool {
 					d := &c.n.Devices[i]

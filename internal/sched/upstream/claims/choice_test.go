@@ -225,12 +225,17 @@ func (s *situation) invalid(results []resourcev1.AllocationResult) string {
 func draw(t *rapid.T) *situation {
 	model := rapid.SampledFrom([]string{"a", "b"})
 	s := &situation{match: rapid.IntRange(0, 3).Draw(t, "match") == 0}
+	used := map[int]int64{} // of each chip, which has 8
 	for range rapid.IntRange(1, 6).Draw(t, "devices") {
-		s.cards = append(s.cards, card{
+		c := card{
 			model: model.Draw(t, "model"), numa: rapid.Int64Range(0, 1).Draw(t, "NUMA node"),
 			chip: rapid.IntRange(-1, 1).Draw(t, "chip"), uses: rapid.Int64Range(1, 8).Draw(t, "uses"),
 			allocated: rapid.IntRange(0, 3).Draw(t, "allocated") == 0,
-		})
+		}
+		if c.allocated = c.allocated && (c.chip < 0 || used[c.chip]+c.uses <= 8); c.allocated {
+			used[c.chip] += c.uses
+		}
+		s.cards = append(s.cards, c)
 	}
 	for range rapid.IntRange(1, 2).Draw(t, "claims") {
 		var wants []want
