@@ -106,7 +106,7 @@ func TestPodsOfTheInputCountForTheirOwners(t *testing.T) {
 		},
 		"a Deployment that has shrunk": {
 			in: stored("Deployment", "web", "", replicasOf(1, "")) + set + pods, want: both,
-			warn: "warning: Deployment default/web: has 2 pods for 1 replicas",
+			warn: "warning: Deployment default/web: has 2 pods for 1 replica:",
 		},
 		"a Deployment with another template": {
 			in:   strings.ReplaceAll(deployment, "cpu: 1", "cpu: 2") + set + pods,
@@ -139,7 +139,8 @@ func TestPodsOfTheInputCountForTheirOwners(t *testing.T) {
 			want: map[string]string{"once-0": Scheduled},
 		},
 		"a Job that has ended": {
-			in: stored("Job", "once", "", "template: {"+batch+"}", "conditions: [{type: Failed, status: \"True\"}]"),
+			in:   stored("Job", "once", "", "template: {"+batch+"}", "conditions: [{type: Failed, status: \"True\"}]"),
+			warn: "Job once has finished and creates no pods",
 		},
 		"a CronJob that runs": {
 			in: stored("CronJob", "cron", "", "schedule: '@daily', jobTemplate: {spec: {template: {"+batch+"}}}") +

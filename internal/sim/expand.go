@@ -62,9 +62,9 @@ func (w *world) expand(o object, p *problems) {
 		before := len(w.pending)
 		switch {
 		case finished(t):
-			w.line(t, " has finished and creates no pods")
+			w.idle(t, " has finished and creates no pods")
 		case ptr.Deref(t.Spec.Suspend, false):
-			w.line(t, " is suspended and creates no pods")
+			w.idle(t, " is suspended and creates no pods")
 		default:
 			w.job(o.origin, ownedBy(t, "Job"), t.Spec, t.Status.Succeeded, p)
 			w.noteGangs(t, w.pending[before:])
@@ -72,11 +72,11 @@ func (w *world) expand(o object, p *problems) {
 	case *batchv1.CronJob:
 		switch template := t.Spec.JobTemplate.Spec; {
 		case ptr.Deref(t.Spec.Suspend, false):
-			w.line(t, " is suspended and creates no Jobs")
+			w.idle(t, " is suspended and creates no Jobs")
 		case ptr.Deref(template.Suspend, false):
-			w.line(t, ": its Jobs are suspended and create no pods")
+			w.idle(t, ": its Jobs are suspended and create no pods")
 		case slices.ContainsFunc(childrenOf[*batchv1.Job](w, ownedBy(t, "CronJob")), isUnfinished):
-			w.line(t, ": one of its Jobs has not finished, so no other one is added")
+			w.idle(t, ": one of its Jobs has not finished, so no other one is added")
 		default:
 			w.job(o.origin, owner{namespace: t.Namespace, name: t.Name, kind: "Job"}, template, 0, p)
 		}

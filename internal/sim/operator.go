@@ -199,7 +199,7 @@ func (w *world) operate(o object, u *unstructured.Unstructured, p *problems) {
 		return
 	}
 	if plan.Suspended {
-		w.line(u, " is suspended and has no pods")
+		w.idle(u, " is suspended and has no pods")
 		return
 	}
 	children, err := rule.Objects(u.Object)
@@ -396,9 +396,17 @@ func keyOfObject(o metav1.Object) ownerKey {
 
 // line keeps a line about an object of the input, which is not a warning.
 func (w *world) line(o metav1.Object, format string, args ...any) {
+	w.notes = append(w.notes, lineOf(o)+fmt.Sprintf(format, args...))
+}
+
+// idle keeps why an object has no pods, for an answer without any pod: a dump has many such objects.
+func (w *world) idle(o metav1.Object, why string) { w.without = append(w.without, lineOf(o)+why) }
+
+// lineOf begins a line about an object.
+func lineOf(o metav1.Object) string {
 	name := o.GetName()
 	if o.GetNamespace() != metav1.NamespaceDefault {
 		name = o.GetNamespace() + "/" + name
 	}
-	w.notes = append(w.notes, kindOf(o.(runtime.Object)).Kind+" "+name+fmt.Sprintf(format, args...))
+	return kindOf(o.(runtime.Object)).Kind + " " + name
 }

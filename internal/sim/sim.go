@@ -259,6 +259,9 @@ func (w *world) warn(warn io.Writer) {
 			warnf(warn, "warning: %s %s: no Node has that name", d.kind, d.node)
 		}
 	}
+	if len(w.existing)+len(w.pending) == 0 {
+		w.notes = append(w.notes, w.without...)
+	}
 	for _, text := range w.notes {
 		warnf(warn, "%s", text)
 	}

@@ -112,6 +112,7 @@ type world struct {
 	children []child
 	names    map[objectName]bool
 	notes    []string // warnings about objects, a line each
+	without  []string // why objects have no pods, a line each
 	operated operated
 	// limitRanges and resourceQuotas are those of a namespace, from which limits are made when they are asked for.
 	limitRanges    map[string][]*corev1.LimitRange

@@ -25,7 +25,7 @@ func TestWhatHoldsOnThePodsCPUs(t *testing.T) {
 		"nothing but one": {`{"irqbalance":true,"slowGovernors":["powersave"],"fixedInterrupts":"1"}`, "0-1", []string{
 			"CPUs 0-1 lack isolation: not isolated (isolcpus): CPUs 0-1; tick (no nohz_full): CPUs 0-1; RCU " +
 				"callbacks (no rcu_nocbs): CPUs 0-1; irqbalance runs; frequency governor powersave; sibling threads " +
-				"are in other use: CPUs 0-1; interrupts that cannot be moved: CPUs 1 (tenon doctor --node n has the " +
+				"are in other use: CPUs 0-1; interrupts that cannot be moved: CPU 1 (tenon doctor --node n has the " +
 				"commands)",
 		}},
 		"an annotation that cannot be read": {`[]`, "1", nil},
