@@ -47,90 +47,66 @@ type parts struct {
 	forget   func() // takes the metrics back
 }
 
-// wire makes the parts and adds them to a manager.
+// clients are the connections that the parts share.
+type clients struct {
+	pods    kubernetes.Interface
+	objects client.Client
+	reader  rest.Interface
+}
+
+func connect(config *rest.Config) (c clients, err error) {
+	if c.pods, err = kubernetes.NewForConfig(config); err != nil {
+		return c, fmt.Errorf("make a client: %w", err)
+	}
+	if c.objects, err = migration.NewClient(config); err != nil {
+		return c, fmt.Errorf("make a client: %w", err)
+	}
+	c.reader, err = kube.NewClient(config)
+	return c, err
+}
+
+// class returns the value of a PriorityClass.
+func (c clients) class(name string) (int32, error) {
+	class, err := c.pods.SchedulingV1().PriorityClasses().Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("read PriorityClass: %w", err)
+	}
+	return class.Value, nil
+}
+
+// wire makes the parts and adds them to a manager: those that observe, then the mover, the plugins, and what nominates.
 func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) {
-	pods, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
-	objects, err := migration.NewClient(config)
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
-	reader, err := kube.NewClient(config)
+	c, err := connect(config)
 	if err != nil {
 		return nil, err
 	}
-	p := &parts{reservations: kube.NewReservationInformer(reader)}
-	if p.known, err = watched.New(config, pods); err != nil {
+	p := &parts{reservations: kube.NewReservationInformer(c.reader)}
+	if p.known, err = watched.New(config, c.pods); err != nil {
 		return nil, err
 	}
-	class := func(name string) (int32, error) {
-		c, err := pods.SchedulingV1().PriorityClasses().Get(context.Background(), name, metav1.GetOptions{})
-		if err != nil {
-			return 0, fmt.Errorf("read PriorityClass: %w", err)
-		}
-		return c.Value, nil
-	}
-	limits, err := policy.NewPolicy(o.Settings, o.Namespace, class)
+	limits, err := policy.NewPolicy(o.Settings, o.Namespace, c.class)
 	if err != nil {
 		return nil, err
 	}
 	planner := &makeroom.Planner{Cluster: p.known, Policy: limits, Clock: clock.RealClock{}}
 	p.handlers = map[string]http.Handler{makeroom.EvictionsPath: http.HandlerFunc(planner.ServeEvictions)}
-	var fitter policy.Fitter = unasked{}
-	if o.SchedulerAddress != "" {
-		asked, err := scheduler.New(config, o.SchedulerAddress, o.SchedulerCAFile)
-		if err != nil {
-			return nil, err
-		}
-		asked.Reserving = o.Settings.Migration.DefaultJobMode != string(v1alpha1.EvictDirectly)
-		fitter = asked
-		planner.Scheduler = asked
-		p.handlers[makeroom.Path] = planner
-	}
-	var requests cache.Store
-	if o.Settings.Migration.EvictionPolicy == "Request" {
-		if p.requests, err = migration.RequestInformer(pods.Discovery(), reader); err != nil {
-			return nil, err
-		}
-		if err := mgr.Add(caching{p.requests}); err != nil {
-			return nil, err
-		}
-		requests = p.requests.GetStore()
-	}
-	counters := migration.NewMetrics()
-	p.mover = migration.New(migration.Options{
-		Args: o.Settings.Migration, DryRun: o.Settings.DryRun, Client: objects, Pods: pods, Requests: requests,
-		Jobs: p.known.Jobs.GetStore(), Reservations: p.reservations.GetStore(), Cluster: p.known,
-		Policy: limits, Events: mgr.GetEventRecorder(Component), Metrics: counters, Clock: clock.RealClock{},
-	})
-	rounds := policy.Options{
-		Settings: o.Settings, Policy: limits, PriorityClass: class, Cluster: p, Nodes: p.known.Nodes,
-		Pods: p.known.Pods, Jobs: p.known.Jobs.GetStore(), Fitter: fitter, Writer: writer{objects, pods},
-		Clock: clock.RealClock{},
-	}
-	if planner.Scheduler != nil {
-		rounds.Room = planner
-	}
-	if o.Settings.Enables("LowNodeLoad") {
-		if rounds.Loads, err = p.readMetrics(reader); err != nil {
-			return nil, err
-		}
-		if err := mgr.Add(caching{p.metrics}); err != nil {
-			return nil, err
-		}
-	}
-	if p.plugins, err = policy.New(rounds); err != nil {
+	fitter, err := p.ask(config, o, planner)
+	if err != nil {
 		return nil, err
 	}
-	planner.Rounds = p.plugins
+	counters := migration.NewMetrics()
+	if err := p.addMover(mgr, c, o, limits, counters); err != nil {
+		return nil, err
+	}
+	if err := p.addPlugins(mgr, c, o, limits, fitter, planner); err != nil {
+		return nil, err
+	}
 	if p.forget, err = serving.Register(metrics.Registry, counters.Collectors()...); err != nil {
 		return nil, err
 	}
 	if o.Settings.Enables("MakeRoom") {
 		if err := mgr.Add(&makeroom.Nominator{
-			Jobs: p.known.Jobs.GetStore(), Pods: p.known, Client: pods, FieldManager: Component,
+			Jobs: p.known.Jobs.GetStore(), Pods: p.known, Client: c.pods, FieldManager: Component,
 			Clock: clock.RealClock{},
 		}); err != nil {
 			return nil, err
@@ -138,6 +114,67 @@ func wire(mgr manager.Manager, config *rest.Config, o *Options) (*parts, error) 
 	}
 	return p, errors.Join(mgr.Add(p.known), mgr.Add(caching{p.reservations}),
 		mgr.Add(manager.RunnableFunc(p.move)), mgr.Add(p.plugins))
+}
+
+// ask returns what says where pods fit: the scheduler, where one is named. Then the planner asks it too, and answers.
+func (p *parts) ask(config *rest.Config, o *Options, planner *makeroom.Planner) (policy.Fitter, error) {
+	if o.SchedulerAddress == "" {
+		return unasked{}, nil
+	}
+	asked, err := scheduler.New(config, o.SchedulerAddress, o.SchedulerCAFile)
+	if err != nil {
+		return nil, err
+	}
+	asked.Reserving = o.Settings.Migration.DefaultJobMode != string(v1alpha1.EvictDirectly)
+	planner.Scheduler = asked
+	p.handlers[makeroom.Path] = planner
+	return asked, nil
+}
+
+// addMover makes what carries out PodMigrationJobs.
+func (p *parts) addMover(mgr manager.Manager, c clients, o *Options, limits *evict.Policy, counters *migration.Metrics,
+) (err error) {
+	var requests cache.Store
+	if o.Settings.Migration.EvictionPolicy == "Request" {
+		if p.requests, err = migration.RequestInformer(c.pods.Discovery(), c.reader); err != nil {
+			return err
+		}
+		if err := mgr.Add(caching{p.requests}); err != nil {
+			return err
+		}
+		requests = p.requests.GetStore()
+	}
+	p.mover = migration.New(migration.Options{
+		Args: o.Settings.Migration, DryRun: o.Settings.DryRun, Client: c.objects, Pods: c.pods, Requests: requests,
+		Jobs: p.known.Jobs.GetStore(), Reservations: p.reservations.GetStore(), Cluster: p.known,
+		Policy: limits, Events: mgr.GetEventRecorder(Component), Metrics: counters, Clock: clock.RealClock{},
+	})
+	return nil
+}
+
+// addPlugins makes what decides which pods move. The planner counts its moves with those of the plugins.
+func (p *parts) addPlugins(mgr manager.Manager, c clients, o *Options, limits *evict.Policy, fitter policy.Fitter,
+	planner *makeroom.Planner,
+) (err error) {
+	rounds := policy.Options{
+		Settings: o.Settings, Policy: limits, PriorityClass: c.class, Cluster: p, Nodes: p.known.Nodes,
+		Pods: p.known.Pods, Jobs: p.known.Jobs.GetStore(), Fitter: fitter, Writer: writer{c.objects, c.pods},
+		Clock: clock.RealClock{},
+	}
+	if planner.Scheduler != nil {
+		rounds.Room = planner
+	}
+	if o.Settings.Enables("LowNodeLoad") {
+		if rounds.Loads, err = p.readMetrics(c.reader); err != nil {
+			return err
+		}
+		if err := mgr.Add(caching{p.metrics}); err != nil {
+			return err
+		}
+	}
+	p.plugins, err = policy.New(rounds)
+	planner.Rounds = p.plugins
+	return err
 }
 
 // readMetrics begins to follow NodeMetrics, and returns the use of nodes. Pods that the last report lacks
