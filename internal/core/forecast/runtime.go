@@ -82,6 +82,27 @@ func (r RunTime) Ends(ran time.Duration) Range {
 	return Range{max(0, r.Early-ran), r.Late - ran}
 }
 
+// firstOverrun is how much longer than declared a pod is expected to run that has outlived its run time.
+const firstOverrun = time.Minute
+
+// Left returns how long a pod runs on by its declared run time that has run for some time; Never for one that declares
+// none. A pod that has outlived its run time is expected to end a minute after it, then two, four, and so on: what
+// waits for its end has a start, which moves on by little, and others may use the room until then.
+func (r RunTime) Left(ran time.Duration) (left time.Duration, outlived bool) {
+	if !r.IsDeclared() {
+		return Never, false
+	}
+	ran = max(ran, 0)
+	if ran <= r.Late {
+		return r.Late - ran, false
+	}
+	over := firstOverrun
+	for over < ran-r.Late && over < Never/2 {
+		over *= 2
+	}
+	return max(over-(ran-r.Late), 0), true
+}
+
 // History is how long ended pods ran, by workload. It keeps the last runs of the workloads that ended last, so that its
 // content depends on the runs alone, not on their order. It is not safe for concurrent use.
 type History struct {

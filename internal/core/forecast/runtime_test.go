@@ -144,3 +144,29 @@ func TestAHistoryIsThatOfItsRunsInAnyOrder(t *testing.T) {
 		}
 	}
 }
+
+// TestAnOutlivedPodIsExpectedToEnd: soon at first, and ever later.
+func TestAnOutlivedPodIsExpectedToEnd(t *testing.T) {
+	t.Parallel()
+	hour := RunTime{Range{time.Hour, time.Hour}, Annotated}
+	for name, c := range map[string]struct {
+		runs      RunTime
+		ran, want time.Duration
+		outlived  bool
+	}{
+		"none is declared":         {RunTime{}, time.Hour, Never, false},
+		"learned ones do not bind": {RunTime{Range{time.Hour, time.Hour}, Learned}, 0, Never, false},
+		"it has yet to start":      {hour, -time.Minute, time.Hour, false},
+		"it runs":                  {hour, 20 * time.Minute, 40 * time.Minute, false},
+		"its time is over":         {hour, time.Hour, 0, false},
+		"over by a second":         {hour, time.Hour + time.Second, 59 * time.Second, true},
+		"over by a minute":         {hour, time.Hour + time.Minute, 0, true},
+		"over by more":             {hour, time.Hour + 61*time.Second, 59 * time.Second, true},
+		"over by hours":            {hour, 4 * time.Hour, (256 - 180) * time.Minute, true},
+		"over for ever":            {hour, Never, 0, true},
+	} {
+		if left, outlived := c.runs.Left(c.ran); left != c.want || outlived != c.outlived {
+			t.Errorf("%s: %v left, outlived %t; want %v, %t", name, left, outlived, c.want, c.outlived)
+		}
+	}
+}

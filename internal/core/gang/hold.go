@@ -1,0 +1,113 @@
+package gang
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// HoldOrder is which of the units that do not fit may hold room.
+type HoldOrder string
+
+// Orders of holds.
+const (
+	ByPriority HoldOrder = "Priority" // the highest priority first, of one priority the oldest
+	ByAge      HoldOrder = "Age"      // the oldest first
+)
+
+// HoldRules are who may hold room, and who else may use it. A unit is a pod, or the gangs that start together.
+//
+// A unit that does not fit holds the room in which it will start first, by the ends that the pods there declare. Its
+// promise is that start. With Backfill, units behind it may use the room if they have ended by then; else the room is
+// empty until then. So if no pod outlives its declared run time, only units before the held one delay it.
+//
+// A unit that was overtaken too often also holds room of pods whose ends are not known. It has no promise.
+type HoldRules struct {
+	// Most is how many units may have a promise: 1 is EASY backfilling, more are conservative backfilling, 0 is none.
+	Most  int
+	Order HoldOrder
+	// Backfill lets units use held room that end before the promised start.
+	Backfill bool
+	// Free lets pods with a lower priority than Below use held room. They lose nothing when the held unit evicts them.
+	Free  bool
+	Below int32
+}
+
+// Hold is room that is kept for a unit.
+type Hold struct {
+	Rank Rank
+	// Start is when the unit starts at the latest, if the declared run times are kept; zero for no promise.
+	Start time.Time
+}
+
+// HoldUser is a unit that asks for held room.
+type HoldUser struct {
+	Rank     Rank
+	Ends     time.Time // if it starts now, by its declared run time; zero for unknown
+	Priority int32     // the highest of its pods
+	// Evictable says that the held unit may evict all its pods.
+	Evictable bool
+}
+
+// Yields reports whether a unit may use held room.
+func (r HoldRules) Yields(h Hold, u HoldUser) bool {
+	switch {
+	case u.Rank.Before(h.Rank), r.frees(u.Priority) && u.Evictable && u.Priority < h.Rank.Priority:
+		return true
+	case !r.Backfill || h.Start.IsZero() || u.Ends.IsZero():
+		return false
+	}
+	return !u.Ends.After(h.Start)
+}
+
+// frees reports whether pods of a priority lose nothing when they are evicted.
+func (r HoldRules) frees(priority int32) bool { return r.Free && priority < r.Below }
+
+// Frees reports whether room that a pod has counts as free for a unit that looks for a start: it evicts the pod.
+func (r HoldRules) Frees(unit Rank, priority int32) bool { return r.frees(priority) && priority < unit.Priority }
+
+// MayHold reports whether a unit that does not fit may have a promise beside those that have.
+func (r HoldRules) MayHold(unit Rank, holds []Hold) bool {
+	before := 0
+	for _, h := range holds {
+		if !h.Start.IsZero() && h.Rank.Name != unit.Name && r.compare(h.Rank, unit) < 0 {
+			before++
+		}
+	}
+	return before < r.Most
+}
+
+// Excess returns the holds that end because more units than may have a promise have one, the last in the order first.
+func (r HoldRules) Excess(holds []Hold) []Hold {
+	promised := slices.DeleteFunc(slices.Clone(holds), func(h Hold) bool { return h.Start.IsZero() })
+	slices.SortFunc(promised, func(a, b Hold) int { return r.compare(b.Rank, a.Rank) })
+	return promised[:max(len(promised)-r.Most, 0)]
+}
+
+// compare is negative where a may have a promise before b.
+func (r HoldRules) compare(a, b Rank) int {
+	if r.Order == ByAge {
+		return cmp.Or(a.Created.Compare(b.Created), a.Compare(b))
+	}
+	return a.Compare(b)
+}
+
+// EarliestStart returns the first of these times at which a unit fits, and where. fits is asked about a time with all
+// pods gone that have ended by then. What fits at one time must fit at each later one; otherwise it is a time at which
+// it fits, and not the first. ok is false where the unit fits at none. It asks as often as the number of times has
+// binary digits, and once more.
+func EarliestStart[T any](times []time.Time, fits func(at time.Time) (T, bool)) (at time.Time, where T, ok bool) {
+	times = slices.SortedFunc(slices.Values(times), time.Time.Compare)
+	times = slices.CompactFunc(times, time.Time.Equal)
+	// Invariant: it fits at times[high], where that exists, and not at times[low-1].
+	low, high := 0, len(times)
+	for try := high - 1; low < high; try = (low + high) / 2 {
+		found, fit := fits(times[try])
+		if !fit {
+			low = try + 1
+			continue
+		}
+		high, at, where, ok = try, times[try], found, true
+	}
+	return at, where, ok
+}

@@ -1,0 +1,337 @@
+package gang_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
+)
+
+func at(seconds int) time.Time { return time.Unix(1_000_000+int64(seconds), 0) }
+
+func ranked(priority int32, created int, name string) gang.Rank {
+	return gang.Rank{Priority: priority, Turn: gang.Turn{Created: at(created)}, Name: name}
+}
+
+// TestWhoMayUseHeldRoom names each reason for which a hold yields, and what each of them requires.
+func TestWhoMayUseHeldRoom(t *testing.T) {
+	t.Parallel()
+	easy := gang.HoldRules{Most: 1, Backfill: true}
+	free := gang.HoldRules{Most: 1, Free: true, Below: 0}
+	promised := gang.Hold{Rank: ranked(5, 10, "held"), Start: at(100)}
+	behind := ranked(5, 20, "behind")
+	for name, c := range map[string]struct {
+		rules gang.HoldRules
+		hold  gang.Hold
+		user  gang.HoldUser
+		want  bool
+	}{
+		"before it: older":             {gang.HoldRules{}, promised, gang.HoldUser{Rank: ranked(5, 9, "u")}, true},
+		"before it: a higher priority": {gang.HoldRules{}, promised, gang.HoldUser{Rank: ranked(6, 99, "u")}, true},
+		"itself":                       {easy, promised, gang.HoldUser{Rank: promised.Rank}, false},
+		"ends at the start":            {easy, promised, gang.HoldUser{Rank: behind, Ends: at(100)}, true},
+		"ends behind the start":        {easy, promised, gang.HoldUser{Rank: behind, Ends: at(101)}, false},
+		"ends at no known time":        {easy, promised, gang.HoldUser{Rank: behind}, false},
+		"ends before, no backfill": {
+			gang.HoldRules{Most: 1}, promised, gang.HoldUser{Rank: behind, Ends: at(1)}, false,
+		},
+		"ends before, no promise": {easy, gang.Hold{Rank: promised.Rank}, gang.HoldUser{Rank: behind, Ends: at(1)}, false},
+		"loses nothing": {
+			free, promised, gang.HoldUser{Rank: ranked(-1, 20, "u"), Priority: -1, Evictable: true}, true,
+		},
+		"loses nothing, and may not be evicted": {
+			free, promised, gang.HoldUser{Rank: ranked(-1, 20, "u"), Priority: -1}, false,
+		},
+		"has the priority from which pods lose something": {
+			free, promised, gang.HoldUser{Rank: ranked(0, 20, "u"), Evictable: true}, false,
+		},
+		"a member has a higher priority than its rank": {
+			free, promised, gang.HoldUser{Rank: ranked(-1, 20, "u"), Evictable: true}, false,
+		},
+		"loses nothing, and nobody says so": {
+			easy, promised, gang.HoldUser{Rank: ranked(-1, 20, "u"), Priority: -1, Evictable: true}, false,
+		},
+		"loses nothing, of the held priority": {
+			free, gang.Hold{Rank: ranked(-1, 10, "held"), Start: at(100)},
+			gang.HoldUser{Rank: ranked(-1, 20, "u"), Priority: -1, Evictable: true}, false,
+		},
+	} {
+		if got := c.rules.Yields(c.hold, c.user); got != c.want {
+			t.Errorf("%s: yields %t, want %t", name, got, c.want)
+		}
+	}
+	for priority, want := range map[int32]bool{-1: true, 0: false, 5: false} {
+		if got := free.Frees(promised.Rank, priority); got != want {
+			t.Errorf("frees what priority %d has: %t, want %t", priority, got, want)
+		}
+	}
+	if free.Frees(ranked(-1, 0, "u"), -1) {
+		t.Error("frees what a pod of the same priority has")
+	}
+}
+
+// TestWhoMayHoldRoom: the first units in the order, those with a promise alone count.
+func TestWhoMayHoldRoom(t *testing.T) {
+	t.Parallel()
+	old, young := ranked(0, 10, "old"), ranked(0, 20, "young")
+	urgent := ranked(9, 30, "urgent")
+	hold := func(r gang.Rank) gang.Hold { return gang.Hold{Rank: r, Start: at(1)} }
+	for name, c := range map[string]struct {
+		rules gang.HoldRules
+		unit  gang.Rank
+		holds []gang.Hold
+		want  bool
+	}{
+		"none may":                       {gang.HoldRules{}, old, nil, false},
+		"the first":                      {gang.HoldRules{Most: 1}, old, nil, true},
+		"behind one":                     {gang.HoldRules{Most: 1}, young, []gang.Hold{hold(old)}, false},
+		"behind one of two":              {gang.HoldRules{Most: 2}, young, []gang.Hold{hold(old)}, true},
+		"before one":                     {gang.HoldRules{Most: 1}, old, []gang.Hold{hold(young)}, true},
+		"again":                          {gang.HoldRules{Most: 1}, old, []gang.Hold{hold(old)}, true},
+		"again, and was older":           {gang.HoldRules{Most: 1}, old, []gang.Hold{hold(ranked(0, 1, "old"))}, true},
+		"behind one without a promise":   {gang.HoldRules{Most: 1}, young, []gang.Hold{{Rank: old}}, true},
+		"by priority, the urgent one":    {gang.HoldRules{Most: 1}, urgent, []gang.Hold{hold(old)}, true},
+		"by priority, behind the urgent": {gang.HoldRules{Most: 1}, old, []gang.Hold{hold(urgent)}, false},
+		"by age, the urgent one":         {gang.HoldRules{Most: 1, Order: gang.ByAge}, urgent, []gang.Hold{hold(old)}, false},
+		"by age, the older one":          {gang.HoldRules{Most: 1, Order: gang.ByAge}, old, []gang.Hold{hold(urgent)}, true},
+	} {
+		if got := c.rules.MayHold(c.unit, c.holds); got != c.want {
+			t.Errorf("%s: may hold %t, want %t", name, got, c.want)
+		}
+	}
+	all := []gang.Hold{hold(old), {Rank: ranked(0, 40, "overtaken")}, hold(urgent), hold(young)}
+	for most, want := range map[int][]string{0: {"young", "old", "urgent"}, 1: {"young", "old"}, 2: {"young"}, 3: {}, 9: {}} {
+		names := []string{}
+		for _, h := range (gang.HoldRules{Most: most}).Excess(all) {
+			names = append(names, h.Rank.Name)
+		}
+		if !slices.Equal(names, want) {
+			t.Errorf("of %d that may hold, %v end, want %v", most, names, want)
+		}
+	}
+}
+
+// TestTheEarliestStartIsTheFirstTimeThatFits compares with a search that asks about each time.
+func TestTheEarliestStartIsTheFirstTimeThatFits(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		seconds := rapid.SliceOfN(rapid.IntRange(0, 20), 0, 12).Draw(rt, "times")
+		from := rapid.IntRange(0, 22).Draw(rt, "fits from")
+		times, asked := []time.Time{}, 0
+		for _, s := range seconds {
+			times = append(times, at(s))
+		}
+		first, where, ok := gang.EarliestStart(times, func(when time.Time) (time.Time, bool) {
+			asked++
+			return when, !when.Before(at(from))
+		})
+		slices.Sort(seconds)
+		i := slices.IndexFunc(seconds, func(s int) bool { return s >= from })
+		if ok != (i >= 0) || ok && (!first.Equal(at(seconds[i])) || !where.Equal(first)) {
+			rt.Fatalf("of %v from %d: got %v %v %t", seconds, from, first, where, ok)
+		}
+		if asked > 5 {
+			rt.Fatalf("asked %d times about %d times", asked, len(times))
+		}
+	})
+}
+
+// job is a pod of a schedule: it asks for slots of one node, declares how long it runs, and runs at most so long.
+type job struct {
+	rank           gang.Rank
+	arrives, slots int
+	declared, runs int // declared 0: nothing
+	node           int // -1 before it starts
+	started, ends  int
+}
+
+// declaredEnd is when it ends by what it declares; zero for unknown.
+func (j *job) declaredEnd(start int) time.Time {
+	if j.declared == 0 {
+		return time.Time{}
+	}
+	return at(start + j.declared)
+}
+
+// schedule is a small cluster of nodes with equal slots, in which the held unit asks for slots of several nodes.
+type schedule struct {
+	rules gang.HoldRules
+	slots []int // by node
+	jobs  []*job
+	held  []int // slots of each member
+	rank  gang.Rank
+	now   int
+	hold  gang.Hold
+	where []int // nodes of the members; nil without a hold
+}
+
+// free returns the slots of each node at a time, with all gone that have ended by their declared times.
+func (s *schedule) free(when time.Time) []int {
+	free := slices.Clone(s.slots)
+	for _, j := range s.jobs {
+		if j.node < 0 || s.now >= j.ends {
+			continue
+		}
+		if end := j.declaredEnd(j.started); end.IsZero() || end.After(when) {
+			free[j.node] -= j.slots
+		}
+	}
+	return free
+}
+
+// place returns a node for each member, the biggest member first; nil where they do not fit.
+func (s *schedule) place(free []int) (nodes []int) {
+	var try func(i int) bool
+	try = func(i int) bool {
+		if i == len(s.held) {
+			return true
+		}
+		for n := range free {
+			if free[n] >= s.held[i] {
+				free[n] -= s.held[i]
+				nodes = append(nodes, n)
+				if try(i + 1) {
+					return true
+				}
+				nodes = nodes[:i]
+				free[n] += s.held[i]
+			}
+		}
+		return false
+	}
+	if !try(0) {
+		return nil
+	}
+	return nodes
+}
+
+// plan starts the held unit, or makes it hold room. It reports whether it started.
+func (s *schedule) plan() bool {
+	if s.place(s.free(at(s.now))) != nil {
+		return true
+	}
+	var times []time.Time
+	for _, j := range s.jobs {
+		if end := j.declaredEnd(j.started); j.node >= 0 && s.now < j.ends && !end.IsZero() {
+			times = append(times, end)
+		}
+	}
+	start, where, ok := gang.EarliestStart(times, func(when time.Time) ([]int, bool) {
+		nodes := s.place(s.free(when))
+		return nodes, nodes != nil
+	})
+	if s.hold, s.where = (gang.Hold{}), nil; ok {
+		s.hold, s.where = gang.Hold{Rank: s.rank, Start: start}, where
+	}
+	return false
+}
+
+// start starts a job where it fits, beside what is held unless that yields to it.
+func (s *schedule) start(j *job) {
+	free := s.free(at(s.now - 1000)) // nothing ends
+	user := gang.HoldUser{Rank: j.rank, Priority: j.rank.Priority, Ends: j.declaredEnd(s.now)}
+	if s.where != nil && !s.rules.Yields(s.hold, user) {
+		for i, n := range s.where {
+			free[n] -= s.held[i]
+		}
+	}
+	if n := slices.IndexFunc(free, func(f int) bool { return f >= j.slots }); n >= 0 {
+		j.node, j.started, j.ends = n, s.now, s.now+j.runs
+	}
+}
+
+// run plays the schedule second by second, and returns when the held unit started, and each promise with its time.
+func (s *schedule) run(until int) (started int, promises map[int]time.Time) {
+	promises = map[int]time.Time{}
+	for s.now = 0; s.now <= until; s.now++ {
+		if s.now >= 2 { // jobs that run already come first
+			if s.plan() {
+				return s.now, promises
+			}
+			if s.where != nil {
+				promises[s.now] = s.hold.Start
+			}
+		}
+		for _, j := range s.jobs {
+			if j.node < 0 && j.arrives <= s.now {
+				s.start(j)
+			}
+		}
+	}
+	return -1, promises
+}
+
+func drawSchedule(rt *rapid.T) *schedule {
+	s := &schedule{
+		rules: gang.HoldRules{Most: 1, Backfill: rapid.Bool().Draw(rt, "backfill")},
+		rank:  ranked(5, 1, "held"),
+	}
+	for range rapid.IntRange(1, 3).Draw(rt, "nodes") {
+		s.slots = append(s.slots, rapid.IntRange(1, 4).Draw(rt, "slots"))
+	}
+	for range rapid.IntRange(1, 3).Draw(rt, "members") {
+		s.held = append(s.held, rapid.IntRange(1, 4).Draw(rt, "member"))
+	}
+	slices.SortFunc(s.held, func(a, b int) int { return cmp.Compare(b, a) })
+	for i := range rapid.IntRange(1, 10).Draw(rt, "jobs") {
+		declared := rapid.IntRange(0, 12).Draw(rt, "declared")
+		runs := rapid.IntRange(1, 12).Draw(rt, "runs")
+		if declared > 0 {
+			runs = min(runs, declared) // the declared times are kept
+		}
+		s.jobs = append(s.jobs, &job{
+			rank: ranked(5, 10+i, fmt.Sprint("j", i)), node: -1, slots: rapid.IntRange(1, 4).Draw(rt, "asks"),
+			arrives: rapid.IntRange(0, 12).Draw(rt, "arrives"), declared: declared, runs: runs,
+		})
+	}
+	return s
+}
+
+// TestAPromiseIsKept: where no pod outlives its declared time, and none before the held unit comes, it starts no later
+// than the first promise, and no promise moves back. Without a promise each schedule is played as well.
+func TestAPromiseIsKept(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		s := drawSchedule(rt)
+		started, promises := s.run(200)
+		var last time.Time
+		for now := range 201 {
+			promise, ok := promises[now]
+			if !ok {
+				continue
+			}
+			if !last.IsZero() && promise.After(last) {
+				rt.Fatalf("the promise %v became %v at %d", last, promise, now)
+			}
+			last = promise
+		}
+		if !last.IsZero() && (started < 0 || at(started).After(last)) {
+			rt.Fatalf("promised %v, and it started at %d", last, started)
+		}
+	})
+}
+
+// TestBackfillIsAllThatThePromiseAllows: a pod that ends one second later than the start would delay it, in a schedule
+// where each slot counts.
+func TestBackfillIsAllThatThePromiseAllows(t *testing.T) {
+	t.Parallel()
+	for declared, starts := range map[int]bool{7: true, 8: true, 9: false, 0: false} {
+		s := &schedule{
+			rules: gang.HoldRules{Most: 1, Backfill: true}, slots: []int{2}, held: []int{2}, rank: ranked(5, 1, "held"),
+			jobs: []*job{
+				{rank: ranked(5, 10, "runs"), node: -1, slots: 1, declared: 10, runs: 10},
+				{rank: ranked(5, 11, "asks"), node: -1, slots: 1, arrives: 2, declared: declared, runs: max(declared, 1)},
+			},
+		}
+		started, _ := s.run(50)
+		if asks := s.jobs[1]; started != 10 || (asks.node >= 0) != starts {
+			t.Errorf("of %d seconds: it was started: %t, want %t; the held unit started at %d, want 10", declared,
+				asks.node >= 0, starts, started)
+		}
+	}
+}
