@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -32,6 +33,18 @@ type CoschedulingArgs struct {
 	// it while it does not fit. Then the scheduler reserves nodes on which it will fit. 0: it reserves none. Default:
 	// 10.
 	MaxOvertakes *int32 `json:"maxOvertakes,omitempty"`
+	// MaxHolds is how many pods and gangs that do not fit hold the nodes on which they can start first by the declared
+	// run times of other pods, 0 to 1000, the first ones in the order of HoldOrder. 1 is EASY backfilling, more is
+	// conservative backfilling, 0 holds nothing for a declared start. Default: 1.
+	MaxHolds *int32 `json:"maxHolds,omitempty"`
+	// HoldOrder is who holds first: Priority (default), and of one priority the oldest, or Age, the oldest.
+	HoldOrder string `json:"holdOrder,omitempty"`
+	// EnableBackfill lets pods and gangs use held nodes that end before the held start, by their declared run times.
+	// Default: true.
+	EnableBackfill *bool `json:"enableBackfill,omitempty"`
+	// BackfillBelowPriority lets pods with a lower priority than this, at most 1000000000, use held nodes although they
+	// may not have ended by then: the pod or gang that holds the nodes evicts them. Default: -2147483648, no pods.
+	BackfillBelowPriority *int32 `json:"backfillBelowPriority,omitempty"`
 	// EnableJointGPUs allocates the best-linked set of one node to gangs whose members all request whole GPUs, if they
 	// fit on one node, as if each member had the annotation device-joint-allocate. Default: true.
 	EnableJointGPUs *bool `json:"enableJointGPUs,omitempty"`
@@ -50,6 +63,19 @@ type CoschedulingArgs struct {
 	AwareNetworkTopology *bool `json:"awareNetworkTopology,omitempty"`
 }
 
+// Values of HoldOrder.
+const (
+	HoldByPriority = "Priority"
+	HoldByAge      = "Age"
+)
+
+const (
+	// mostHolds bounds the plans that are made after each failed attempt.
+	mostHolds = 1000
+	// highestUserPriority is that of Kubernetes: pods of the system are above it.
+	highestUserPriority = 1_000_000_000
+)
+
 // SetDefaults fills what is not said.
 func (a *CoschedulingArgs) SetDefaults() {
 	a.DefaultMatchPolicy = cmp.Or(a.DefaultMatchPolicy, annotation.GangOnceSatisfied)
@@ -59,6 +85,10 @@ func (a *CoschedulingArgs) SetDefaults() {
 	a.InterruptedGangs = cmp.Or(a.InterruptedGangs, annotation.GangKeepBound)
 	a.EnableJointGPUs = cmp.Or(a.EnableJointGPUs, new(true))
 	a.MaxOvertakes = cmp.Or(a.MaxOvertakes, new(int32(10)))
+	a.MaxHolds = cmp.Or(a.MaxHolds, new(int32(1)))
+	a.HoldOrder = cmp.Or(a.HoldOrder, HoldByPriority)
+	a.EnableBackfill = cmp.Or(a.EnableBackfill, new(true))
+	a.BackfillBelowPriority = cmp.Or(a.BackfillBelowPriority, new(int32(math.MinInt32)))
 }
 
 // Validate returns every field whose value cannot be used.
@@ -68,6 +98,7 @@ func (a *CoschedulingArgs) Validate() field.ErrorList {
 			annotation.GangOnlyWaiting, annotation.GangWaitingAndRunning),
 		oneOf(field.NewPath("interruptedGangs"), a.InterruptedGangs, annotation.GangKeepBound,
 			annotation.GangEvictBound),
+		oneOf(field.NewPath("holdOrder"), a.HoldOrder, HoldByPriority, HoldByAge),
 	)
 	if d := a.DefaultTimeout; d != nil && d.Duration <= 0 {
 		errs = append(errs, field.Invalid(field.NewPath("defaultTimeout"), d.Duration.String(), "must be more than 0"))
@@ -77,6 +108,12 @@ func (a *CoschedulingArgs) Validate() field.ErrorList {
 	}
 	if n := a.MaxOvertakes; n != nil && *n < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("maxOvertakes"), *n, "must be 0, for never, or more"))
+	}
+	if n := a.MaxHolds; n != nil && (*n < 0 || *n > mostHolds) {
+		errs = append(errs, field.Invalid(field.NewPath("maxHolds"), *n, "must be 0, for none, to 1000"))
+	}
+	if n := a.BackfillBelowPriority; n != nil && *n > highestUserPriority {
+		errs = append(errs, field.Invalid(field.NewPath("backfillBelowPriority"), *n, "must be at most 1000000000"))
 	}
 	return errs
 }

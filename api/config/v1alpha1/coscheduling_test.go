@@ -1,6 +1,7 @@
 package v1alpha1_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -19,21 +20,32 @@ func TestDecodeCoscheduling(t *testing.T) {
 		*a.EnableJointGPUs {
 		t.Errorf("read as %+v, %v", a, err)
 	}
-	if a, err := v1alpha1.Decode[v1alpha1.CoschedulingArgs](nil); err != nil || !*a.EnableJointGPUs {
+	if a, err := v1alpha1.Decode[v1alpha1.CoschedulingArgs](nil); err != nil || !*a.EnableJointGPUs ||
+		*a.MaxHolds != 1 || !*a.EnableBackfill || a.HoldOrder != "Priority" || *a.BackfillBelowPriority != math.MinInt32 {
 		t.Errorf("no arguments: %v", err)
 	}
 	for raw, want := range map[string]string{
-		`{"defaultTimeOut":"1s"}`:         `defaultTimeOut: unknown field, did you mean "defaultTimeout"?`,
-		`{"defaultTimeout":"0s"}`:         `defaultTimeout: Invalid value: "0s": must be more than 0`,
-		`{"resolverPeriod":"5s"}`:         `resolverPeriod: unknown field`,
-		`{"preemptionDelay":"5"}`:         `missing unit in duration`,
-		`{"preemptionDelay":"-1ms"}`:      `preemptionDelay: Invalid value: "-1ms": must be 0s or more`,
-		`{"maxOvertakes":-1}`:             `maxOvertakes: Invalid value: -1: must be 0, for never, or more`,
-		`{"maxOvertakes":"10"}`:           `"10" is not allowed: use a number`,
-		`{"maxOvertake":1}`:               `maxOvertake: unknown field, did you mean "maxOvertakes"?`,
-		`{"defaultMatchPolicy":"always"}`: `defaultMatchPolicy: Unsupported value: "always": supported values: "once-s`,
-		`{"interruptedGangs":"true"}`:     `interruptedGangs: Unsupported value: "true": supported values: "`,
-		`{"kind":"ElasticQuotaArgs"}`:     `kind: Unsupported value: "ElasticQuotaArgs"`,
+		`{"defaultTimeOut":"1s"}`:    `defaultTimeOut: unknown field, did you mean "defaultTimeout"?`,
+		`{"defaultTimeout":"0s"}`:    `defaultTimeout: Invalid value: "0s": must be more than 0`,
+		`{"resolverPeriod":"5s"}`:    `resolverPeriod: unknown field`,
+		`{"preemptionDelay":"5"}`:    `missing unit in duration`,
+		`{"preemptionDelay":"-1ms"}`: `preemptionDelay: Invalid value: "-1ms": must be 0s or more`,
+		`{"maxOvertakes":-1}`:        `maxOvertakes: Invalid value: -1: must be 0, for never, or more`,
+		`{"maxOvertakes":"10"}`:      `"10" is not allowed: use a number`,
+		`{"maxOvertake":1}`:          `maxOvertake: unknown field, did you mean "maxOvertakes"?`,
+		`{"maxHolds":-1}`:            `maxHolds: Invalid value: -1: must be 0, for none, to 1000`,
+		`{"maxHolds":1001}`:          `maxHolds: Invalid value: 1001: must be 0, for none, to 1000`,
+		`{"maxHolds":"one"}`:         `"one" is not allowed: use a number`,
+		`{"maxHolds":1e12}`:          `maxHolds`,
+		`{"holdOrder":"Fifo"}`:       `holdOrder: Unsupported value: "Fifo": supported values: "Priority", "Age"`,
+		`{"enableBackfill":"yes"}`:   `enableBackfill`,
+		`{"backfill":true}`:          `backfill: unknown field`,
+
+		`{"backfillBelowPriority":1000000001}`: `backfillBelowPriority: Invalid value: 1000000001: must be at most 10000`,
+		`{"backfillBelowPriority":3e9}`:        `backfillBelowPriority`,
+		`{"defaultMatchPolicy":"always"}`:      `defaultMatchPolicy: Unsupported value: "always": supported values: "once-s`,
+		`{"interruptedGangs":"true"}`:          `interruptedGangs: Unsupported value: "true": supported values: "`,
+		`{"kind":"ElasticQuotaArgs"}`:          `kind: Unsupported value: "ElasticQuotaArgs"`,
 	} {
 		if _, err := v1alpha1.Decode[v1alpha1.CoschedulingArgs](&runtime.Unknown{Raw: []byte(raw)}); err == nil ||
 			!strings.Contains(err.Error(), want) {

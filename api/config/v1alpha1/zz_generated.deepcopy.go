@@ -68,6 +68,21 @@ func (in *CoschedulingArgs) DeepCopyInto(out *CoschedulingArgs) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.MaxHolds != nil {
+		in, out := &in.MaxHolds, &out.MaxHolds
+		*out = new(int32)
+		**out = **in
+	}
+	if in.EnableBackfill != nil {
+		in, out := &in.EnableBackfill, &out.EnableBackfill
+		*out = new(bool)
+		**out = **in
+	}
+	if in.BackfillBelowPriority != nil {
+		in, out := &in.BackfillBelowPriority, &out.BackfillBelowPriority
+		*out = new(int32)
+		**out = **in
+	}
 	if in.EnableJointGPUs != nil {
 		in, out := &in.EnableJointGPUs, &out.EnableJointGPUs
 		*out = new(bool)

@@ -28,8 +28,7 @@ type HoldRules struct {
 	Order HoldOrder
 	// Backfill lets units use held room that end before the promised start.
 	Backfill bool
-	// Free lets pods with a lower priority than Below use held room. They lose nothing when the held unit evicts them.
-	Free  bool
+	// Below lets pods with a lower priority use held room: they lose nothing when the held unit evicts them.
 	Below int32
 }
 
@@ -52,7 +51,7 @@ type HoldUser struct {
 // Yields reports whether a unit may use held room.
 func (r HoldRules) Yields(h Hold, u HoldUser) bool {
 	switch {
-	case u.Rank.Before(h.Rank), r.frees(u.Priority) && u.Evictable && u.Priority < h.Rank.Priority:
+	case u.Rank.Before(h.Rank), u.Evictable && r.Frees(h.Rank, u.Priority):
 		return true
 	case !r.Backfill || h.Start.IsZero() || u.Ends.IsZero():
 		return false
@@ -60,11 +59,11 @@ func (r HoldRules) Yields(h Hold, u HoldUser) bool {
 	return !u.Ends.After(h.Start)
 }
 
-// frees reports whether pods of a priority lose nothing when they are evicted.
-func (r HoldRules) frees(priority int32) bool { return r.Free && priority < r.Below }
-
-// Frees reports whether room that a pod has counts as free for a unit that looks for a start: it evicts the pod.
-func (r HoldRules) Frees(unit Rank, priority int32) bool { return r.frees(priority) && priority < unit.Priority }
+// Frees reports whether the room of a pod of a priority counts as free for a unit that looks for a start: it evicts the
+// pod.
+func (r HoldRules) Frees(unit Rank, priority int32) bool {
+	return priority < min(r.Below, unit.Priority)
+}
 
 // MayHold reports whether a unit that does not fit may have a promise beside those that have.
 func (r HoldRules) MayHold(unit Rank, holds []Hold) bool {

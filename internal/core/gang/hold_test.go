@@ -3,6 +3,7 @@ package gang_test
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -21,8 +22,8 @@ func ranked(priority int32, created int, name string) gang.Rank {
 // TestWhoMayUseHeldRoom names each reason for which a hold yields, and what each of them requires.
 func TestWhoMayUseHeldRoom(t *testing.T) {
 	t.Parallel()
-	easy := gang.HoldRules{Most: 1, Backfill: true}
-	free := gang.HoldRules{Most: 1, Free: true, Below: 0}
+	easy := gang.HoldRules{Most: 1, Backfill: true, Below: math.MinInt32}
+	free := gang.HoldRules{Most: 1, Below: 0}
 	promised := gang.Hold{Rank: ranked(5, 10, "held"), Start: at(100)}
 	behind := ranked(5, 20, "behind")
 	for name, c := range map[string]struct {
@@ -53,7 +54,7 @@ func TestWhoMayUseHeldRoom(t *testing.T) {
 		"a member has a higher priority than its rank": {
 			free, promised, gang.HoldUser{Rank: ranked(-1, 20, "u"), Evictable: true}, false,
 		},
-		"loses nothing, and nobody says so": {
+		"loses nothing, and no one says so": {
 			easy, promised, gang.HoldUser{Rank: ranked(-1, 20, "u"), Priority: -1, Evictable: true}, false,
 		},
 		"loses nothing, of the held priority": {

@@ -207,11 +207,18 @@ type GangRules struct {
 	PreemptionDelay time.Duration
 	// JoinsWholeGPUs: GPUs of gangs whose members all ask for whole ones are allocated jointly.
 	JoinsWholeGPUs bool
+	Holds          gang.HoldRules
 }
 
 // GangRulesOf translates the arguments of the plugin Coscheduling, defaults filled in.
 func GangRulesOf(a *config.CoschedulingArgs) GangRules {
-	return GangRules{int(*a.MaxOvertakes), a.PreemptionDelay.Duration, *a.EnableJointGPUs}
+	r := GangRules{MaxOvertakes: int(*a.MaxOvertakes), PreemptionDelay: a.PreemptionDelay.Duration}
+	r.JoinsWholeGPUs = *a.EnableJointGPUs
+	r.Holds = gang.HoldRules{
+		Most: int(*a.MaxHolds), Order: gang.HoldOrder(a.HoldOrder), Backfill: *a.EnableBackfill,
+		Below: *a.BackfillBelowPriority,
+	}
+	return r
 }
 
 // DefaultGangRules are those of a profile without arguments.
