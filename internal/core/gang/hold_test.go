@@ -41,7 +41,9 @@ func TestWhoMayUseHeldRoom(t *testing.T) {
 		"ends before, no backfill": {
 			gang.HoldRules{Most: 1}, promised, gang.HoldUser{Rank: behind, Ends: at(1)}, false,
 		},
-		"ends before, no promise": {easy, gang.Hold{Rank: promised.Rank}, gang.HoldUser{Rank: behind, Ends: at(1)}, false},
+		"ends before, no promise": {
+			easy, gang.Hold{Rank: promised.Rank}, gang.HoldUser{Rank: behind, Ends: at(1)}, false,
+		},
 		"loses nothing": {
 			free, promised, gang.HoldUser{Rank: ranked(-1, 20, "u"), Priority: -1, Evictable: true}, true,
 		},
@@ -58,8 +60,10 @@ func TestWhoMayUseHeldRoom(t *testing.T) {
 			easy, promised, gang.HoldUser{Rank: ranked(-1, 20, "u"), Priority: -1, Evictable: true}, false,
 		},
 		"loses nothing, of the held priority": {
-			free, gang.Hold{Rank: ranked(-1, 10, "held"), Start: at(100)},
-			gang.HoldUser{Rank: ranked(-1, 20, "u"), Priority: -1, Evictable: true}, false,
+			free,
+			gang.Hold{Rank: ranked(-1, 10, "held"), Start: at(100)},
+			gang.HoldUser{Rank: ranked(-1, 20, "u"), Priority: -1, Evictable: true},
+			false,
 		},
 	} {
 		if got := c.rules.Yields(c.hold, c.user); got != c.want {
@@ -81,6 +85,7 @@ func TestWhoMayHoldRoom(t *testing.T) {
 	t.Parallel()
 	old, young := ranked(0, 10, "old"), ranked(0, 20, "young")
 	urgent := ranked(9, 30, "urgent")
+	byAge := gang.HoldRules{Most: 1, Order: gang.ByAge}
 	hold := func(r gang.Rank) gang.Hold { return gang.Hold{Rank: r, Start: at(1)} }
 	for name, c := range map[string]struct {
 		rules gang.HoldRules
@@ -98,15 +103,17 @@ func TestWhoMayHoldRoom(t *testing.T) {
 		"behind one without a promise":   {gang.HoldRules{Most: 1}, young, []gang.Hold{{Rank: old}}, true},
 		"by priority, the urgent one":    {gang.HoldRules{Most: 1}, urgent, []gang.Hold{hold(old)}, true},
 		"by priority, behind the urgent": {gang.HoldRules{Most: 1}, old, []gang.Hold{hold(urgent)}, false},
-		"by age, the urgent one":         {gang.HoldRules{Most: 1, Order: gang.ByAge}, urgent, []gang.Hold{hold(old)}, false},
-		"by age, the older one":          {gang.HoldRules{Most: 1, Order: gang.ByAge}, old, []gang.Hold{hold(urgent)}, true},
+		"by age, the urgent one":         {byAge, urgent, []gang.Hold{hold(old)}, false},
+		"by age, the older one":          {byAge, old, []gang.Hold{hold(urgent)}, true},
 	} {
 		if got := c.rules.MayHold(c.unit, c.holds); got != c.want {
 			t.Errorf("%s: may hold %t, want %t", name, got, c.want)
 		}
 	}
 	all := []gang.Hold{hold(old), {Rank: ranked(0, 40, "overtaken")}, hold(urgent), hold(young)}
-	for most, want := range map[int][]string{0: {"young", "old", "urgent"}, 1: {"young", "old"}, 2: {"young"}, 3: {}, 9: {}} {
+	for most, want := range map[int][]string{
+		0: {"young", "old", "urgent"}, 1: {"young", "old"}, 2: {"young"}, 3: {}, 9: {},
+	} {
 		names := []string{}
 		for _, h := range (gang.HoldRules{Most: most}).Excess(all) {
 			names = append(names, h.Rank.Name)
@@ -323,10 +330,14 @@ func TestBackfillIsAllThatThePromiseAllows(t *testing.T) {
 	t.Parallel()
 	for declared, starts := range map[int]bool{7: true, 8: true, 9: false, 0: false} {
 		s := &schedule{
-			rules: gang.HoldRules{Most: 1, Backfill: true}, slots: []int{2}, held: []int{2}, rank: ranked(5, 1, "held"),
+			rules: gang.HoldRules{Most: 1, Backfill: true}, slots: []int{2}, held: []int{2},
+			rank: ranked(5, 1, "held"),
 			jobs: []*job{
 				{rank: ranked(5, 10, "runs"), node: -1, slots: 1, declared: 10, runs: 10},
-				{rank: ranked(5, 11, "asks"), node: -1, slots: 1, arrives: 2, declared: declared, runs: max(declared, 1)},
+				{
+					rank: ranked(5, 11, "asks"), node: -1, slots: 1, arrives: 2, declared: declared,
+					runs: max(declared, 1),
+				},
 			},
 		}
 		started, _ := s.run(50)
