@@ -190,6 +190,12 @@ func (b *browser) click(text string) {
 	b.do("click "+text, chromedp.Poll[chromedp.Void]("("+script+", true)"))
 }
 
+// key presses a key of the page.
+func (b *browser) key(name string) {
+	b.t.Helper()
+	b.do("press "+name, chromedp.KeyEvent(name))
+}
+
 // at returns the address of the page.
 func (b *browser) at() string {
 	b.t.Helper()
@@ -286,8 +292,8 @@ type view struct {
 
 var views = []view{
 	{"overview", "/", []string{
-		"pods wait", "CPUs by class", "of 8 GPUs unallocated", "Tenon of tenon up: all", "nodes with a topology",
-		"New pods can use 5 of 5 nodes",
+		"Why 6 pods wait", "Where the capacity is", "GPUs free", "Tenon of tenon up: all", "nodes with a topology",
+		"New pods can use 5 of 5 nodes", "Gang members are missing", "What changed in the last hour",
 		"0 evictions within the last hour",
 	}},
 	{"pending", "/pending?cause=InsufficientDevices&pod=default/pretrain", []string{
@@ -332,14 +338,14 @@ func TestEveryPageShowsTheDemo(t *testing.T) {
 	kubeconfig, ofUp := startCluster(t)
 	b := newBrowser(t, ofUp)
 	b.do("open the console of tenon up", chromedp.Navigate(ofUp))
-	b.shows("live, read at", "pods wait")
+	b.shows("● live", "pods wait")
 
 	address, stop := startConsole(t, "--kubeconfig", kubeconfig, "--listen", "127.0.0.1:0")
 	b.mu.Lock()
 	b.origin, _, _ = strings.Cut(address, "/#")
 	b.mu.Unlock()
 	b.do("open the console", chromedp.Navigate(address))
-	b.shows("live, read at", "pods wait")
+	b.shows("● live", "pods wait")
 	if at := b.at(); strings.Contains(at, "#") {
 		t.Errorf("the token is left in the address %s", at)
 	}
@@ -391,10 +397,10 @@ func TestEveryPageShowsTheDemo(t *testing.T) {
 	b.click("中文")
 	b.shows("根本原因")
 	b.picture("pending-zh")
-	b.click("English")
-	b.click("Colours")
-	b.click("Colours: Light")
-	b.shows("Colours: Dark")
+	b.click("EN")
+	b.key("t")
+	b.key("t")
+	b.do("wait for dark colours", chromedp.Poll[chromedp.Void](`document.documentElement.dataset.theme === "dark"`))
 	b.picture("pending-dark")
 
 	// Without its server a page says how old its data are, and goes on when there is one again.
@@ -410,7 +416,7 @@ func TestEveryPageShowsTheDemo(t *testing.T) {
 		t.Error("data of a console that has ended are in full colour")
 	}
 	b.do("open the new address", chromedp.Navigate(again))
-	b.shows("live, read at")
+	b.shows("● live")
 	b.checkFaults()
 	signIn(t, kubeconfig)
 }

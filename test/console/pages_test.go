@@ -136,7 +136,7 @@ func TestAHiddenTabFollowsNothing(t *testing.T) {
 	s, address := newFakeServer(t, map[string]any{"nodes": list(load("a"))})
 	b := newBrowser(t, address)
 	b.open("/fleet#t=secret")
-	b.shows("live, read at", "1 of 1 nodes")
+	b.shows("● live", "1 of 1 nodes")
 	if at := b.at(); strings.Contains(at, "secret") || !s.hasShown("secret") {
 		t.Errorf("the address is %s, or the token was not shown", at)
 	}
@@ -224,7 +224,7 @@ func TestListsSayWhatTheyLeaveOut(t *testing.T) {
 	b := newBrowser(t, address)
 	b.open("/")
 	b.shows("74 pods wait", "4 more causes", "and 11 more")
-	const count = `[...document.querySelectorAll("ul.causes.small > li > a > .count")].slice(0, 9)` +
+	const count = `[...document.querySelectorAll(".causelist > a > .count")]` +
 		`.reduce((n, e) => n + Number(e.innerText), 0)`
 	if n := run(b, "add up", chromedp.Evaluate[int](count)); n != 74 {
 		t.Errorf("the rows sum to %d pods, the title says 74", n)
@@ -266,7 +266,7 @@ func TestOldDataLoseColour(t *testing.T) {
 	b := newBrowser(t, address)
 	b.mayFail = true // the browser logs the refusal
 	b.open("/fleet")
-	b.shows("live, read at", "1 of 1 nodes")
+	b.shows("● live", "1 of 1 nodes")
 	const stale = `!!document.querySelector("main .stale .tile")`
 	if run(b, "look", chromedp.Evaluate[bool](stale)) {
 		t.Error("live data have no colour")

@@ -172,7 +172,7 @@ func signIn(t *testing.T, kubeconfig string) {
 
 	// Who reads one namespace learns which right is missing for all of them, and sees that one.
 	enter(a.visitor("member", ""))
-	b.shows("cannot list resource \"pods\" in API group \"\" at the cluster scope", "live, read at")
+	b.shows("cannot list resource \"pods\" in API group \"\" at the cluster scope", "● live")
 	b.do("choose a namespace", chromedp.SetValue("input[name=namespace]", "default"),
 		chromedp.Click("form button[type=submit]"))
 	b.shows("InsufficientDevices")
@@ -190,7 +190,7 @@ func signIn(t *testing.T, kubeconfig string) {
 		"/reservations": choose, "/node/hgx-h100-0": choose,
 	} {
 		b.open(path)
-		b.shows("live, read at", text)
+		b.shows("● live", text)
 		b.checkAccess()
 	}
 

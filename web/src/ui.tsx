@@ -7,21 +7,12 @@ import { t } from "./text";
 
 export const clock = (d: Date) => d.toTimeString().slice(0, 8);
 
-// age writes how long ago a time was, as the command line does.
-export function age(since: string | undefined): string {
-  if (!since) {
-    return "–";
-  }
-  const seconds = Math.max(0, Math.round((now.value - Date.parse(since)) / 1000));
-  if (seconds < 120) {
-    return seconds + "s";
-  }
-  const minutes = Math.floor(seconds / 60);
-  if (minutes < 120) {
-    return minutes + "m";
-  }
-  const hours = Math.floor(minutes / 60);
-  return hours < 48 ? hours + "h" : Math.floor(hours / 24) + "d";
+// age writes how long ago a time was.
+export const age = (since: string | undefined) => (since ? duration((now.value - Date.parse(since)) / 1000) : "–");
+
+export function duration(seconds: number): string {
+  const s = Math.max(0, Math.round(seconds)), minutes = Math.floor(s / 60), hours = Math.floor(minutes / 60);
+  return s < 120 ? s + " s" : minutes < 120 ? minutes + " min" : hours < 48 ? `${hours} h ${minutes % 60} min` : Math.floor(hours / 24) + " d";
 }
 
 const factors: Record<string, number> = {
@@ -35,10 +26,37 @@ export function number(quantity: string | undefined): number {
   return Number(digits) * (factors[unit] ?? 1);
 }
 
+// cores writes CPUs, bytes an amount of memory, percent a part of a whole, as people read them.
+export const cores = (n: number) => (n > 0 && n < 0.9995 ? Math.round(n * 1000) + "m" : n.toLocaleString("en-US", { maximumFractionDigits: 1 }));
+export function bytes(n: number): string {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+  const i = n < 1 ? 0 : Math.min(units.length - 1, Math.floor(Math.log2(n) / 10));
+  return `${+(n / 2 ** (10 * i)).toPrecision(3)} ${units[i]}`;
+}
+// cpus reads a list of CPUs: "0-3,8".
+export function cpus(list: string | undefined): Set<number> {
+  const all = new Set<number>();
+  for (const part of (list ?? "").split(",").filter(Boolean)) {
+    const [from, to = from] = part.split("-").map(Number);
+    for (let n = from; n <= to; n++) {
+      all.add(n);
+    }
+  }
+  return all;
+}
+export const percent = (part: number) =>
+  Number.isFinite(part) ? (part > 0 && part < 0.01 ? "<1%" : Math.round(100 * part) + "%") : "–";
+
+// amount writes a quantity of a resource.
+export const amount = (resource: string, quantity: string | number) => {
+  const n = typeof quantity === "number" ? quantity : number(quantity);
+  return resource === "cpu" ? cores(n) : /memory|storage|hugepages/.test(resource) ? bytes(n) : String(+n.toFixed(3));
+};
+
 export const sum = <T,>(items: T[], of: (item: T) => number) => items.reduce((n, item) => n + of(item), 0);
 
 // A is a link within the console.
-export function A(props: { to: string; children: ComponentChildren; class?: string; current?: boolean; title?: string; label?: string; replace?: boolean }) {
+export function A(props: { to: string; children: ComponentChildren; class?: string; current?: boolean; title?: string; label?: string; replace?: boolean; style?: Record<string, string> }) {
   const follow = (e: MouseEvent) => {
     if (!e.metaKey && !e.ctrlKey && !e.shiftKey && e.button === 0) {
       e.preventDefault();
@@ -46,7 +64,7 @@ export function A(props: { to: string; children: ComponentChildren; class?: stri
     }
   };
   return (
-    <a href={props.to} class={props.class} title={props.title} onClick={follow}
+    <a href={props.to} class={props.class} title={props.title} style={props.style} onClick={follow}
       aria-label={props.label} aria-current={props.current ? "page" : undefined}>
       {props.children}
     </a>
@@ -56,12 +74,12 @@ export function A(props: { to: string; children: ComponentChildren; class?: stri
 const shapes: Record<string, string> = { notReady: "▲", cordon: "■" };
 
 // Marks says what is wrong with a node, by shape and word; nothing for a healthy one.
-export function Marks({ health }: { health?: HealthHealth }) {
+export function Marks({ health, short }: { health?: HealthHealth; short?: boolean }) {
   return (
     <>
-      {health?.findings?.map((f) => (
+      {health?.findings?.slice(0, short ? 1 : undefined).map((f) => (
         <span class={"mark mark-" + f.cause} title={[f.text, f.message, f.since && t("sinceWhen", age(f.since))].filter(Boolean).join(": ")}>
-          {Object.hasOwn(shapes, f.cause) ? shapes[f.cause] : "◐"} {f.text}
+          {Object.hasOwn(shapes, f.cause) ? shapes[f.cause] : "◐"}{short ? "" : " " + f.text}
         </span>
       ))}
     </>
@@ -80,24 +98,100 @@ export const NodeLink = ({ node }: { node: string }) => <A to={nodePath(node)}>{
 // word quotes a word for a shell.
 const word = (w: string) => (/^[\w@%+=:,./-]+$/.test(w) ? w : "'" + w.replaceAll("'", "'\\''") + "'");
 
-// Copy is a button that copies a text.
-export function Copy({ text, title = t("copy") }: { text: string; title?: string }) {
+function useCopy(text: string): [boolean, () => void] {
   const [copied, setCopied] = useState(false);
-  const copy = async () => {
+  return [copied, async () => {
     await navigator.clipboard.writeText(text);
     setCopied(true);
     setTimeout(() => setCopied(false), 2000);
-  };
+  }];
+}
+
+// Copy is a button that copies a text.
+export function Copy({ text, title = t("copy") }: { text: string; title?: string }) {
+  const [copied, copy] = useCopy(text);
   return <button type="button" onClick={copy}>{copied ? t("copied") : title}</button>;
 }
 
-// Command is a line of a terminal that shows the same, to copy.
+const lines = {
+  copy: "M5.5 5.5h8v9h-8zM10.5 5.5v-4h-8v9h3", done: "M2.5 8.5l4 4 7-9", book: "M8 3.5c-2-1.5-4-1.5-6-1v10c2-.5 4-.5 6 1 2-1.5 4-1.5 6-1v-10c-2-.5-4-.5-6 1zv10",
+  search: "M7 2.5a4.5 4.5 0 1 1 0 9 4.5 4.5 0 0 1 0-9zM10.5 10.5l4 4", sun: "M8 5a3 3 0 1 1 0 6 3 3 0 0 1 0-6zM8 1v2M8 13v2M1 8h2M13 8h2M3 3l1.4 1.4M11.6 11.6L13 13M13 3l-1.4 1.4M4.4 11.6L3 13",
+  moon: "M13 9.5A5.5 5.5 0 0 1 6.5 3a5.5 5.5 0 1 0 6.5 6.5z", half: "M8 2.5a5.5 5.5 0 1 1 0 11zM8 2.5v11M8 2.5a5.5 5.5 0 1 0 0 11",
+};
+export const Icon = ({ name }: { name: keyof typeof lines }) => <svg viewBox="0 0 16 16" aria-hidden="true"><path d={lines[name]} /></svg>;
+
+// Command is a line of a terminal that shows the same; a click copies it.
 export function Command({ words, title = t("asCommand") }: { words: string[]; title?: string }) {
   const text = words.map(word).join(" ");
+  const [copied, copy] = useCopy(text);
   return (
-    <p class="command">
-      <span>{title}</span> <code>{text}</code> <Copy text={text} />
-    </p>
+    <button type="button" class="copy" title={`${title} ${t("copy")}`} onClick={copy}>
+      <code>{text}</code> <Icon name={copied ? "done" : "copy"} />
+    </button>
+  );
+}
+
+const guides = "https://github.com/tenon-project/tenon/blob/main/docs/guide/";
+
+interface HeadProps {
+  title: string;
+  sub?: ComponentChildren;
+  mono?: boolean;
+  guide?: string;
+  commands?: string[][];
+  children?: ComponentChildren;
+}
+
+// Head is the first line of a page: what it is about, its commands and its guide.
+export function Head({ title, sub, mono, guide, commands = [], children }: HeadProps) {
+  return (
+    <div class="head">
+      <h1 class={mono ? "mono" : ""}>{title}</h1>
+      {sub && <span class="quiet">{sub}</span>}
+      {children}
+      <span class="right">
+        {commands.map((words) => <Command words={words} />)}
+        {guide && (
+          <a class="button icon" href={guides + guide + ".md"} target="_blank" rel="noreferrer" title={t("guide")} aria-label={t("guide")}>
+            <Icon name="book" />
+          </a>
+        )}
+      </span>
+    </div>
+  );
+}
+
+export interface Part {
+  n: number;
+  kind: string; // a class of the style sheet
+  text: string; // what the part is and how much: the title
+  label?: string; // what stands in it where there is room
+  to?: string;
+}
+
+// Parts is a bar of parts of a whole. What is left of the whole is empty.
+export function Parts({ parts, whole, under }: { parts: Part[]; whole: number; under?: boolean }) {
+  const shown = parts.filter((p) => p.n > 0);
+  return (
+    <div class={"parts" + (under ? " under" : "")} role={shown.some((p) => p.to) ? undefined : "img"} aria-label={shown.map((p) => p.text).join(", ") || "–"}>
+      {shown.map((p) => {
+        const width = (100 * p.n) / (whole || 1), text = !under && width > 4 ? p.label : "";
+        const props = { class: p.kind + (text ? "" : " thin"), title: p.text, style: { width: width + "%" } };
+        const label = text && <span>{text}</span>;
+        return p.to ? <A {...props} to={p.to} label={p.text}>{label}</A> : <span {...props}>{label}</span>;
+      })}
+    </div>
+  );
+}
+
+// Spark is a small line of numbers over time.
+export function Spark({ values, label, tone }: { values: number[]; label: string; tone?: string }) {
+  const most = Math.max(1, ...values), at = values.map((n, i) => `${(100 * i) / Math.max(1, values.length - 1)} ${30 - (28 * n) / most}`);
+  return (
+    <svg class="spark" viewBox="0 0 100 32" preserveAspectRatio="none" role="img" aria-label={label} style={tone ? { "--tone": `var(--${tone})` } : undefined}>
+      <path class="area" d={`M0 32 L${at.join(" L")} L100 32 z`} />
+      <path d={"M" + at.join(" L")} />
+    </svg>
   );
 }
 
@@ -109,9 +203,9 @@ export function Namespace() {
     go(withQuery({ namespace: chosen, cause: "", pod: "" }));
   };
   return (
-    <form class="form" onSubmit={choose}>
-      <label>{t("namespace")} <input name="namespace" value={namespace()} placeholder={t("allOfThem")} size={24} /></label>
-      <button type="submit">{t("show")}</button>
+    <form class="namespace" onSubmit={choose}>
+      <input name="namespace" value={namespace()} placeholder={t("allNamespaces")} aria-label={t("namespace")} title={t("namespace")} size={18}
+        onChange={(e) => e.currentTarget.form!.requestSubmit()} />
     </form>
   );
 }
@@ -129,7 +223,7 @@ export const kept = () => (namespace() ? "?" + new URLSearchParams({ namespace: 
 export function Topic<T>({ of, children }: { of: string; children: (answer: T) => ComponentChildren }) {
   const update = updates.value[of];
   if (!update) {
-    return link.value.state === "connecting" || link.value.state === "live" ? <p class="quiet">{t("loading")}</p> : null;
+    return link.value.state === "connecting" || link.value.state === "live" ? <div class="skeleton" role="status" aria-label={t("loading")} /> : null;
   }
   return (
     <>
@@ -171,14 +265,14 @@ export function Table({ head, rows, label }: { head: string[]; rows: ComponentCh
 type Rows = ComponentChildren[][];
 
 // Figure is a picture with its table; the address says which of them is shown. Many rows are made only for the table.
-export function Figure(props: { id: string; title: string; picture: ComponentChildren; head: string[]; rows: Rows | (() => Rows) }) {
+export function Figure(props: { id: string; title: string; sub?: ComponentChildren; class?: string; picture: ComponentChildren; head: string[]; rows: Rows | (() => Rows) }) {
   const asTable = query("table").split(" ").includes(props.id);
   const others = query("table").split(" ").filter((id) => id && id !== props.id);
   const to = withQuery({ table: (asTable ? others : [...others, props.id]).join(" ") });
   return (
-    <section class="figure">
+    <section class={"figure " + (props.class ?? "")}>
       <h2>
-        {props.title}{" "}
+        {props.title} {props.sub && <span class="quiet small">{props.sub}</span>}{" "}
         <A to={to} replace class="switch">{asTable ? t("picture") : t("table")}</A>
       </h2>
       {asTable
@@ -240,7 +334,7 @@ export function More({ of, shown, to }: { of: number; shown: number; to?: string
     return null;
   }
   const text = t("more", of - shown);
-  return <li class="quiet">{to ? <A to={to}>{text}</A> : text}</li>;
+  return <li class="quiet more">{to ? <A to={to}>{text}</A> : text}</li>;
 }
 
 // decoded reads a part of a path. An invalid encoding stands for itself.

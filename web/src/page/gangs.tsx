@@ -43,6 +43,17 @@ function members(g: Gang): [string, string][] {
 const words = { bound: "isBound", reserved: "isReserved", pending: "isPending", missing: "isMissing" } as const;
 const word = (state: string) => t(words[state as keyof typeof words]);
 
+// Dots draws a dot for each member of a gang.
+export function Dots({ gang, most = 64 }: { gang: Gang; most?: number }) {
+  const all = members(gang);
+  return (
+    <span class="dots" role="img" aria-label={t("boundOf", gang.boundChildren.length, gang.minRequiredNumber)}>
+      {all.slice(0, most).map(([pod, state]) => <i class={"is-" + state} title={`${pod} ${word(state)}`} />)}
+      {all.length > most && <span class="quiet small">+{all.length - most}</span>}
+    </span>
+  );
+}
+
 // shownMembers is how many members are drawn of a gang in the list.
 const shownMembers = 64;
 

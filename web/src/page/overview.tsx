@@ -1,222 +1,388 @@
-import type { Evicted, Gang, GPULoad, List, Load, PendingGroup, Quota, Status } from "../view";
-import { namespace, now, pendingTopic } from "../store";
-import { isKey, t } from "../text";
-import { A, age, Bar, Command, Figure, kept, Marks, More, Namespace, NodeLink, number, PodLink, sum, Topic } from "../ui";
-import { gangPath } from "./gangs";
-import { Bars, fits } from "./gpus";
+import type { ComponentChildren } from "preact";
+import type { Decision, Evicted, Gang, GPULoad, List, Load, NodeUse, PendingGroup, Quota, Status } from "../view";
+import { namespace, now, pendingTopic, updates } from "../store";
+import { causeText, isKey, t } from "../text";
+import {
+  A, age, amount, bytes, clock, cores, duration, Figure, Head, kept, Marks, More, Namespace, nodePath, NodeLink, number, type Part, Parts, percent,
+  PodLink, Spark, sum, Topic,
+} from "../ui";
+import { Dots, gangPath } from "./gangs";
+import { fits } from "./gpus";
 import { quotaPath } from "./quota";
-import { Health, Versions } from "./system";
 
 const gangsTopic = () => (namespace() ? "gangs/" + namespace() : "gangs");
-export const overviewTopics = () => [pendingTopic(), gangsTopic(), ...(namespace() ? [] : ["nodes", "gpus", "quotas", "status", "evicted"])];
+export const overviewTopics = () => [
+  pendingTopic(), gangsTopic(), ...(namespace() ? [] : ["nodes", "gpus", "quotas", "status", "evicted", "decisions", "use"]),
+];
+
+const items = <T,>(topic: string) => (updates.value[topic]?.answer as List<T> | undefined)?.items;
 
 // The cluster at a glance. Each part leads to its page.
 export function Overview() {
+  const whole = !namespace();
   return (
     <>
-      <h1>{t("overview")}</h1>
-      <Namespace />
-      {namespace() && <p class="note">{t("ofOneNamespace", namespace())}</p>}
-      <div class="cards">
+      <Head title={t("overview")} guide="console" commands={whole ? [["tenon", "top"], ["tenon", "status"]] : [["tenon", "explain", "-n", namespace()]]}>
+        {whole && <Pills />}
+        <Namespace />
+      </Head>
+      {!whole && <p class="note">{t("ofOneNamespace", namespace())}</p>}
+      <div class="grid">
         <Topic<List<PendingGroup>> of={pendingTopic()}>{(list) => <Waiting groups={list.items} />}</Topic>
-        {!namespace() && (
+        {whole && (
           <>
-            <Topic<List<Load>> of="nodes">{(list) => <><Nodes nodes={list.items} /><Allocated nodes={list.items} /></>}</Topic>
-            <Topic<List<GPULoad>> of="gpus">{(list) => <GPUs nodes={list.items} />}</Topic>
-            <Topic<List<Quota>> of="quotas">{(list) => <Quotas quotas={list.items} />}</Topic>
-            <Topic<Status> of="status">{(status) => <><Health status={status} link /><Versions status={status} /></>}</Topic>
-            <Topic<List<Evicted>> of="evicted">{(list) => <LastHour evicted={list.items} />}</Topic>
+            <Topic<List<Load>> of="nodes">{(list) => <><Decided nodes={list.items} /><FreeGPUs /><LastHour /><Capacity nodes={list.items} /><Fleet nodes={list.items} /></>}</Topic>
           </>
         )}
+        <Topic<List<PendingGroup>> of={pendingTopic()}>{(list) => <Why groups={list.items} />}</Topic>
         <Topic<List<Gang>> of={gangsTopic()}>{(list) => <Gangs gangs={list.items} />}</Topic>
+        {whole && (
+          <>
+            <Changes />
+            <Topic<List<Quota>> of="quotas">{(list) => <Quotas quotas={list.items} />}</Topic>
+            <Topic<Status> of="status">{(status) => <Components status={status} />}</Topic>
+          </>
+        )}
       </div>
-      <Command words={namespace() ? ["tenon", "explain", "-n", namespace()] : ["tenon", "top"]} />
-      {!namespace() && <Command words={["tenon", "status"]} />}
-      {!namespace() && <Command words={["tenon", "evictions", "--past"]} />}
     </>
   );
 }
 
-// What a card shows of a list. It says how many entries it leaves out.
-const shownCauses = 8;
-const shown = 20;
+function Pill({ bad, warn, to, children }: { bad?: boolean; warn?: boolean; to: string; children: ComponentChildren }) {
+  const [kind, shape] = bad ? ["is-bad", "▲"] : warn ? ["is-warn", "■"] : ["is-ok", "●"];
+  return <A to={to} class={"pill" + (bad ? " bad" : "")}><span class={kind} aria-hidden="true">{shape}</span> {children}</A>;
+}
 
-// Nodes says how many new pods can use, and what the others have free, by cause.
-function Nodes({ nodes }: { nodes: Load[] }) {
-  const ailing = nodes.filter((n) => n.health?.findings);
-  const closed = nodes.filter((n) => n.health?.closed);
-  const causes = [...Map.groupBy(closed, (n) => n.health!.closed!)].sort(([a], [b]) => (a < b ? -1 : 1));
-  const all = sum(nodes, (n) => number(n.allocatable));
-  const stranded = (of: Load[]) => +sum(of, (n) => number(n.stranded)).toFixed(1);
+// Pills say what is wrong with nodes, agents and components.
+function Pills() {
+  const nodes = items<Load>("nodes"), status = updates.value.status?.answer as Status | undefined;
+  const of = (cause: string) => (nodes ?? []).filter((n) => n.health?.findings?.some((f) => f.cause === cause));
+  const named = (list: Load[]) => list.length > 0 && <span class="code quiet">{list[0].node}{list.length > 1 ? ` +${list.length - 1}` : ""}</span>;
+  const [down, cordoned, silent] = [of("notReady"), of("cordon"), of("agent")];
+  const failing = status?.findings.filter((f) => f.status !== "ok") ?? [];
   return (
-    <Figure
-      id="health"
-      title={t("usable", nodes.length - closed.length, nodes.length)}
-      picture={
+    <span class="pills">
+      {nodes && (
         <>
-          {causes.length > 0 && (
-            <ul class="causes small">
-              {causes.map(([cause, of]) => (
-                <li>
-                  <span class="code">{cause}</span>
-                  <Bar part={stranded(of)} whole={all} label={`${cause}: ${t("strandedIs", String(stranded(of)))}`} />
-                  <span class="count">{stranded(of)}</span>
-                  <span class="message wide">{t("strandedOn", stranded(of), of.length)}</span>
-                </li>
-              ))}
-            </ul>
-          )}
-          <ul class="inline">
-            {ailing.slice(0, shown).map((n) => <li><NodeLink node={n.node} /> <Marks health={n.health} /></li>)}
-            <More of={ailing.length} shown={shown} to="/fleet?table=nodes" />
-          </ul>
+          <Pill bad={down.length > 0} to="/fleet?by=health"><b>{down.length}</b> NotReady {named(down)}</Pill>
+          <Pill warn={cordoned.length > 0} to="/fleet?by=health"><b>{cordoned.length}</b> {t("cordoned")} {named(cordoned)}</Pill>
+          <Pill bad={silent.length > 0} to="/fleet?by=health"><b>{silent.length}</b> {t("agentsDown")} {named(silent)}</Pill>
         </>
-      }
-      head={[t("node"), t("health"), t("strandedCPUs")]}
-      rows={nodes.map((n) => [<NodeLink node={n.node} />, n.health?.findings ? <Marks health={n.health} /> : "–", n.stranded ?? "–"])}
-    />
+      )}
+      {status && (
+        <Pill bad={failing.length > 0} to="/system">
+          <b>{status.findings.length - failing.length}/{status.findings.length}</b> {t("checksOk")} {failing.length > 0 && <span class="code quiet">{failing[0].check}</span>}
+        </Pill>
+      )}
+    </span>
   );
 }
+
+interface NumberProps {
+  label: string;
+  value: string | number;
+  of?: string;
+  foot?: string;
+  to: string;
+  children?: ComponentChildren;
+}
+
+const NumberCard = ({ label, value, of, foot, to, children }: NumberProps) => (
+  <A to={to} class="figure number s3">
+    <span class="label">{label}</span>
+    <span><b>{value}</b> <span class="quiet">{of}</span></span>
+    {children}
+    <span class="foot">{foot}</span>
+  </A>
+);
 
 function Waiting({ groups }: { groups: PendingGroup[] }) {
-  const rest = sum(groups.slice(shownCauses), (g) => g.count);
-  const most = Math.max(1, rest, ...groups.map((g) => g.count));
-  const to = (g: PendingGroup) => "/pending?" + new URLSearchParams({ ...(namespace() && { namespace: namespace() }), cause: g.rootCause, pod: g.example });
+  const all = sum(groups, (g) => g.count), oldest = groups.map((g) => g.oldest).sort()[0];
   return (
-    <Figure
-      id="waiting"
-      title={t("waiting", sum(groups, (g) => g.count))}
-      picture={
-        <ul class="causes small">
-          {groups.slice(0, shownCauses).map((g) => (
-            <li>
-              <A to={to(g)}>
-                <span class="code">{g.rootCause}</span>
-                <Bar part={g.count} whole={most} label={`${g.rootCause}: ${g.count}`} kind={"class-" + g.class} />
-                <span class="count">{g.count}</span>
-              </A>
-            </li>
-          ))}
-          {groups.length > shownCauses && (
-            <li>
-              <A to={"/pending" + kept()}>
-                <span>{t("moreCauses", groups.length - shownCauses)}</span>
-                <Bar part={rest} whole={most} label={t("moreCauses", groups.length - shownCauses) + ": " + rest} />
-                <span class="count">{rest}</span>
-              </A>
-            </li>
-          )}
-        </ul>
-      }
-      head={[t("cause"), t("pods")]}
-      rows={groups.map((g) => [<A to={to(g)}>{g.rootCause}</A>, g.count])}
-    />
+    <NumberCard label={t("podsWait")} value={all} of={t("pods")} to={"/pending" + kept()} foot={oldest ? t("oldestWaits", age(oldest)) : t("nonePending")}>
+      <div class="spark"><Parts whole={Math.max(1, all)} parts={causeParts(groups)} /></div>
+    </NumberCard>
   );
 }
 
-function Allocated({ nodes }: { nodes: Load[] }) {
-  const all = sum(nodes, (n) => number(n.allocatable));
-  const kinds: [string, string, number][] = [
-    ["lse", "LSE", sum(nodes, (n) => n.lse)],
-    ["lsr", "LSR", sum(nodes, (n) => n.lsr)],
-    ["kubelet", "kubelet", sum(nodes, (n) => n.kubelet)],
-    ["ls", "LS", sum(nodes, (n) => number(n.ls))],
-  ];
+// minutes counts events by the minute of the last hour.
+function minutes(times: string[]): number[] {
+  const out = Array<number>(60).fill(0);
+  for (const time of times) {
+    const i = Math.floor((now.value - Date.parse(time)) / 60_000);
+    if (i >= 0 && i < 60) {
+      out[59 - i]++;
+    }
+  }
+  return out;
+}
+
+// usable is the CPU of a node that new pods may still get; the rest of what is free is stranded.
+const freeOf = (n: Load) => Math.max(0, number(n.allocatable) - number(n.requested));
+
+function Decided({ nodes }: { nodes: Load[] }) {
+  const all = sum(nodes, (n) => number(n.allocatable)), requested = sum(nodes, (n) => number(n.requested));
+  const stranded = sum(nodes, (n) => number(n.stranded)), usable = nodes.filter((n) => !n.health?.closed).length;
+  return (
+    <NumberCard label={t("cpuDecided")} value={percent(requested / all)} of={`${cores(requested)} / ${cores(all)}`} to="/fleet"
+      foot={[t("usableNodes", usable, nodes.length), stranded > 0 && t("strandedIs", cores(stranded))].filter(Boolean).join(" · ")}>
+      <div class="spark"><Parts whole={all} parts={classParts(nodes)} /></div>
+    </NumberCard>
+  );
+}
+
+function FreeGPUs() {
+  const nodes = items<GPULoad>("gpus") ?? [], all = sum(nodes, (n) => n.gpus);
+  const most = fits(nodes).filter(([, n]) => n > 0).map(([size]) => size).pop();
+  return (
+    <NumberCard label={t("gpusFreeNow")} value={sum(nodes, (n) => n.free)} of={`/ ${all}`} to="/gpus"
+      foot={all === 0 ? t("noGPU") : t("largestSet", most ?? "0")}>
+      <div class="spark"><Parts whole={Math.max(1, all)} parts={gpuParts(nodes)} /></div>
+    </NumberCard>
+  );
+}
+
+const recent = (evicted: Evicted[]) => evicted.filter((e) => Date.parse(e.time) > now.value - 3_600_000);
+
+function LastHour() {
+  const bound = minutes((items<Decision>("decisions") ?? []).map((d) => d.time)), moved = recent(items<Evicted>("evicted") ?? []).length;
+  return (
+    <NumberCard label={t("boundInHour")} value={sum(bound, (n) => n)} of={t("pods")} to="/decisions" foot={t("evictedInHour", moved)}>
+      <Spark values={bound} label={t("boundInHour")} tone="lsr" />
+    </NumberCard>
+  );
+}
+
+const classes = [["lse", "LSE"], ["lsr", "LSR"], ["kubelet", "kubelet"], ["ls", "LS"]] as const;
+
+// classParts are the CPUs of nodes by class. What is free and cannot be used by new pods is a part of its own.
+export function classParts(nodes: Load[]): Part[] {
+  const held = classes.map(([key, name]) => ({ kind: "in-" + key, name, n: sum(nodes, (l) => number(String(l[key]))) }));
+  const other = Math.max(0, sum(nodes, (n) => number(n.requested)) - sum(held, (h) => h.n));
+  const stranded = sum(nodes, (n) => number(n.stranded));
+  const free = sum(nodes, (n) => number(n.allocatable)) - sum(held, (h) => h.n) - other - stranded;
+  return [...held, { kind: "in-other", name: t("otherPods"), n: other < 0.05 ? 0 : other }, { kind: "in-free", name: t("freeNow"), n: free }, { kind: "in-stranded", name: t("strandedNow"), n: stranded }]
+    .map(({ kind, name, n }) => ({ kind, n, text: `${name} ${cores(n)} CPU`, label: `${name} ${cores(n)}` }));
+}
+
+function gpuParts(nodes: GPULoad[]): Part[] {
+  const all = sum(nodes, (n) => n.gpus), free = sum(nodes, (n) => n.free), shared = sum(nodes, (n) => n.inParts);
+  const stranded = Math.min(sum(nodes, (n) => sum(n.stranded, (s) => s.gpus)), all - free - shared);
+  return [
+    { kind: "in-used", name: t("wholeGPUs"), n: all - free - shared - stranded }, { kind: "in-shared", name: t("sharedGPUs"), n: shared },
+    { kind: "in-free", name: t("freeNow"), n: free }, { kind: "in-stranded", name: t("strandedNow"), n: stranded },
+  ].map(({ kind, name, n }) => ({ kind, n, text: `${name} ${n} GPU`, label: `${name} ${n}` }));
+}
+
+function Capacity({ nodes }: { nodes: Load[] }) {
+  const use = items<NodeUse>("use") ?? [], gpus = items<GPULoad>("gpus") ?? [];
+  const cpu = sum(nodes, (n) => number(n.allocatable)), be = sum(nodes, (n) => number(n.be)), used = sum(use, (u) => number(u.cpu.used));
+  const memory = sum(use, (u) => number(u.memory.allocatable)), asked = sum(use, (u) => number(u.memory.requested)), inUse = sum(use, (u) => number(u.memory.used));
+  const gpu = sum(gpus, (n) => n.gpus);
+  const parts = classParts(nodes), closed = nodes.filter((n) => n.health?.closed);
+  const causes = [...Map.groupBy(closed, (n) => n.health!.closed!)].sort(([a], [b]) => (a < b ? -1 : 1));
   return (
     <Figure
       id="allocated"
-      title={t("allocated")}
+      class="s8 w6"
+      title={t("whereCapacity")}
+      sub={t("decidedOf")}
       picture={
         <>
-          <p>{t("ofCPUs", +sum(nodes, (n) => number(n.requested)).toFixed(1), all, nodes.length)}</p>
-          <ul class="causes small">
-            {kinds.filter(([, , n]) => n > 0).map(([kind, name, n]) => (
-              <li>
-                <span class="code">{name}</span>
-                <Bar part={n} whole={all} label={`${name}: ${n}`} kind={"cpu-" + kind} />
-                <span class="count">{+n.toFixed(1)}</span>
-              </li>
-            ))}
+          <div class="rows">
+            <div class="line"><span>CPU</span><span><Parts whole={cpu} parts={parts} />
+              {(be > 0 || used > 0) && <Parts under whole={cpu} parts={[{ kind: "in-be", n: be, text: t("beReclaimed", cores(be)) }, { kind: "in-used", n: Math.max(0, used - be), text: t("usedNow", cores(used) + " CPU") }]} />}
+            </span><span>{cores(cpu)}</span></div>
+            {memory > 0 && (
+              <div class="line"><span>{t("memoryName")}</span><span>
+                <Parts whole={memory} parts={[
+                  { kind: "in-used", n: asked, text: `${t("requestedNow")} ${bytes(asked)}`, label: bytes(asked) },
+                  { kind: "in-free", n: memory - asked, text: `${t("freeNow")} ${bytes(memory - asked)}`, label: `${t("freeNow")} ${bytes(memory - asked)}` },
+                ]} />
+                <Parts under whole={memory} parts={[{ kind: "in-ls", n: inUse, text: t("usedNow", bytes(inUse)) }]} />
+              </span><span>{bytes(memory)}</span></div>
+            )}
+            {gpu > 0 && <div class="line"><span>GPU</span><Parts whole={gpu} parts={gpuParts(gpus)} /><span>{gpu}</span></div>}
+          </div>
+          <ul class="keys">
+            {classes.map(([key, name]) => <li><i class={"in-" + key} /> {name}</li>)}
+            <li><i class="in-be" /> {t("beThin")}</li>
+            <li><i class="in-stranded" /> {t("strandedNow")}</li>
           </ul>
+          {causes.map(([cause, of]) => (
+            <p class="empty">◐ {t("strandedOn", cores(sum(of, (n) => number(n.stranded))), of.length)} <span class="code">{cause}</span></p>
+          ))}
         </>
       }
       head={[t("class"), t("cpus")]}
-      rows={kinds.map(([, name, n]) => [name, +n.toFixed(1)])}
+      rows={parts.map((p) => [p.text, cores(p.n)])}
     />
   );
 }
 
-function GPUs({ nodes }: { nodes: GPULoad[] }) {
-  return nodes.length ? (
-    <Bars id="gpus" title={t("gpusFree", sum(nodes, (n) => n.free), sum(nodes, (n) => n.gpus))} name="GPU" unit={t("pods")}
-      rows={fits(nodes)}>
-      <p><A to="/gpus">{t("gpuFit")}</A></p>
-    </Bars>
-  ) : null;
-}
+const shownNodes = 8;
 
-// LastHour is who was evicted within an hour, by whom and why.
-function LastHour({ evicted }: { evicted: Evicted[] }) {
-  const since = now.value - 3_600_000;
-  const recent = evicted.filter((e) => Date.parse(e.time) > since);
-  const by = (e: Evicted) => {
-    const key = "by_" + e.by;
-    return isKey(key) ? t(key) : e.by;
-  };
-  const causes = [...Map.groupBy(recent, by)].sort(([a, x], [b, y]) => y.length - x.length || (a < b ? -1 : 1));
+// Fleet is the nodes that need a look, then those with most of their CPU requested.
+function Fleet({ nodes }: { nodes: Load[] }) {
+  const part = (n: Load) => number(n.requested) / number(n.allocatable);
+  const first = [...nodes].sort((a, b) => Number(!!b.health?.findings) - Number(!!a.health?.findings) || part(b) - part(a) || (a.node < b.node ? -1 : 1));
   return (
     <Figure
-      id="evicted"
-      title={t("evicted", recent.length)}
+      id="health"
+      class="s4 w3"
+      title={t("fleet")}
+      sub={t("usable", nodes.filter((n) => !n.health?.closed).length, nodes.length)}
       picture={
-        <>
-          <p><A to="/evictions">{t("descheduling")}</A></p>
-          <ul class="causes small">
-            {causes.map(([cause, of]) => (
-              <li>
-                <span class="code">{cause}</span>
-                <Bar part={of.length} whole={recent.length} label={`${cause}: ${of.length}`} />
-                <span class="count">{of.length}</span>
-                {of[0].why && <span class="message wide">{of[0].why}</span>}
-              </li>
-            ))}
-          </ul>
-        </>
+        <div class="rows">
+          {first.slice(0, shownNodes).map((n) => (
+            <A to={nodePath(n.node)} class="line mini">
+              <span class="code cut" title={n.node}>{n.node}</span>
+              <Parts whole={number(n.allocatable)} parts={[{ kind: n.health?.closed ? "in-other" : "in-used", n: number(n.requested), text: `${cores(number(n.requested))} / ${cores(number(n.allocatable))} CPU` }]} />
+              <span>{percent(part(n))} {n.health?.findings ? <Marks health={n.health} short /> : <span class="is-ok" aria-hidden="true">●</span>}</span>
+            </A>
+          ))}
+          <More of={nodes.length} shown={shownNodes} to="/fleet" />
+        </div>
       }
-      head={[t("age"), t("pod"), t("evictedBy"), t("why")]}
-      rows={recent.map((e) => [age(e.time), <PodLink pod={e.pod} />, by(e), e.why ?? "–"])}
+      head={[t("node"), t("requested"), t("health"), t("strandedCPUs")]}
+      rows={() => first.map((n) => [<NodeLink node={n.node} />, percent(part(n)), n.health?.findings ? <Marks health={n.health} /> : "–", n.stranded ?? "–"])}
     />
+  );
+}
+
+const causeTo = (g: PendingGroup) => "/pending?" + new URLSearchParams({ ...(namespace() && { namespace: namespace() }), cause: g.rootCause, pod: g.example });
+
+const causeParts = (groups: PendingGroup[]): Part[] =>
+  groups.map((g, i) => ({ kind: "of-cause c" + (i % 8), n: g.count, text: `${causeText(g.rootCause)}: ${g.count}`, label: String(g.count) }));
+
+// Why draws what pods wait for: one cause for each, so that they add up.
+function Why({ groups }: { groups: PendingGroup[] }) {
+  const all = sum(groups, (g) => g.count), most = 12;
+  return (
+    <Figure
+      id="waiting"
+      class="s8 w6"
+      title={t("whyWait", all)}
+      sub={t("oneCause")}
+      picture={
+        all === 0 ? <p class="empty">{t("nonePending")}</p> : (
+          <>
+            <Parts whole={all} parts={causeParts(groups).map((p, i) => ({ ...p, to: causeTo(groups[i]) }))} />
+            <div class="causelist">
+              {groups.slice(0, most).map((g, i) => (
+                <A to={causeTo(g)}>
+                  <i class={"dot c" + (i % 8)} /> <span class="cut" title={g.message}>{causeText(g.rootCause)}</span>
+                  <span class="code">{g.rootCause}</span> <b class="count">{g.count}</b>
+                </A>
+              ))}
+              {groups.length > most && <A to={"/pending" + kept()}><span>{t("moreCauses", groups.length - most)}</span> <b class="count code">{sum(groups.slice(most), (g) => g.count)}</b></A>}
+            </div>
+          </>
+        )
+      }
+      head={[t("cause"), t("class"), t("pods"), t("oldest")]}
+      rows={groups.map((g) => [<A to={causeTo(g)}>{g.rootCause}</A>, g.class, g.count, age(g.oldest)])}
+    />
+  );
+}
+
+const shown = 6;
+
+function Gangs({ gangs }: { gangs: Gang[] }) {
+  const waiting = gangs.filter((g) => g.state !== "Bound").sort((a, b) => (a.createTime < b.createTime ? -1 : 1));
+  return (
+    <section class="figure s4 w3">
+      <h2>{t("gangs")} <span class="quiet small">{t("running", gangs.length - waiting.length, gangs.length)}</span></h2>
+      {!waiting.length && <p class="empty">{t(gangs.length ? "noGangWaits" : "noGang")}</p>}
+      <div class="rows">
+        {waiting.slice(0, shown).map((g) => (
+          <A to={gangPath(g.name)} class="line gang">
+            <span class="code cut" title={g.name}>{g.name}</span> <Dots gang={g} most={24} /> <span class="is-warn">◐ {age(g.createTime)}</span>
+          </A>
+        ))}
+        <More of={waiting.length} shown={shown} to={"/gangs" + kept()} />
+      </div>
+    </section>
   );
 }
 
 function Quotas({ quotas }: { quotas: Quota[] }) {
   const limited = quotas.filter((q) => Object.keys(q.max).length && q.parentName);
-  const borrowing = limited.filter((q) => Object.values(q.borrowed).some((n) => number(n) > 0));
-  if (!limited.length) {
-    return null;
-  }
+  const borrowing = limited.flatMap((q) => Object.entries(q.borrowed).filter(([, n]) => number(n) > 0).slice(0, 1).map(([r, n]) => [q, r, n] as const));
   return (
-    <section class="figure">
-      <h2>{t("borrowing", borrowing.length, limited.length)}</h2>
-      <ul class="inline">
-        {borrowing.slice(0, shown).map((q) => <li><A to={quotaPath(q.name)}>{q.name}</A></li>)}
+    <section class="figure s3 w3">
+      <h2>{t("quotas")} <span class="quiet small">{limited.length > 0 && t("borrowing", borrowing.length, limited.length)}</span></h2>
+      {!limited.length && <p class="empty">{t("noQuota")}</p>}
+      <div class="rows">
+        {borrowing.slice(0, shown).map(([q, r, n]) => (
+          <A to={quotaPath(q.name)} class="line quota">
+            <span class="code cut" title={q.name}>{q.name}</span>
+            <Parts whole={Math.max(number(q.runtime[r]), number(q.used[r]))} parts={[
+              { kind: "in-lsr", n: Math.min(number(q.used[r]), number(q.min[r])), text: `${t("used")} ${amount(r, q.used[r])} / ${amount(r, q.runtime[r])} ${r}` },
+              { kind: "in-lse", n: Math.max(0, number(q.used[r]) - number(q.min[r])), text: t("borrowsOf", amount(r, n) + " " + r) },
+            ]} />
+            <span>+{amount(r, n)}</span>
+          </A>
+        ))}
         <More of={borrowing.length} shown={shown} to="/quota" />
-      </ul>
+      </div>
     </section>
   );
 }
 
-function Gangs({ gangs }: { gangs: Gang[] }) {
-  if (!gangs.length) {
-    return null;
-  }
+function Components({ status: s }: { status: Status }) {
+  const bad = s.findings.filter((f) => f.status !== "ok");
   return (
-    <section class="figure">
-      <h2>{t("running", gangs.filter((g) => g.state === "Bound").length, gangs.length)}</h2>
-      <ul class="inline">
-        {gangs.slice(0, shown).map((g) => <li><A to={gangPath(g.name)}>{g.name}</A>: {g.state}</li>)}
-        <More of={gangs.length} shown={shown} to={"/gangs" + kept()} />
-      </ul>
+    <section class="figure s3 w3">
+      <h2><A to="/system">{t("system")}</A></h2>
+      <p class="empty">{s.subject}: {bad.length ? t("checksFail", bad.length, s.findings.length) : t("checksPass", s.findings.length)}</p>
+      <div class="rows">
+        {bad.slice(0, shown).map((f) => <span class="cut" title={f.found}><span class={f.status === "fail" ? "is-bad" : "is-warn"}>{f.status === "fail" ? "▲" : "◐"}</span> {f.check} <span class="quiet">{f.found}</span></span>)}
+        {s.components.map((c) => <span class="between"><span>{c.name}</span> <span class={c.ready < c.desired ? "is-bad" : ""}>{c.ready}/{c.desired}</span></span>)}
+        {s.reports.map((r) => (
+          <span class="between" title={r.oldestNode && t("oldestReport", age(r.oldest), r.oldestNode)}>
+            <span>{t(r.kind === "topology" ? "topologyReports" : "deviceReports")}</span> <span class={r.nodes < r.of ? "is-bad" : ""}>{r.nodes}/{r.of}</span>
+          </span>
+        ))}
+      </div>
     </section>
+  );
+}
+
+const shownChanges = 10;
+
+// Changes are what happened within an hour, newest first: pods that were bound or evicted.
+function Changes() {
+  const evicted = recent(items<Evicted>("evicted") ?? []), since = now.value - 3_600_000;
+  const by = (e: Evicted) => {
+    const key = "by_" + e.by;
+    return isKey(key) ? t(key) : e.by;
+  };
+  const all = [
+    ...evicted.map((e) => ({ time: e.time, pod: e.pod, kind: "is-bad", shape: "▲", what: t("wasEvicted"), says: [by(e), e.why].filter(Boolean).join(": ") })),
+    ...(items<Decision>("decisions") ?? []).filter((d) => Date.parse(d.time) > since)
+      .map((d) => ({ time: d.time, pod: d.pod, kind: "is-ok", shape: "●", what: t("wasBound"), says: `→ ${d.node} · ${t("feasibleOf", d.feasible, d.of)}` })),
+  ].sort((a, b) => (a.time < b.time ? 1 : -1));
+  return (
+    <Figure
+      id="changes"
+      class="s6 w12"
+      title={t("lastHour")}
+      sub={t("evicted", evicted.length)}
+      picture={
+        <div class="rows events">
+          {!all.length && <p class="empty">{t("nothingChanged")}</p>}
+          {all.slice(0, shownChanges).map((e) => (
+            <span class="event">
+              <time class="quiet" dateTime={e.time} title={duration((now.value - Date.parse(e.time)) / 1000)}>{clock(new Date(e.time))}</time>
+              <span class={e.kind}>{e.shape} {e.what}</span> <PodLink pod={e.pod} /> <span class="quiet cut" title={e.says}>{e.says}</span>
+            </span>
+          ))}
+          <More of={all.length} shown={shownChanges} to="/decisions" />
+        </div>
+      }
+      head={[t("time"), t("pod"), t("state"), t("why")]}
+      rows={() => all.map((e) => [clock(new Date(e.time)), <PodLink pod={e.pod} />, e.what, e.says])}
+    />
   );
 }

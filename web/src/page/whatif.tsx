@@ -4,7 +4,7 @@ import { useEffect } from "preact/hooks";
 import type { List, Load, Node, PendingGroup, Pod, WhatIfAnswer } from "../view";
 import { ask, go, pendingTopic, query, updates, withQuery } from "../store";
 import { type Key, t } from "../text";
-import { A, Beside, Command, Facts, NodeLink, PodLink, Table, Topic } from "../ui";
+import { cpus, A, Beside, Command, Facts, NodeLink, PodLink, Table, Topic } from "../ui";
 import { Machine } from "./node";
 
 interface Change {
@@ -311,18 +311,6 @@ function sentence(c: Patches): string {
     return t("patchNode", c.patchNode.name, leaves(c.patchNode.patch).join(", "));
   }
   return leaves(c).join(", ");
-}
-
-// cpus reads a list of CPUs: "0-3,8".
-function cpus(list: string | undefined): Set<number> {
-  const all = new Set<number>();
-  for (const part of (list ?? "").split(",").filter(Boolean)) {
-    const [from, to = from] = part.split("-").map(Number);
-    for (let n = from; n <= to; n++) {
-      all.add(n);
-    }
-  }
-  return all;
 }
 
 function Answer({ q, answer }: { q: Question; answer: WhatIfAnswer }) {
