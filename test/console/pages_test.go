@@ -99,7 +99,7 @@ func list(items ...any) map[string]any { return map[string]any{"items": append([
 func newFakeServer(t *testing.T, answers map[string]any) (s *fakeServer, address string) {
 	t.Helper()
 	s = &fakeServer{answers: answers, tokens: map[string]bool{}}
-	for _, topic := range []string{"pending", "nodes", "gpus", "quotas", "gangs", "evicted", "decisions"} {
+	for _, topic := range []string{"pending", "nodes", "gpus", "quotas", "gangs", "evicted", "decisions", "use"} {
 		if s.answers[topic] == nil {
 			s.answers[topic] = list()
 		}
@@ -192,7 +192,7 @@ func TestHealthIsOnEachNode(t *testing.T) {
 		"/fleet":     {"▲ NotReady", "■ cordoned", "◐ agent silent", "◐ gpu:NoSchedule"},
 		"/node/gone": {"▲ NotReady", "■ cordoned", "New pods cannot use what is free here"},
 		"/": {
-			"New pods can use 2 of 4 nodes", "24 CPUs are stranded on nodes: 1", "▲ NotReady", "◐ agent silent",
+			"New pods can use 2 of 4 nodes", "24 CPUs are stranded on nodes: 1", "1 NotReady", "1 cordoned", "1 agents down",
 		},
 	} {
 		b.open(path)

@@ -2,25 +2,32 @@ import type { ComponentChildren } from "preact";
 import type { GPULoad, List, Node } from "../view";
 import { query, updates, withQuery } from "../store";
 import { type Key, t } from "../text";
-import { A, Bar, Command, Facts, Figure, Marks, NodeLink, sum, Topic } from "../ui";
-import { Links } from "./node";
+import { A, Bar, Figure, Head, Marks, NodeLink, sum, Topic } from "../ui";
+import { Links, Slot } from "./node";
 
 const gpusOf = (topic: unknown) => ((topic as List<GPULoad> | undefined)?.items ?? []);
 
 // chosen is the node whose links are drawn: that of the address, else the first.
 const chosen = () => query("node") || (gpusOf(updates.value.gpus?.answer)[0]?.node ?? "");
 
-export const gpuTopics = () => ["gpus", ...(chosen() ? ["node/" + chosen()] : [])];
+// A node with GPUs is drawn with their slots; many of them are drawn with their numbers alone.
+const mostDrawn = 16;
+const drawnNodes = () => {
+  const all = gpusOf(updates.value.gpus?.answer).map((g) => g.node);
+  return all.length <= mostDrawn ? all : all.filter((n) => n === chosen());
+};
+
+export const gpuTopics = () => ["gpus", ...new Set([...drawnNodes(), ...(chosen() ? [chosen()] : [])].map((n) => "node/" + n))];
 
 // The GPUs of all nodes: what still fits, what is stranded and why, who uses them, and how they are linked.
 export function GPUs() {
+  const all = gpusOf(updates.value.gpus?.answer), n = (of: (g: GPULoad) => number) => sum(all, of);
   return (
     <>
-      <h1>{t("gpus")}</h1>
-      <Topic<List<GPULoad>> of="gpus">{(list) => list.items.length ? <Fleet nodes={list.items} /> : <p class="quiet">{t("noGPU")}</p>}</Topic>
+      <Head title={t("gpus")} guide="devices" commands={[["tenon", "top", "gpu", "-o", "json"], ...(chosen() ? [["tenon", "topology", "node/" + chosen()]] : [])]}
+        sub={all.length > 0 && t("gpuSums", n((g) => g.gpus), all.length, n((g) => g.free), n((g) => g.inParts), n((g) => g.gpus - g.free - g.inParts))} />
+      <Topic<List<GPULoad>> of="gpus">{(list) => list.items.length ? <Fleet nodes={list.items} /> : <p class="empty">{t("noGPU")}</p>}</Topic>
       {chosen() && <Topic<Node> of={"node/" + chosen()}>{(node) => <Fabric node={node} />}</Topic>}
-      <Command words={["tenon", "top", "gpu", "-o", "json"]} />
-      {chosen() && <Command words={["tenon", "topology", "node/" + chosen()]} />}
     </>
   );
 }
@@ -50,52 +57,71 @@ function Fleet({ nodes }: { nodes: GPULoad[] }) {
   const causes = byName(nodes.flatMap((n) => n.stranded.map((s): [string, number] => [s.cause, s.gpus])));
   const spaces = byName(nodes.flatMap((n) => (n.namespaces ?? []).map((s): [string, number] => [s.namespace, s.usedPercent])));
   const gpus = sum(nodes, (n) => n.gpus);
+  const models = [...Map.groupBy(nodes, (n) => n.model || "GPU")].sort(([a], [b]) => (a < b ? -1 : 1));
   return (
     <>
-      <Facts
-        rows={[
-          ["GPU", gpus],
-          [t("used"), percent(sum(nodes, (n) => n.usedPercent))],
-          [t("free"), sum(nodes, (n) => n.free)],
-          [t("sharedGPUs"), sum(nodes, (n) => n.inParts)],
-          [t("degraded"), sum(nodes, (n) => n.degraded ?? 0)],
-        ]}
-      />
-      <div class="cards">
-        <Bars id="fit" title={t("gpuFit")} name="GPU" unit={t("pods")} rows={fits(nodes)} />
-        <Bars id="stranded" title={t("stranded", sum(causes, ([, n]) => n), gpus)} name={t("cause")} unit="GPU" rows={causes}
-          note={(cause) => (Object.hasOwn(why, cause) ? t(why[cause]) : undefined)} />
-        <Bars id="namespaces" title={t("byNamespace")} name={t("namespace")} unit="GPU"
-          rows={spaces.map(([name, n]) => [name || t("notKnown"), n / 100])} />
+      <div class="grid">
+        {fits(nodes).map(([size, n]) => (
+          <div class="figure number s3">
+            <span class="label">{t("podsThatFit", size)}</span> <b>{n}</b>
+            <span class="foot">{t("onNodes", nodes.filter((x) => (x.fit[size.split(" ")[0]] ?? 0) > 0).length)}</span>
+          </div>
+        ))}
       </div>
       <Figure
         id="gpus"
-        title={t("nodes")}
-        picture={
-          <ul class="gpus">
-            {nodes.map((n) => (
-              <li>
-                <A to={withQuery({ node: n.node })} replace current={n.node === chosen()}>
-                  <span>{n.node} <Marks health={n.health} /></span>
-                  <Bar part={n.usedPercent / 100} whole={n.gpus} label={t("usesOf", percent(n.usedPercent), n.gpus + " GPU")} />
-                  <span class="fit">
-                    {sizes.map((size) => <span title={`${size} GPU: ${n.fit[size] ?? 0}`}><b>{size}</b> {n.fit[size] ?? 0}</span>)}
-                  </span>
-                  <span class="message">{n.stranded.map((s) => `${s.gpus} ${s.cause}`).join(", ")}</span>
-                </A>
-              </li>
-            ))}
-          </ul>
-        }
+        title={t("gpuFit")}
+        sub={t("slotsAre")}
+        picture={models.map(([model, list]) => (
+          <section class="model">
+            <h3>{model} <span class="quiet">{t("nodesOf", list.length)}</span></h3>
+            {list.slice(0, shownRows).map((n) => <GPUNode node={n} />)}
+            {list.length > shownRows && <p class="quiet">{t("more", list.length - shownRows)}</p>}
+          </section>
+        ))}
         head={[t("node"), t("model"), "GPU", t("used"), t("free"), t("sharedGPUs"), ...sizes.map((s) => "FIT " + s), t("strandedGPUs"), t("byNamespace")]}
-        rows={nodes.map((n) => [
+        rows={() => nodes.map((n) => [
           <><NodeLink node={n.node} /> <Marks health={n.health} /></>, n.model ?? "–", n.gpus, percent(n.usedPercent), n.free, n.inParts,
           ...sizes.map((size) => n.fit[size] ?? 0),
           n.stranded.map((s) => `${s.gpus} ${s.cause}`).join(", ") || "–",
           (n.namespaces ?? []).map((s) => `${s.namespace || t("notKnown")} ${percent(s.usedPercent)}`).join(", ") || "–",
         ])}
       />
+      <div class="grid">
+        <div class="s6"><Bars id="stranded" title={t("stranded", sum(causes, ([, n]) => n), gpus)} name={t("cause")} unit="GPU" rows={causes}
+          note={(cause) => (Object.hasOwn(why, cause) ? t(why[cause]) : undefined)} /></div>
+        <div class="s6"><Bars id="namespaces" title={t("byNamespace")} name={t("namespace")} unit="GPU"
+          rows={spaces.map(([name, n]) => [name || t("notKnown"), n / 100])} /></div>
+      </div>
     </>
+  );
+}
+
+const shownRows = 60;
+
+// GPUNode is a row of slots, with what still fits and what does not.
+function GPUNode({ node: n }: { node: GPULoad }) {
+  const devices = (updates.value["node/" + n.node]?.answer as Node | undefined)?.devices?.list.filter((d) => d.type === "gpu");
+  const most = sizes.filter((s) => (n.fit[s] ?? 0) > 0).pop();
+  const whole = n.gpus - n.free - n.inParts;
+  return (
+    <div class="gpunode" data-row tabIndex={-1}>
+      <span class="who">
+        <A to={withQuery({ node: n.node })} replace current={n.node === chosen()} title={n.node}>{n.node}</A> <Marks health={n.health} />
+      </span>
+      {devices
+        ? <div class="slots">{devices.map((d) => <Slot device={d} />)}</div>
+        : <span class="dots gpudots" role="img" aria-label={t("freeOf", n.free, n.gpus)}>{Array.from({ length: n.gpus }, (_, i) => (
+          <i class={i < whole ? "is-reserved" : i < whole + n.inParts ? "half" : ""} />
+        ))}</span>}
+      <span class="verdict">
+        <b>{n.health?.closed ? t("closedNode") : most ? t("podOfFits", most) : t("nothingFits")}</b>
+        <span class="quiet small">{sizes.map((s) => `${n.fit[s] ?? 0} × ${s}`).join(" · ")}</span>
+        {n.stranded.map((s) => (
+          <span class="is-warn small" title={Object.hasOwn(why, s.cause) ? t(why[s.cause]) : undefined}>▲ {t("strandedBy", s.gpus, s.cause)}</span>
+        ))}
+      </span>
+    </div>
   );
 }
 
@@ -144,10 +170,5 @@ export function Bars({ id, title, name, unit, rows, note, children }: BarsProps)
 function Fabric({ node }: { node: Node }) {
   const devices = node.devices;
   const linked = devices?.list.filter((d) => devices.links.some((l) => l.ids.includes(d.id))) ?? [];
-  return (
-    <>
-      <h2 class="part"><NodeLink node={node.node} /></h2>
-      {devices && linked.length > 1 ? <Links devices={devices} linked={linked} /> : <p class="quiet">{t("noLinks")}</p>}
-    </>
-  );
+  return devices && linked.length > 1 ? <Links devices={devices} linked={linked} of={node.node} /> : <p class="empty"><NodeLink node={node.node} />: {t("noLinks")}</p>;
 }

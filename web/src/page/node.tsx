@@ -208,7 +208,7 @@ function Devices({ devices, hue }: { devices: NodeDevices; hue: Map<string, stri
   const linked = devices.list.filter((d) => devices.links.some((l) => l.ids.includes(d.id)));
   return (
     <div class="grid">
-      {linked.length > 1 && <div class="s6"><Links devices={devices} linked={linked} hue={hue} /></div>}
+      {linked.length > 1 && <div class="s6"><Links devices={devices} linked={linked} /></div>}
       <section class={"figure " + (linked.length > 1 ? "s6" : "")}>
         <h2>{t("devices")}</h2>
         {devices.unknownHolders ? <p class="note">{t("unknownHolders", devices.unknownHolders)}</p> : null}
@@ -229,7 +229,7 @@ function Devices({ devices, hue }: { devices: NodeDevices; hue: Map<string, stri
 }
 
 // Links draws an arc for each direct link between devices; the pointer on a device lights its own.
-export function Links({ devices, linked, hue }: { devices: NodeDevices; linked: DeviceOnNode[]; hue?: Map<string, string> }) {
+export function Links({ devices, linked, of = "" }: { devices: NodeDevices; linked: DeviceOnNode[]; of?: string }) {
   const root = useRef<SVGSVGElement>(null);
   const step = 72, width = step * linked.length, base = 34 * linked.length * 0.5 + 40;
   const at = new Map(linked.map((d, i) => [d.id, step * (i + 0.5)]));
@@ -246,7 +246,7 @@ export function Links({ devices, linked, hue }: { devices: NodeDevices; linked: 
   return (
     <Figure
       id="links"
-      title={`${t("links")} ${kind}`}
+      title={[t("links"), kind, of].filter(Boolean).join(" · ")}
       sub={alike ? t("allLinked", linked.length, most) : t("linksOf", devices.links.length, linked.length)}
       picture={
         <svg class="arcs" ref={root} viewBox={`0 0 ${width} ${base + 40}`} role="img" aria-label={t("linksOf", devices.links.length, linked.length)} onMouseLeave={() => light()}>
