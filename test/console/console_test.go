@@ -316,7 +316,7 @@ var views = []view{
 	{"gpus", "/gpus", []string{"still fit", "0 of 8 GPUs are stranded", "GPUs by namespace", "NVLink"}},
 	{"decisions", "/decisions?pod=default/team-d-0", []string{"ahead of", "No effect among", "ImageLocality"}},
 	{"quota", "/quota?resource=cpu", []string{
-		"team-c", "borrows 15m", "What teams divides: 100m", "Who lends and who borrows",
+		"team-c", "+15m", "What teams divides: 100m", "Who lends and who borrows",
 	}},
 	{"quota-one", "/quota/team-b?resource=cpu&round=1", []string{"After round 1 of 2", "9m left to divide"}},
 	{"evictions", "/evictions?kept=BarePod", []string{
@@ -330,6 +330,7 @@ var views = []view{
 		"checks are ok", "the scheduler that leads answers", "valid for", "tenon status", "settings are not defaults",
 		"NominatedNodeNameForExpectation", "/apis/v1/configuration", "Download what this page shows",
 	}},
+	{"time", "/time", []string{"Bound", "Decisions before", "why there", "tenon evictions --past"}},
 	{"gangs", "/gangs", []string{"default/train", "3 of 3 bound", "0 of 3 bound"}},
 	{"gang", "/gangs/default/eval", []string{"GangNotReady", "default/eval-0", "missing"}},
 }

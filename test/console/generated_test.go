@@ -22,6 +22,9 @@ func generated(at time.Time) map[string]any {
 	return answers
 }
 
+// findings are what is wrong with some nodes of each 97.
+var findings = map[int][2]string{3: {"notReady", "NotReady"}, 5: {"agent", "agent silent"}, 9: {"cordon", "cordoned"}}
+
 func generateNodes(answers map[string]any) {
 	var nodes, uses, gpus []any
 	for i := range 1000 {
@@ -37,28 +40,31 @@ func generateNodes(answers map[string]any) {
 			"fragmentedPercent": 25 * (i % 4), "gangs": map[string]int{fmt.Sprintf("ml/train-%d", i%3): 2},
 			"quotas": map[string]string{fmt.Sprintf("team-%d", i%9): fmt.Sprint(1 + i%5)},
 		}
-		if finding := map[int][2]string{3: {"notReady", "NotReady"}, 5: {"agent", "agent silent"}, 9: {"cordon", "cordoned"}}; i%97 < 10 && finding[i%97][0] != "" {
-			f := finding[i%97]
-			n["health"] = map[string]any{"closed": f[0], "findings": []any{map[string]any{"cause": f[0], "text": f[1]}}}
+		if f, found := findings[i%97]; found {
+			finding := map[string]any{"cause": f[0], "text": f[1]}
+			n["health"] = map[string]any{"closed": f[0], "findings": []any{finding}}
 			n["stranded"] = fmt.Sprint(128 - lsr - ls - i%5)
 		}
 		nodes = append(nodes, n)
 		uses = append(uses, map[string]any{
 			"node": name, "reportSeconds": i % 30,
 			"cpu": map[string]any{
-				"allocatable": "128", "requested": n["requested"], "used": fmt.Sprint((i * 3) % 100), "usedPercent": (i * 3) % 100,
+				"allocatable": "128", "requested": n["requested"], "used": fmt.Sprint((i * 3) % 100),
+				"usedPercent": (i * 3) % 100,
 			},
 			"memory": map[string]any{
-				"allocatable": "512Gi", "requested": fmt.Sprintf("%dGi", i%500), "used": fmt.Sprintf("%dMi", i*300), "usedPercent": i % 100,
+				"allocatable": "512Gi", "requested": fmt.Sprintf("%dGi", i%500),
+				"used": fmt.Sprintf("%dMi", i*300), "usedPercent": i % 100,
 			},
 		})
 		if i%4 == 1 {
 			whole := i % 7
 			gpus = append(gpus, map[string]any{
-				"node": name, "mode": "Own", "model": "nvidia-H100", "isolation": "none", "gpus": 8, "usedPercent": whole*100 + 50,
-				"free": 7 - whole, "inParts": 1, "shared": 1, "freeSharesPercent": 50,
-				"fit":      map[string]int{"1": 7 - whole, "2": (7 - whole) / 2, "4": (7 - whole) / 4, "8": 0},
-				"stranded": []any{}, "namespaces": []any{map[string]any{"namespace": "ml", "usedPercent": whole*100 + 50}},
+				"node": name, "mode": "Own", "model": "nvidia-H100", "isolation": "none", "gpus": 8,
+				"usedPercent": whole*100 + 50, "free": 7 - whole, "inParts": 1, "shared": 1,
+				"fit":        map[string]int{"1": 7 - whole, "2": (7 - whole) / 2, "4": (7 - whole) / 4, "8": 0},
+				"stranded":   []any{},
+				"namespaces": []any{map[string]any{"namespace": "ml", "usedPercent": whole*100 + 50}},
 			})
 		}
 	}
@@ -67,40 +73,44 @@ func generateNodes(answers map[string]any) {
 
 // generateQuotas makes a tree: 3 companies, 8 departments, 12 groups and 20 teams below a root.
 func generateQuotas(answers map[string]any) {
-	cpu := func(n int) map[string]string {
+	amounts := func(n int) map[string]string {
 		return map[string]string{"cpu": fmt.Sprint(n), "memory": fmt.Sprintf("%dGi", 4*n)}
 	}
-	quota := func(name, parent string, isParent bool, least, most, runtime, used int) any {
+	quota := func(name, parent string, least, most, runtime, used int) any {
+		round := map[string]any{"pool": 1000, "weights": 100, "got": 1000 * max(0, runtime-least), "returned": 0}
 		return map[string]any{
-			"name": name, "parentName": parent, "isParent": isParent, "max": cpu(most), "min": cpu(least), "runtime": cpu(runtime),
-			"used": cpu(used), "request": cpu(used + 5), "sharedWeight": cpu(most), "lent": cpu(max(0, least-runtime)),
-			"borrowed": cpu(max(0, runtime-least)), "guaranteed": cpu(least), "allocated": cpu(least), "path": []string{parent, name},
-			"trace": map[string]any{"cpu": map[string]any{
-				"total": 100_000 * runtime / 100, "limited": 1000 * (used + 5), "base": 1000 * min(least, used), "pool": 1000,
-				"rounds": []any{map[string]any{"pool": 1000, "weights": 100, "got": 1000 * max(0, runtime-least), "returned": 0}},
+			"name": name, "parentName": parent, "max": amounts(most), "min": amounts(least),
+			"runtime": amounts(runtime),
+			"used":    amounts(used), "request": amounts(used + 5), "sharedWeight": amounts(most),
+			"lent": amounts(max(0, least-runtime)), "borrowed": amounts(max(0, runtime-least)),
+			"path": []string{parent, name}, "trace": map[string]any{"cpu": map[string]any{
+				"total": 1000 * runtime, "limited": 1000 * (used + 5), "base": 1000 * min(least, used), "pool": 1000,
+				"rounds": []any{round},
 			}},
 		}
 	}
-	quotas := []any{quota("koordinator-root-quota", "", true, 4000, 4000, 4000, 2100)}
+	quotas := []any{quota("koordinator-root-quota", "", 4000, 4000, 4000, 2100)}
 	for i := range 3 {
-		quotas = append(quotas, quota(fmt.Sprintf("company-%d", i), "koordinator-root-quota", true, 1000, 2000, 1100+100*i, 700))
+		name := fmt.Sprintf("company-%d", i)
+		quotas = append(quotas, quota(name, "koordinator-root-quota", 1000, 2000, 1100+100*i, 700))
 	}
 	for i := range 8 {
-		quotas = append(quotas, quota(fmt.Sprintf("department-%d", i), fmt.Sprintf("company-%d", i%3), true, 300, 600, 320-40*(i%3), 250))
+		name, parent := fmt.Sprintf("department-%d", i), fmt.Sprintf("company-%d", i%3)
+		quotas = append(quotas, quota(name, parent, 300, 600, 320-40*(i%3), 250))
 	}
 	for i := range 12 {
 		name := fmt.Sprintf("group-%d", i)
 		if i == 4 {
 			name = "研究部-深度学习"
 		}
-		quotas = append(quotas, quota(name, fmt.Sprintf("department-%d", i%8), true, 100, 240, 130-20*(i%4), 90))
+		quotas = append(quotas, quota(name, fmt.Sprintf("department-%d", i%8), 100, 240, 130-20*(i%4), 90))
 	}
 	for i := range 20 {
 		name := fmt.Sprintf("team-%d", i)
 		if i == 11 {
 			name = longName
 		}
-		quotas = append(quotas, quota(name, fmt.Sprintf("group-%d", i%4), false, 40, 90, 60-10*(i%4), 30))
+		quotas = append(quotas, quota(name, fmt.Sprintf("group-%d", i%4), 40, 90, 60-10*(i%4), 30))
 	}
 	answers["quotas"] = list(quotas...)
 }
@@ -108,12 +118,14 @@ func generateQuotas(answers map[string]any) {
 func generateWaiting(answers map[string]any, at time.Time) {
 	var groups, gangs []any
 	pod := 0
+	counts := []int{75, 60, 52, 40, 30, 20, 10, 6, 4, 3}
 	for i, code := range []string{
-		"InsufficientExclusiveCPU", "NodeAffinity", "GangSiblingFailed", "SMTAlignment", "GangNotReady", "QuotaPoolUsed", "InsufficientCPU",
-		"InsufficientDevices", "TaintToleration", "SomeOtherReason",
+		"InsufficientExclusiveCPU", "NodeAffinity", "GangSiblingFailed", "SMTAlignment", "GangNotReady",
+		"QuotaPoolUsed",
+		"InsufficientCPU", "InsufficientDevices", "TaintToleration", "SomeOtherReason",
 	} {
 		var pods []string
-		for range []int{75, 60, 52, 40, 30, 20, 10, 6, 4, 3}[i] {
+		for range counts[i] {
 			name := fmt.Sprintf("ml/infer-%03d", pod)
 			switch pod {
 			case 10:
@@ -127,7 +139,8 @@ func generateWaiting(answers map[string]any, at time.Time) {
 		}
 		groups = append(groups, map[string]any{
 			"rootCause": code, "class": "Placement", "count": len(pods), "pods": pods, "example": pods[0],
-			"oldest": at.Add(-time.Duration(10*i+3) * time.Minute), "message": "0/1000 nodes are available: 1000 " + code + ".",
+			"oldest":  at.Add(-time.Duration(10*i+3) * time.Minute),
+			"message": "0/1000 nodes are available: 1000 " + code + ".",
 		})
 	}
 	for i := range 12 {
@@ -136,8 +149,8 @@ func generateWaiting(answers map[string]any, at time.Time) {
 			name = "ml/" + longName
 		}
 		g := map[string]any{
-			"name": name, "waitTime": 600_000_000_000, "createTime": at.Add(-time.Duration(17*i+4) * time.Minute), "mode": "Strict",
-			"gangMatchPolicy": "once-satisfied", "minRequiredNumber": 64, "totalChildrenNum": 64, "gangGroup": []string{name},
+			"name": name, "createTime": at.Add(-time.Duration(17*i+4) * time.Minute), "mode": "Strict",
+			"gangMatchPolicy": "once-satisfied", "minRequiredNumber": 64, "gangGroup": []string{name},
 			"scheduleCycle": 3, "state": "Bound",
 		}
 		states := map[string][]string{"boundChildren": {}, "waitingForBindChildren": {}, "pendingChildren": {}}
@@ -145,7 +158,7 @@ func generateWaiting(answers map[string]any, at time.Time) {
 		for m := range 64 - i%5 {
 			state := "boundChildren"
 			if i%3 != 0 {
-				g["state"], g["reason"], g["message"] = "Waiting", "GangNotReady", "gang "+name+" waits for members"
+				g["state"], g["message"] = "Waiting", "gang "+name+" waits for members"
 				state = []string{"pendingChildren", "waitingForBindChildren"}[m%2]
 			}
 			member := fmt.Sprintf("%s-%02d", name, m)
@@ -164,22 +177,21 @@ func generateDecisions(answers map[string]any, at time.Time) {
 	var decisions, evicted []any
 	for i := range 256 {
 		decisions = append(decisions, map[string]any{
-			"pod": fmt.Sprintf("ml/web-%03d", i), "time": at.Add(-time.Duration(i*i/20) * time.Second), "node": fmt.Sprintf("epyc-2s-%04d", 4*i%1000),
-			"feasible": 1000 - i, "of": 1000, "scores": nil,
+			"pod": fmt.Sprintf("ml/web-%03d", i), "time": at.Add(-time.Duration(i*i/20) * time.Second),
+			"node": fmt.Sprintf("epyc-2s-%04d", 4*i%1000), "feasible": 1000 - i, "of": 1000, "scores": nil,
 		})
 	}
 	for i := range 12 {
 		evicted = append(evicted, map[string]any{
-			"pod": fmt.Sprintf("ml/etl-%d", i), "time": at.Add(-time.Duration(4*i) * time.Minute), "by": []string{"preemption", "quota", "taint"}[i%3],
-			"why": "for ml/infer-000",
+			"pod": fmt.Sprintf("ml/etl-%d", i), "time": at.Add(-time.Duration(4*i) * time.Minute),
+			"by": []string{"preemption", "quota", "taint"}[i%3], "why": "for ml/infer-000",
 		})
 	}
 	answers["decisions"], answers["evicted"] = list(decisions...), list(evicted...)
+	warning := map[string]any{"check": "nodes", "status": "warn", "found": "new pods can use 968 of 1000 nodes"}
+	component := map[string]any{"name": "tenon-scheduler", "desired": 2, "ready": 2, "versions": []string{"v1"}}
 	answers["status"] = map[string]any{
-		"subject": "Tenon", "findings": []any{
-			map[string]any{"check": "nodes", "status": "warn", "found": "new pods can use 968 of 1000 nodes"}, map[string]any{"check": "webhooks", "status": "ok", "found": "fine"},
-		},
-		"components": []any{map[string]any{"name": "tenon-scheduler", "desired": 2, "ready": 2, "versions": []string{"v1"}}},
-		"reports":    []any{map[string]any{"kind": "topology", "nodes": 990, "of": 1000}},
+		"subject": "Tenon", "findings": []any{warning}, "components": []any{component},
+		"reports": []any{map[string]any{"kind": "topology", "nodes": 990, "of": 1000}},
 	}
 }

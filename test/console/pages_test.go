@@ -192,7 +192,8 @@ func TestHealthIsOnEachNode(t *testing.T) {
 		"/fleet":     {"▲ NotReady", "■ cordoned", "◐ agent silent", "◐ gpu:NoSchedule"},
 		"/node/gone": {"▲ NotReady", "■ cordoned", "New pods cannot use what is free here"},
 		"/": {
-			"New pods can use 2 of 4 nodes", "24 CPUs are stranded on nodes: 1", "1 NotReady", "1 cordoned", "1 agents down",
+			"New pods can use 2 of 4 nodes", "24 CPUs are stranded on nodes: 1", "1 NotReady", "1 cordoned",
+			"1 agents down",
 		},
 	} {
 		b.open(path)
@@ -204,7 +205,7 @@ func TestHealthIsOnEachNode(t *testing.T) {
 
 func TestListsSayWhatTheyLeaveOut(t *testing.T) {
 	var causes, quotas, gangs []any
-	for i := range 12 {
+	for i := range 15 {
 		causes = append(causes, map[string]any{
 			"rootCause": fmt.Sprint("Cause", i), "class": "Capacity", "count": 10 - i%10, "pods": []any{},
 			"example": "a/b",
@@ -223,11 +224,11 @@ func TestListsSayWhatTheyLeaveOut(t *testing.T) {
 	})
 	b := newBrowser(t, address)
 	b.open("/")
-	b.shows("74 pods wait", "4 more causes", "and 11 more")
+	b.shows("95 pods wait", "3 more causes", "and 25 more")
 	const count = `[...document.querySelectorAll(".causelist > a > .count")]` +
 		`.reduce((n, e) => n + Number(e.innerText), 0)`
-	if n := run(b, "add up", chromedp.Evaluate[int](count)); n != 74 {
-		t.Errorf("the rows sum to %d pods, the title says 74", n)
+	if n := run(b, "add up", chromedp.Evaluate[int](count)); n != 95 {
+		t.Errorf("the rows sum to %d pods, the title says 95", n)
 	}
 	b.checkFaults()
 }
@@ -362,7 +363,7 @@ func TestLendersAndBorrowersAddUp(t *testing.T) {
 	b.open("/quota?resource=cpu")
 	b.shows("Who lends and who borrows")
 	const texts = `[...document.querySelectorAll("svg.lending text")].map((e) => e.textContent).join("; ")`
-	const want = "a 5m; not guaranteed 40m; b 20m; c 25m; pool 45m"
+	const want = "not guaranteed ; −40m; a −5m; c ; +25m; b ; +20m"
 	if got := run(b, "read", chromedp.Evaluate[string](texts)); got != want {
 		t.Errorf("the picture says %q, want %q", got, want)
 	}

@@ -15,6 +15,7 @@ import { QuotaPage, quotaTopics } from "./page/quota";
 import { EvictionPage, evictionTopics } from "./page/evictions";
 import { ReservationPage, reservationTopics } from "./page/reservations";
 import { System, systemTopics } from "./page/system";
+import { Time, timeTopics } from "./page/time";
 import { WhatIf, whatIfTopics } from "./page/whatif";
 import { Pending, pendingTopics, PodPage, podTopics } from "./page/pending";
 
@@ -35,6 +36,7 @@ const pages: Record<string, Page> = {
   gpus: { title: "gpus", topics: gpuTopics, draw: () => <GPUs />, menu: 1 },
   quota: { title: "quotas", topics: quotaTopics, draw: () => <QuotaPage />, menu: 1 },
   gangs: { title: "gangs", topics: gangTopics, draw: () => <GangPage />, menu: 1 },
+  time: { title: "time", topics: timeTopics, draw: () => <Time />, menu: 1 },
   whatif: { title: "whatIf", topics: whatIfTopics, draw: () => <WhatIf />, menu: 1 },
   decisions: { title: "decisions", topics: decisionTopics, draw: () => <Decisions />, menu: 2 },
   evictions: { title: "descheduling", topics: evictionTopics, draw: () => <EvictionPage />, menu: 2 },

@@ -1,6 +1,6 @@
 // The command palette: Ctrl-K or / finds pods, nodes, quotas, gangs, pages and commands by name.
 import { effect, signal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Decision, Gang, List, Load, PendingGroup, Quota } from "./view";
 import { go, language, pendingTopic, theme, updates } from "./store";
 import { type Key, t } from "./text";
@@ -71,7 +71,7 @@ const mostShown = 8;
 
 export function Palette({ pages }: { pages: Entry[] }) {
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     open.value ? dialog.current?.showModal() : dialog.current?.close();
   }, [open.value]);
   const groups = !open.value ? [] : entries(pages).map(([title, all]) => {
@@ -101,6 +101,7 @@ export function Palette({ pages }: { pages: Entry[] }) {
   return (
     <dialog class="palette" ref={dialog} aria-label={t("search")} onClose={() => (open.value = false)} onKeyDown={press}
       onClick={(e) => e.target === dialog.current && (open.value = false)}>
+      {open.value && <>
       <input type="text" placeholder={t("searchFor")} aria-label={t("searchFor")} role="combobox" aria-expanded="true" aria-controls="found"
         aria-activedescendant={at >= 0 ? "found-" + at : undefined} value={typed.value} onInput={(e) => (typed.value = e.currentTarget.value)} />
       <div id="found" role="listbox" aria-label={t("search")} tabIndex={-1}>
@@ -120,6 +121,7 @@ export function Palette({ pages }: { pages: Entry[] }) {
       </div>
       {!all.length && <p class="empty">{t("foundNothing")}</p>}
       <p class="quiet small foot"><kbd>↑</kbd> <kbd>↓</kbd> {t("chooseKey")} · <kbd>↵</kbd> {t("openKey")} · <kbd>Esc</kbd></p>
+      </>}
     </dialog>
   );
 }

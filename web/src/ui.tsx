@@ -47,6 +47,9 @@ export function cpus(list: string | undefined): Set<number> {
 export const percent = (part: number) =>
   Number.isFinite(part) ? (part > 0 && part < 0.01 ? "<1%" : Math.round(100 * part) + "%") : "–";
 
+// units writes the amounts of memory in a text as people read them.
+export const units = (text: string) => text.replace(/(\d+(?:\.\d+)?)([KMGTP]i)\b/g, (_, n, unit) => bytes(number(n + unit)));
+
 // amount writes a quantity of a resource.
 export const amount = (resource: string, quantity: string | number) => {
   const n = typeof quantity === "number" ? quantity : number(quantity);
@@ -56,7 +59,7 @@ export const amount = (resource: string, quantity: string | number) => {
 export const sum = <T,>(items: T[], of: (item: T) => number) => items.reduce((n, item) => n + of(item), 0);
 
 // A is a link within the console.
-export function A(props: { to: string; children: ComponentChildren; class?: string; current?: boolean; title?: string; label?: string; replace?: boolean; style?: Record<string, string> }) {
+export function A(props: { to: string; children: ComponentChildren; class?: string; current?: boolean; title?: string; label?: string; replace?: boolean; style?: Record<string, string>; row?: boolean }) {
   const follow = (e: MouseEvent) => {
     if (!e.metaKey && !e.ctrlKey && !e.shiftKey && e.button === 0) {
       e.preventDefault();
@@ -64,7 +67,7 @@ export function A(props: { to: string; children: ComponentChildren; class?: stri
     }
   };
   return (
-    <a href={props.to} class={props.class} title={props.title} style={props.style} onClick={follow}
+    <a href={props.to} class={props.class} title={props.title} style={props.style} data-row={props.row || undefined} onClick={follow}
       aria-label={props.label} aria-current={props.current ? "page" : undefined}>
       {props.children}
     </a>

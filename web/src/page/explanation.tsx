@@ -1,7 +1,7 @@
 // Why a pod is where it is, or nowhere.
 import type { Cgroups, Pod, QuotaShortage } from "../view";
 import { t } from "../text";
-import { A, age, Facts, HolderLink, NodeLink, PodLink, Table } from "../ui";
+import { units, A, age, Bar, bytes, cores, Facts, HolderLink, NodeLink, PodLink, Table } from "../ui";
 import { quotaPath } from "./quota";
 import { questionPath, Try } from "./whatif";
 
@@ -14,32 +14,32 @@ export function Explanation({ pod }: { pod: Pod }) {
         <PodLink pod={pod.pod} /> <span class={"badge state-" + pod.state}>{pod.state}</span>
       </h2>
       {root && (
-        <div class="cause">
-          <p class="code">
-            {root.code} <span class="quiet">{[root.class, root.plugin, root.phase].filter(Boolean).join(" · ")}</span>
-          </p>
-          <p>{root.message}</p>
+        <>
+          <p class="proof">{root.message.replace(/\.$/, "")}{root.example && <> · <NodeLink node={root.example} /></>}{haveOf(root.params) && <> · {haveOf(root.params)}</>}</p>
+          <p><span class="code quiet">{root.code} · {[root.class, root.plugin, root.phase].filter(Boolean).join(" · ")}</span></p>
           {root.do && <p><strong>{t("remedy")}:</strong> {root.do}</p>}
-          {obstacles.length > 0 && (
-            <ul>
-              {obstacles.map((o) => (
-                <li><span class="code">{o.code}</span> ({o.nodes ?? 0}) {o.message}. {o.do}</li>
-              ))}
-            </ul>
-          )}
           <Fixes pod={pod} />
           <Try pod={pod.pod} nodes={root.example ? [root.example] : []} />
-        </div>
+        </>
       )}
       <Facts
         rows={[
-          [t("asked"), pod.asked],
+          [t("asked"), pod.asked && units(pod.asked)],
           ["QoS", pod.qos],
+          [t("expectedStart"), pod.expected && expectedText(pod.expected)],
           [t("since"), pod.since && age(pod.since)],
           [t("queue"), pod.queue && <Queue queue={pod.queue} />],
           ["scheduler", pod.scheduler],
         ]}
       />
+      {obstacles.length > 0 && (
+        <section>
+          <h3>{t("otherObstacles")}</h3>
+          <ul class="obstacles">
+            {obstacles.map((o) => <li><span class="code">{o.code}</span> <span class="quiet">{t("nodesOf", o.nodes ?? 0)}</span> {o.message}. <span class="quiet">{o.do}</span></li>)}
+          </ul>
+        </section>
+      )}
       {pod.quota?.shortages.map((s) => <Holders quota={pod.quota!.quota} shortage={s} />)}
       <Candidates pod={pod} />
       <Placement pod={pod} />
@@ -50,6 +50,18 @@ export function Explanation({ pod }: { pod: Pod }) {
   );
 }
 
+// haveOf says what there is and what is asked for, where the reason has both.
+function haveOf(params: Record<string, unknown> | undefined): string {
+  const { asked, free, unit } = params ?? {};
+  const text = (n: number) => (unit === "bytes" ? bytes(n) : unit === "milli" ? cores(n / 1000) : String(n));
+  return typeof asked === "number" && typeof free === "number" ? t("haveNeedOf", text(free), text(asked)) : "";
+}
+
+function expectedText(e: NonNullable<Pod["expected"]>): string {
+  const at = (time?: string) => (time ? new Date(time).toLocaleString() : "");
+  return [e.state, [at(e.earliest), at(e.latest)].filter(Boolean).join(" – "), e.after?.length ? t("afterPods", e.after.join(", ")) : ""].filter(Boolean).join(" · ");
+}
+
 // Fixes are changes that the scheduler tried in a copy of the cluster, each with the question that shows it.
 function Fixes({ pod }: { pod: Pod }) {
   const { fixes = [], search } = pod;
@@ -57,19 +69,29 @@ function Fixes({ pod }: { pod: Pod }) {
     return null;
   }
   return (
-    <>
-      <p><strong>{t("fixes")}:</strong> {search?.note ?? (fixes.length ? "" : t("noFix", search?.runs ?? 0))}</p>
-      <ul>
+    <section>
+      <h3>{t("fixes")}</h3>
+      {(search?.note || !fixes.length) && <p class="empty">{search?.note ?? t("noFix", search?.runs ?? 0)}</p>}
+      <ul class="fixes">
         {fixes.map((f) => (
           <li>
-            {f.message}{" "}
+            <span class="grow">
+              {f.message}
+              {f.moves?.map((m) => <div class="quiet">{m.pod}: {m.node} → {m.target}</div>)}
+              <span class="beforeafter small"><span class="is-warn">◐ {t("waitsNow")}</span> → <span class="is-ok">● {f.node ? f.node : t("wouldRun")}</span></span>
+            </span>
             {f.changes?.length ? <A class="button" to={questionPath(f.changes, pod.pod)}>{t("try")}</A> : null}
-            {f.moves?.map((m) => <div class="quiet">{m.pod}: {m.node} → {m.target}</div>)}
           </li>
         ))}
       </ul>
-    </>
+    </section>
   );
+}
+
+// HaveNeed draws what a node has of what is asked for.
+function HaveNeed({ text }: { text?: string }) {
+  const [, have, need] = /^([\d.]+)\/([\d.]+)/.exec(text ?? "") ?? [];
+  return need ? <span class="haveneed"><Bar part={Number(have)} whole={Number(need)} label={text!} /> <span>{text}</span></span> : <span>{text ?? "–"}</span>;
 }
 
 function Queue({ queue }: { queue: NonNullable<Pod["queue"]> }) {
@@ -114,7 +136,7 @@ function Candidates({ pod }: { pod: Pod }) {
         rows={candidates.slice(0, 50).map((c) => [
           c.count > 1 ? <span class="linked">{t("likeIt", c.count, "")}<NodeLink node={c.node} /></span> : <NodeLink node={c.node} />,
           <>{c.reasons.map((r) => <div class="code">{r.code}</div>)}</>,
-          <>{c.reasons.map((r) => <div>{r.haveNeed ?? "–"}</div>)}</>,
+          <>{c.reasons.map((r) => <div><HaveNeed text={r.haveNeed} /></div>)}</>,
           <>
             {c.reasons.map((r) => <div>{r.message}</div>)}
             {c.devices?.miss && <div>{t("lacks")} {c.devices.miss}</div>}

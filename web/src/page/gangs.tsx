@@ -1,7 +1,7 @@
-import type { Gang, List } from "../view";
-import { namespace } from "../store";
+import type { Decision, Gang, List } from "../view";
+import { namespace, now, updates } from "../store";
 import { t } from "../text";
-import { A, age, Command, Facts, Figure, Namespace, parts, PodLink, Topic } from "../ui";
+import { A, age, clock, Facts, Figure, Head, Namespace, parts, PodLink, Topic } from "../ui";
 
 // A gang is read with those of its namespace.
 const gangsTopic = () => {
@@ -10,22 +10,23 @@ const gangsTopic = () => {
 };
 // isName: the path names no gang, or one in a namespace.
 const isName = (name: string) => name === "" || name.includes("/");
-export const gangTopics = () => (isName(gangOfPath()) ? [gangsTopic()] : []);
+export const gangTopics = () => (isName(gangOfPath()) ? [gangsTopic(), "decisions"] : []);
 
 const gangOfPath = () => parts().slice(1, 3).join("/");
 export const gangPath = (gang: string) => "/gangs/" + gang.split("/").map(encodeURIComponent).join("/");
 
 // All gangs, or one with its members.
 export function GangPage() {
-  const name = gangOfPath();
+  const name = gangOfPath(), list = (updates.value[gangsTopic()]?.answer as List<Gang> | undefined)?.items;
   return (
     <>
-      <h1>{name || t("gangs")}</h1>
-      {!name && <Namespace />}
+      <Head title={name || t("gangs")} mono={!!name} guide="gang" sub={!name && list && t("running", list.filter((g) => g.state === "Bound").length, list.length)}
+        commands={[["tenon", "gang", ...(name && isName(name) ? [name] : namespace() ? ["-n", namespace()] : ["-A"])]]}>
+        {!name && <Namespace />}
+      </Head>
       {isName(name)
         ? <Topic<List<Gang>> of={gangsTopic()}>{(list) => <Gangs gangs={list.items} name={name} />}</Topic>
         : <p class="problem" role="alert">{t("wantsGang", name)}</p>}
-      <Command words={["tenon", "gang", ...(name && isName(name) ? [name] : namespace() ? ["-n", namespace()] : ["-A"])]} />
     </>
   );
 }
@@ -54,8 +55,36 @@ export function Dots({ gang, most = 64 }: { gang: Gang; most?: number }) {
   );
 }
 
-// shownMembers is how many members are drawn of a gang in the list.
-const shownMembers = 64;
+// times are when members of a gang were placed, as far as the scheduler remembers.
+function times(g: Gang): number[] {
+  const of = new Set(g.children);
+  return ((updates.value.decisions?.answer as List<Decision> | undefined)?.items ?? []).filter((d) => of.has(d.pod)).map((d) => Date.parse(d.time));
+}
+
+const isBound = (g: Gang) => g.state === "Bound";
+const failed = (g: Gang) => g.lastPlan && g.lastPlan.placed < g.lastPlan.needed;
+
+// Line draws a gang on the axis of time: from its creation until it was bound, or until now.
+function Line({ gang: g, from, to }: { gang: Gang; from: number; to: number }) {
+  const at = (time: number) => Math.max(0, Math.min(100, (100 * (time - from)) / Math.max(1, to - from))) + "%";
+  const created = Date.parse(g.createTime), placed = times(g), end = isBound(g) ? Math.max(created, ...placed) : to;
+  const label = [
+    t("createdAt", clock(new Date(created))), placed.length > 0 && t("placedTimes", placed.length), failed(g) && t("planFailed", clock(new Date(g.lastPlan!.at)), g.lastPlan!.placed, g.lastPlan!.needed),
+    g.deadline && t("deadlineAt", clock(new Date(g.deadline))),
+  ].filter(Boolean).join(", ");
+  return (
+    <span class="lane" role="img" aria-label={label} title={label}>
+      <span class={"span " + (isBound(g) ? "done" : "open")} style={{ left: at(created), width: `max(3px, calc(${at(end)} - ${at(created)}))` }} />
+      {placed.map((p) => <i class="tick" style={{ left: at(p) }} />)}
+      {failed(g) && <b class="cross" style={{ left: at(Date.parse(g.lastPlan!.at)) }}>✕</b>}
+    </span>
+  );
+}
+
+// Axis are the times below lanes.
+function Axis({ from, to }: { from: number; to: number }) {
+  return <span class="axis quiet small">{[0, 0.25, 0.5, 0.75, 1].map((p) => <span>{clock(new Date(from + p * (to - from))).slice(0, 5)}</span>)}</span>;
+}
 
 function Gangs({ gangs, name }: { gangs: Gang[]; name: string }) {
   const one = gangs.find((g) => g.name === name);
@@ -63,37 +92,41 @@ function Gangs({ gangs, name }: { gangs: Gang[]; name: string }) {
     return one ? <One gang={one} /> : <p class="problem">{t("noSuchGang", name)}</p>;
   }
   if (!gangs.length) {
-    return <p class="quiet">{t("noGang")}</p>;
+    return <p class="figure empty">{t("noGang")}</p>;
   }
+  const first = [...gangs].sort((a, b) => Number(isBound(a)) - Number(isBound(b)) || (a.createTime < b.createTime ? -1 : 1));
+  const to = now.value, from = Math.min(...gangs.map((g) => Date.parse(g.createTime)));
   return (
     <Figure
       id="gangs"
       title={t("membersOf")}
+      sub={t("lanesAre")}
       picture={
         <>
-          <ul class="quotas gangs">
-            {gangs.map((g) => (
-              <li>
-                <span><A to={gangPath(g.name)}>{g.name}</A> <span class={"badge gang-" + g.state}>{g.state}</span></span>
-                <span class="members">
-                  {members(g).slice(0, shownMembers).map(([pod, state]) => (
-                    <i class={"member is-" + state} title={`${pod} ${word(state)}`} />
-                  ))}
+          <ul class="ganglist">
+            {first.map((g) => (
+              <li data-row tabIndex={-1}>
+                <span class="who">
+                  <A to={gangPath(g.name)} title={g.name} class="code cut">{g.name}</A>
+                  <span class={isBound(g) ? "is-ok" : g.state === "Failed" ? "is-bad" : "is-warn"}>{isBound(g) ? "● " + t("isBound") : `◐ ${g.state} ${age(g.createTime)}`}</span>
                 </span>
-                <span>{t("boundOf", g.boundChildren.length, g.minRequiredNumber)}</span>
-                <span class="quiet">{g.message}</span>
+                <Dots gang={g} />
+                <b class="count">{t("boundOf", g.boundChildren.length, g.minRequiredNumber)}</b>
+                <Line gang={g} from={from} to={to} />
+                {g.message && <span class="message says">{g.message}{g.rootCausePod && <> · <PodLink pod={g.rootCausePod} /></>}</span>}
               </li>
             ))}
+            <li class="scaleline"><span /><span /><span /><Axis from={from} to={to} /></li>
           </ul>
-          <p class="legend quiet">
-            {Object.keys(words).map((state) => <><i class={"member is-" + state} /> {word(state)} </>)}
+          <p class="keys dots">
+            {Object.keys(words).map((state) => <><i class={"is-" + state} /> {word(state)} </>)}
           </p>
         </>
       }
-      head={[t("gang"), t("state"), "MIN", t("members"), t("isBound"), t("isReserved"), t("isPending"), t("says")]}
-      rows={gangs.map((g) => [
+      head={[t("gang"), t("state"), "MIN", t("members"), t("isBound"), t("isReserved"), t("isPending"), t("age"), t("says")]}
+      rows={first.map((g) => [
         <A to={gangPath(g.name)}>{g.name}</A>, g.state, g.minRequiredNumber, g.children.length, g.boundChildren.length,
-        g.waitingForBindChildren.length, g.pendingChildren.length, g.message ?? "",
+        g.waitingForBindChildren.length, g.pendingChildren.length, age(g.createTime), g.message ?? "",
       ])}
     />
   );
@@ -103,13 +136,15 @@ function One({ gang: g }: { gang: Gang }) {
   const plan = g.lastPlan;
   return (
     <>
-      {g.reason && (
-        <div class="cause">
-          <p class="code">{g.reason}</p>
-          <p>{g.message}</p>
-          {g.rootCausePod && <p>{t("blockedBy")} <PodLink pod={g.rootCausePod} /></p>}
-        </div>
-      )}
+      <section class="figure">
+        <p class="proof">
+          <span class={isBound(g) ? "is-ok" : "is-warn"}>{isBound(g) ? "● " + t("isBound") : "◐ " + g.state + " " + age(g.createTime)}</span>{" "}
+          {g.message}{g.rootCausePod && <> · {t("blockedBy")} <PodLink pod={g.rootCausePod} /></>}
+        </p>
+        {g.reason && <p class="code quiet">{g.reason}</p>}
+        <div class="gangtop"><Dots gang={g} most={512} /><span><Line gang={g} from={Date.parse(g.createTime)} to={now.value} /><Axis from={Date.parse(g.createTime)} to={now.value} /></span></div>
+      </section>
+      <section class="figure">
       <Facts
         rows={[
           [t("state"), g.state + (g.degraded ? " (degraded)" : "")],
@@ -123,6 +158,7 @@ function One({ gang: g }: { gang: Gang }) {
           [t("network"), g.network?.join("; ")],
         ]}
       />
+      </section>
       <Figure
         id="members"
         title={t("members")}

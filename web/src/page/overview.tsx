@@ -50,7 +50,7 @@ export function Overview() {
 
 function Pill({ bad, warn, to, children }: { bad?: boolean; warn?: boolean; to: string; children: ComponentChildren }) {
   const [kind, shape] = bad ? ["is-bad", "▲"] : warn ? ["is-warn", "■"] : ["is-ok", "●"];
-  return <A to={to} class={"pill" + (bad ? " bad" : "")}><span class={kind} aria-hidden="true">{shape}</span> {children}</A>;
+  return <A to={to} class={"pill" + (bad ? " bad" : "")}><span class={kind} aria-hidden="true">{shape}</span> <span>{children}</span></A>;
 }
 
 // Pills say what is wrong with nodes, agents and components.

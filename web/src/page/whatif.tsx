@@ -4,7 +4,7 @@ import { useEffect } from "preact/hooks";
 import type { List, Load, Node, PendingGroup, Pod, WhatIfAnswer } from "../view";
 import { ask, go, pendingTopic, query, updates, withQuery } from "../store";
 import { type Key, t } from "../text";
-import { cpus, A, Beside, Command, Facts, NodeLink, PodLink, Table, Topic } from "../ui";
+import { cpus, units, A, Beside, Command, Facts, NodeLink, PodLink, Table, Topic } from "../ui";
 import { Machine } from "./node";
 
 interface Change {
@@ -368,7 +368,7 @@ function Now({ pod }: { pod: Pod }) {
   return (
     <Side pod={pod.pod} state={pod.rootCause?.code ?? pod.state} good={!pod.rootCause}>
       <p>{pod.rootCause?.message ?? (pod.placement && <>{t("placedOn")} <NodeLink node={pod.placement.node} /></>)}</p>
-      <p class="quiet">{pod.asked}</p>
+      <p class="quiet">{units(pod.asked ?? "")}</p>
     </Side>
   );
 }

@@ -1,0 +1,248 @@
+package console
+
+import (
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// largePages are the pages of the large cluster, with what each must show in English.
+var largePages = []struct {
+	name, path string
+	texts      []string
+}{
+	{"overview", "/", []string{"Why 300 pods wait", "11 NotReady", "4 of 12 gangs are bound"}},
+	{"pending", "/pending?cause=InsufficientExclusiveCPU", []string{"300 pods wait", "No free whole core", markupName}},
+	{"fleet", "/fleet", []string{"1000 of 1000 nodes"}},
+	{"fleet-quota", "/fleet?by=quota&name=epyc", []string{"250 of 1000 nodes", "team-1"}},
+	{"gpus", "/gpus", []string{"2000 GPUs", "Pods of 8 GPU that still fit"}},
+	{"quota", "/quota", []string{"12 of 44 quotas are shown", "Unfold all", "600 cpu on both sides"}},
+	{"gangs", "/gangs", []string{"ml/train-11", "0 of 64 bound"}},
+	{"gang", "/gangs/ml/train-4", []string{"Must start together", "missing"}},
+	{"time", "/time", []string{"Preempted 4", "Decisions before", "why there"}},
+	{"decisions", "/decisions", []string{"ml/web-000", "epyc-2s-0004"}},
+}
+
+// TestEveryPageShowsALargeCluster in both languages, at three widths: nothing is wider than the window, and no text is
+// cut without a title.
+func TestEveryPageShowsALargeCluster(t *testing.T) {
+	answers := generated(time.Now())
+	answers["gangs/ml"] = answers["gangs"]
+	_, address := newFakeServer(t, answers)
+	b := newBrowser(t, address)
+	b.open("/")
+	for _, language := range []string{"zh", "en"} {
+		set := fmt.Sprintf("localStorage.setItem('tenon-language', %q)", language)
+		b.do("choose "+language, chromedp.Evaluate[chromedp.Void](set))
+		for _, page := range largePages {
+			b.size(1440, 900)
+			b.open(page.path)
+			b.do("wait for the page", chromedp.Poll[chromedp.Void](
+				`!document.querySelector(".skeleton") && !!document.querySelector("main h1")`))
+			if language == "en" {
+				b.shows(page.texts...)
+				b.picture("large-" + page.name)
+				b.checkAccess()
+			}
+			for _, width := range []int64{390, 1440, 2560} {
+				b.size(width, 900)
+				b.checkCutText()
+			}
+			if text := run(b, "read", chromedp.Evaluate[string]("document.body.innerText")); regexp.MustCompile(
+				`undefined|NaN|\d(Ki|Mi|Gi)\b`).MatchString(text) {
+				t.Errorf("%s shows something raw or undefined:\n%s", page.path, text)
+			}
+		}
+	}
+	b.checkFaults()
+}
+
+// checkCutText fails for text that ends in dots and has no title.
+func (b *browser) checkCutText() {
+	b.t.Helper()
+	const cut = `[...document.querySelectorAll("main *")].filter((e) => e.scrollWidth > e.clientWidth + 1 &&
+		getComputedStyle(e).textOverflow === "ellipsis" && getComputedStyle(e).overflowX === "hidden" &&
+		!e.closest("[title]")).map((e) => e.outerHTML.slice(0, 160))`
+	for _, text := range run(b, "look for cut text", chromedp.Evaluate[[]string](cut)) {
+		b.t.Errorf("%s: cut without a title: %s", b.at(), text)
+	}
+}
+
+// TestCauses and the parts of the bars add up to what the titles say.
+func TestPartsOfBarsAddUp(t *testing.T) {
+	_, address := newFakeServer(t, generated(time.Now()))
+	b := newBrowser(t, address)
+	b.size(1440, 900)
+	b.open("/")
+	b.shows("Why 300 pods wait", "Where the capacity is")
+	for what, script := range map[string]string{
+		"causes": `[...document.querySelectorAll(".causelist > a > .count")]
+			.reduce((n, e) => n + Number(e.innerText), 0) === 300`,
+		"CPUs by class": `(() => {
+			const line = [...document.querySelectorAll(".line")].find((e) => e.innerText.startsWith("CPU"));
+			const parts = [...line.querySelector(".parts").children]
+				.map((e) => Number(/ ([\d.,]+) CPU/.exec(e.title)[1].replaceAll(",", "")));
+			return Math.abs(parts.reduce((a, b) => a + b) - 128000) < 0.1;
+		})()`,
+	} {
+		if !run(b, what, chromedp.Evaluate[bool](script)) {
+			t.Errorf("the %s do not add up", what)
+		}
+	}
+	b.open("/gangs/ml/train-4")
+	b.shows("Must start together")
+	const dots = `document.querySelectorAll(".gangtop .dots i").length`
+	if n := run(b, "count dots", chromedp.Evaluate[int](dots)); n != 64 {
+		t.Errorf("a gang of 64 has %d dots", n)
+	}
+	b.open("/quota")
+	b.shows("on both sides")
+	const sides = `["lender", "borrower"].map((side) => [...document.querySelectorAll("svg.lending ." + side)]
+		.map((e) => /[−+]([\d.,]+)$/.exec(e.parentNode.querySelector("title").textContent)[1])
+		.reduce((n, text) => n + Number(text.replaceAll(",", "")), 0))`
+	if s := run(b, "add up", chromedp.Evaluate[[]float64](sides)); s[0] != s[1] || s[0] == 0 {
+		t.Errorf("%g are lent and %g borrowed", s[0], s[1])
+	}
+	b.checkFaults()
+}
+
+// TestPalette finds nodes by a part of their names, and opens them with the keyboard.
+func TestPaletteFindsNames(t *testing.T) {
+	_, address := newFakeServer(t, generated(time.Now()))
+	b := newBrowser(t, address)
+	b.open("/")
+	b.shows("Why 300 pods wait")
+	b.key("/")
+	b.do("wait for the palette", chromedp.Poll[chromedp.Void](`document.activeElement.matches("dialog[open] input")`))
+	b.key("l40s-0003")
+	b.shows("l40s-0003")
+	b.checkAccess()
+	b.do("wait for the entry", chromedp.Poll[chromedp.Void](
+		`document.querySelector(".found[aria-selected=true]")?.innerText.startsWith("l40s-0003")`))
+	b.picture("palette")
+	b.key("\r")
+	b.do("wait for the node", chromedp.Poll[chromedp.Void](`location.pathname === "/node/l40s-0003"`))
+	b.key("g")
+	b.key("q")
+	b.do("wait for quotas", chromedp.Poll[chromedp.Void](`location.pathname === "/quota"`))
+}
+
+// TestAPodUnderThePointerFadesTheOthers, each CPU is drawn once, and a pod has as many cells as CPUs.
+func TestAPodUnderThePointerFadesTheOthers(t *testing.T) {
+	var cores []any
+	for c := range 16 {
+		state, pods := "free", []string{}
+		if c < 4 {
+			state, pods = "lsr", []string{"default/a"}
+		}
+		cpu := func(id int) any { return map[string]any{"cpu": id, "state": state, "pods": pods} }
+		cores = append(cores, map[string]any{"core": c, "l3": c / 8, "cpus": []any{cpu(c), cpu(c + 16)}})
+	}
+	numa := map[string]any{
+		"node": 0, "memoryAllocatable": "64Gi", "memoryFree": "32Gi", "distances": []int{10}, "sharedPool": "4-15",
+		"beSharedPool": "", "free": 24, "cores": cores,
+	}
+	manager := map[string]any{"policy": "none"}
+	node := map[string]any{
+		"node": "n", "cpus": 32, "cores": 16, "threadsPerCore": 2, "numaNodes": 1, "problems": []any{},
+		"pods":    []any{map[string]any{"namespace": "default", "name": "a", "qos": "LSR", "cpuset": "0-3,16-19"}},
+		"sockets": []any{map[string]any{"socket": 0, "numaNodes": []any{numa}}}, "policies": map[string]any{},
+		"mode":    map[string]any{"mode": "Own", "from": map[string]any{"source": "assumed"}},
+		"kubelet": map[string]any{"cpuManager": manager, "memoryManager": manager, "topologyManager": manager},
+	}
+	actual := map[string]any{"file": "cpuset.cpus", "want": "0-3,16-19", "got": "0-3", "state": "differs"}
+	pod := map[string]any{
+		"pod": "default/a", "state": "Bound", "data": map[string]any{"source": "s"},
+		"actual": map[string]any{"groups": []any{map[string]any{"path": "/x", "values": []any{actual}}}},
+	}
+	_, address := newFakeServer(t, map[string]any{"node/n": node, "pod/default/a": pod})
+	b := newBrowser(t, address)
+	b.open("/node/n")
+	b.shows("NUMA 0", "64 GiB", "differs: cpuset.cpus")
+	for what, script := range map[string]string{
+		"each CPU is drawn once": `new Set([...document.querySelectorAll("[data-cpu]")].map((e) => e.dataset.cpu))
+			.size === 32 && document.querySelectorAll("[data-cpu]").length === 32`,
+		"a pod has its CPUs": `document.querySelectorAll("[data-cpu][data-pods='default/a']").length === 8`,
+		"others fade": `(() => {
+			document.querySelector("[data-cpu='17']").dispatchEvent(new MouseEvent("mouseover", {bubbles: true}));
+			return document.querySelector("[data-cpu='9']").classList.contains("faded") &&
+				!document.querySelector("[data-cpu='1']").classList.contains("faded");
+		})()`,
+	} {
+		if !run(b, what, chromedp.Evaluate[bool](script)) {
+			t.Errorf("not so: %s", what)
+		}
+	}
+	b.checkFaults()
+}
+
+// TestPagesAreSmall: all that a browser loads has at most 90 kB with gzip.
+func TestPagesAreSmall(t *testing.T) {
+	files, err := filepath.Glob("../../web/dist/*")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no pages: %v", err)
+	}
+	size := 0
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var zipped counter
+		w := gzip.NewWriter(&zipped)
+		if _, err := io.Copy(w, strings.NewReader(string(text))); err != nil {
+			t.Fatal(err)
+		}
+		_ = w.Close() // of a counter
+		size += int(zipped)
+	}
+	if size > 90_000 {
+		t.Errorf("the pages have %d bytes with gzip, want at most 90,000", size)
+	}
+	t.Logf("%d bytes with gzip", size)
+}
+
+type counter int
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
+
+// TestEachTextIsTranslated: the Chinese of a text has the same values as the English, and Chinese in it.
+func TestEachTextIsTranslated(t *testing.T) {
+	source, err := os.ReadFile("../../web/src/text.ts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair := regexp.MustCompile(`(?s)\n  (\w+): \[\s*("(?:[^"\\]|\\.)*"),\s*("(?:[^"\\]|\\.)*"),?\s*\]`)
+	value, han := regexp.MustCompile(`\{\d\}`), regexp.MustCompile(`\p{Han}`)
+	same := map[string]bool{"pod": true, "pods": true, "cpus": true, "gpus": true, "usesOf": true}
+	found := pair.FindAllStringSubmatch(string(source), -1)
+	if len(found) < 300 {
+		t.Fatalf("only %d texts were found", len(found))
+	}
+	count := func(text string) map[string]int {
+		n := map[string]int{}
+		for _, v := range value.FindAllString(text, -1) {
+			n[v]++
+		}
+		return n
+	}
+	for _, f := range found {
+		if fmt.Sprint(count(f[2])) != fmt.Sprint(count(f[3])) {
+			t.Errorf("%s: the languages have different values: %s, %s", f[1], f[2], f[3])
+		}
+		if !same[f[1]] && !han.MatchString(f[3]) {
+			t.Errorf("%s is not translated: %s", f[1], f[3])
+		}
+	}
+}
