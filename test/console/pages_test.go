@@ -60,8 +60,9 @@ func (s *fakeServer) stream(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `{"message":"the token is missing or wrong"}`)
 		return
 	}
-	for r.Context().Err() == nil && !refuse {
-		for _, topic := range r.URL.Query()["topic"] {
+	// As the console does, it sends an answer once, and then that nothing has changed.
+	for topics := r.URL.Query()["topic"]; r.Context().Err() == nil && !refuse; topics = nil {
+		for _, topic := range topics {
 			message := map[string]any{"topic": topic, "read": time.Now(), "answer": s.answers[topic]}
 			if why, isError := s.answers[topic].(noAnswer); isError {
 				message = map[string]any{"topic": topic, "read": time.Now(), "error": why}

@@ -142,6 +142,8 @@ const texts = {
   afterwards: ["Afterwards", "之后"],
   decisionsBefore: ["Decisions before {0}", "{0} 之前的决策"],
   whyThere: ["why there", "为何在此"],
+  decisionsAre: ["where pods went, and by which scores", "Pod 放置的位置与得分"],
+  podsPlaced: ["Pods that are placed", "可放置的 Pod"],
   notFound: ["This page does not exist.", "页面不存在。"],
   health: ["Health", "健康"],
   closed: ["New pods cannot use what is free here.", "新的 Pod 无法使用此处的空闲资源。"],

@@ -332,12 +332,13 @@ export function PodList({ pods, most = 50 }: { pods: string[]; most?: number }) 
 }
 
 // More says how many entries a list leaves out; it leads to all of them where there is a page with them.
-export function More({ of, shown, to }: { of: number; shown: number; to?: string }) {
+export function More({ of, shown, to, block }: { of: number; shown: number; to?: string; block?: boolean }) {
   if (of <= shown) {
     return null;
   }
   const text = t("more", of - shown);
-  return <li class="quiet more">{to ? <A to={to}>{text}</A> : text}</li>;
+  const link = to ? <A to={to}>{text}</A> : text;
+  return block ? <p class="quiet more">{link}</p> : <li class="quiet more">{link}</li>;
 }
 
 // decoded reads a part of a path. An invalid encoding stands for itself.

@@ -3,7 +3,7 @@ import type { Decision, List, PendingGroup, Score } from "../view";
 import type { ComponentChildren } from "preact";
 import { go, namespace, pendingTopic, query, updates, wide, withQuery } from "../store";
 import { t } from "../text";
-import { A, Beside, clock, Command, Copy, Figure, Namespace, NodeLink, PodLink, Topic } from "../ui";
+import { A, Beside, clock, Copy, Figure, Head, Namespace, NodeLink, PodLink, Topic } from "../ui";
 
 export const decisionTopics = () => ["decisions", pendingTopic()];
 
@@ -46,8 +46,11 @@ export function Decisions() {
   const pod = query("pod");
   return (
     <>
-      <h1>{t("decisions")}</h1>
-      <Namespace />
+      <Head title={t("decisions")} sub={t("decisionsAre")} guide="explain"
+        commands={pod.includes("/") ? [["tenon", "explain", "pod/" + pod.split("/")[1], "-n", pod.split("/")[0], "--scores", "-o", "wide"]] : []}>
+        <Namespace />
+        <A to="/time" class="button">{t("time")}</A>
+      </Head>
       <Topic of={pendingTopic()}>{() => null}</Topic>
       <Topic<List<Decision>> of="decisions">{(list) => {
         const chosen = pod && <Chosen pod={pod} decision={list.items.find((d) => d.pod === pod)} />;
@@ -102,7 +105,7 @@ function Timeline({ decisions, below }: { decisions: Decision[]; below?: Compone
                   {d ? <A to={withQuery({ pod })} current={pod === query("pod")}>{pod}</A> : <PodLink pod={pod} />}
                 </span>
                 <span>
-                  {d ? <>→ <NodeLink node={d.node} /> <span class="quiet">{t("feasible", d.feasible, d.of)}</span></> : <span class="code">{cause(m!)}</span>}
+                  {d ? <>→ <NodeLink node={d.node} /> <span class="quiet">{t("feasibleOf", d.feasible, d.of)}</span></> : <span class="code">{cause(m!)}</span>}
                 </span>
                 <span class="quiet">{d && margin(d)}</span>
               </li>
@@ -125,7 +128,7 @@ function Timeline({ decisions, below }: { decisions: Decision[]; below?: Compone
 }
 
 function Chosen({ pod, decision: d }: { pod: string; decision?: Decision }) {
-  const [namespace, name] = pod.split("/");
+  const name = pod.split("/")[1];
   const [first, second] = d ? duel(d) : [];
   return (
     <section class="detail">
@@ -133,7 +136,6 @@ function Chosen({ pod, decision: d }: { pod: string; decision?: Decision }) {
       {!d && <p class="note">{t(name ? "forgotten" : "wantsPod", pod)}</p>}
       {d && !first && <p class="note">{t("notScored", d.node)}</p>}
       {d && first && <Scores decision={d} first={first} second={second} />}
-      {name && <Command words={["tenon", "explain", "pod/" + name, "-n", namespace, "--scores", "-o", "wide"]} />}
     </section>
   );
 }

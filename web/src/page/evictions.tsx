@@ -1,7 +1,7 @@
 import type { Evictions, KeptPod } from "../view";
 import { query, withQuery } from "../store";
 import { t } from "../text";
-import { A, age, Bar, Command, Figure, NodeLink, PodLink, Topic } from "../ui";
+import { A, age, Bar, Head, Figure, NodeLink, PodLink, Topic } from "../ui";
 
 export const evictionTopics = () => ["evictions"];
 
@@ -9,7 +9,7 @@ export const evictionTopics = () => ["evictions"];
 export function EvictionPage() {
   return (
     <>
-      <h1>{t("descheduling")}</h1>
+      <Head title={t("descheduling")} guide="from-descheduler" commands={[["tenon", "evictions"], ["tenon", "evictions", "--past"]]} />
       <Topic<Evictions> of="evictions">{(answer) => (
         <>
           <Jobs jobs={answer.jobs} />
@@ -21,7 +21,6 @@ export function EvictionPage() {
           <Reasons id="kept" kept={answer.kept} title={t("keptPods", answer.kept.length, answer.kept.length + answer.movable)} />
         </>
       )}</Topic>
-      <Command words={["tenon", "evictions"]} />
     </>
   );
 }

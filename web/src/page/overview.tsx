@@ -241,7 +241,7 @@ function Fleet({ nodes }: { nodes: Load[] }) {
               <span>{percent(part(n))} {n.health?.findings ? <Marks health={n.health} short /> : <span class="is-ok" aria-hidden="true">●</span>}</span>
             </A>
           ))}
-          <More of={nodes.length} shown={shownNodes} to="/fleet" />
+          <More block of={nodes.length} shown={shownNodes} to="/fleet" />
         </div>
       }
       head={[t("node"), t("requested"), t("health"), t("strandedCPUs")]}
@@ -300,7 +300,7 @@ function Gangs({ gangs }: { gangs: Gang[] }) {
             <span class="code cut" title={g.name}>{g.name}</span> <Dots gang={g} most={24} /> <span class="is-warn">◐ {age(g.createTime)}</span>
           </A>
         ))}
-        <More of={waiting.length} shown={shown} to={"/gangs" + kept()} />
+        <More block of={waiting.length} shown={shown} to={"/gangs" + kept()} />
       </div>
     </section>
   );
@@ -324,7 +324,7 @@ function Quotas({ quotas }: { quotas: Quota[] }) {
             <span>+{amount(r, n)}</span>
           </A>
         ))}
-        <More of={borrowing.length} shown={shown} to="/quota" />
+        <More block of={borrowing.length} shown={shown} to="/quota" />
       </div>
     </section>
   );
@@ -378,7 +378,7 @@ function Changes() {
               <span class={e.kind}>{e.shape} {e.what}</span> <PodLink pod={e.pod} /> <span class="quiet cut" title={e.says}>{e.says}</span>
             </span>
           ))}
-          <More of={all.length} shown={shownChanges} to="/decisions" />
+          <More block of={all.length} shown={shownChanges} to="/decisions" />
         </div>
       }
       head={[t("time"), t("pod"), t("state"), t("why")]}

@@ -139,7 +139,7 @@ function Row({ placed: p, resource, whole, current }: RowProps) {
   };
   return (
     <li class={current ? "current" : ""}>
-      <span class="cut" style={{ paddingLeft: depth * 14 + "px" }}>
+      <span class="cut" title={q.name} style={{ paddingLeft: depth * 14 + "px" }}>
         {p.children
           ? <button type="button" class="fold" aria-expanded={isOpen(p)} aria-label={`${q.name}: ${t(isOpen(p) ? "foldOne" : "unfoldOne")}`} onClick={turn}>{isOpen(p) ? "▾" : "▸"}</button>
           : <span class="fold" />}
@@ -307,7 +307,7 @@ function Icicle({ all, resource }: { all: Placed[]; resource: string }) {
           {rows.map(({ p, x, w }) => {
             const q = p.quota, label = `${q.name}: ${amount(resource, q.used[resource] ?? "0")} / ${amount(resource, q.runtime[resource] ?? "0")} ${resource}`;
             return (
-              <A to={here(q.name)} title={label} label={label} class={number(q.borrowed[resource]) > 0 ? "borrows" : ""} style={{ left: x + "%", width: `calc(${w}% - 2px)`, top: 44 * p.depth + "px" }}>
+              <A to={here(q.name)} title={label} label={w > 7 ? undefined : label} class={number(q.borrowed[resource]) > 0 ? "borrows" : ""} style={{ left: x + "%", width: `calc(${w}% - 2px)`, top: 44 * p.depth + "px" }}>
                 <i style={{ width: Math.min(100, 100 * use(q) || 0) + "%" }} />
                 {w > 7 && <span>{q.name} <span class="small">{percent(use(q))}</span></span>}
               </A>

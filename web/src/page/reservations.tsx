@@ -1,6 +1,6 @@
 import type { List, ModeOfNode, Reservation } from "../view";
 import { t } from "../text";
-import { A, age, Bar, Command, Facts, Figure, NodeLink, number, parts, PodList, Topic } from "../ui";
+import { A, age, Bar, Facts, Figure, Head, NodeLink, number, parts, PodList, Topic } from "../ui";
 
 export const reservationTopics = () => (nameOfPath() ? ["reservations"] : ["reservations", "modes"]);
 
@@ -12,18 +12,17 @@ export function ReservationPage() {
   const name = nameOfPath();
   return (
     <>
-      <h1>{name || t("reservations")}</h1>
+      <Head title={name || t("reservations")} mono={!!name} guide="reservations"
+        commands={[["tenon", "reservation", ...(name ? [name] : [])], ...(name ? [] : [["tenon", "topology"]])]} />
       <Topic<List<Reservation>> of="reservations">{({ items }) => {
         const one = items.find((r) => r.name === name);
         return one ? <One reservation={one} />
           : name ? <p class="problem">{t("noSuchReservation", name)}</p>
           : <Reservations all={items} />;
       }}</Topic>
-      <Command words={["tenon", "reservation", ...(name ? [name] : [])]} />
       {!name && (
         <>
           <Topic<List<ModeOfNode>> of="modes">{({ items }) => <Modes nodes={items} />}</Topic>
-          <Command words={["tenon", "topology"]} />
         </>
       )}
     </>

@@ -2,7 +2,7 @@ import type { ComponentChildren } from "preact";
 import type { Configuration, Status } from "../view";
 import { updates } from "../store";
 import { t } from "../text";
-import { A, age, Bar, Command, Figure, NodeLink, sum, Topic } from "../ui";
+import { age, Bar, Figure, Head, NodeLink, sum, Topic } from "../ui";
 
 export const systemTopics = () => ["status", "configuration"];
 
@@ -10,32 +10,24 @@ export const systemTopics = () => ["status", "configuration"];
 export function System() {
   return (
     <>
-      <h1>{t("system")}</h1>
+      <Head title={t("system")} guide="status" commands={[["tenon", "status"], ["tenon", "sysdump"]]}>
+        <button type="button" onClick={download}>{t("download")}</button>
+      </Head>
       <Topic<Status> of="status">{(status) => <Installation status={status} />}</Topic>
       <Topic<Configuration> of="configuration">{(found) => <Running configuration={found} />}</Topic>
       <Topic<Status> of="status">{(status) => <Endpoints paths={status.endpoints} />}</Topic>
-      <p><button type="button" onClick={download}>{t("download")}</button></p>
-      <Command words={["tenon", "status"]} />
-      <Command words={["tenon", "sysdump"]} title={t("bugReport")} />
     </>
   );
 }
 
 // Health is which components are ready, who leads and since when, and of how many nodes agents have reported.
-export function Health({ status: s, link }: { status: Status; link?: boolean }) {
-  const bad = s.findings.filter((f) => f.status !== "ok");
+function Health({ status: s }: { status: Status }) {
   return (
     <Figure
       id="components"
       title={t("components")}
       picture={
         <>
-          {link && <p><A to="/system">{s.subject}: {verdict(s)}</A></p>}
-          {link && bad.length > 0 && (
-            <ul class="checks">
-              {bad.map((f) => <li class={"check-" + f.status}><span><span class="badge">{f.status}</span> {f.check}</span><span>{f.found}</span></li>)}
-            </ul>
-          )}
           <ul class="causes small">
             {s.components.map((c) => (
               <li>
@@ -76,7 +68,7 @@ function verdict(s: Status): string {
 }
 
 // Versions are those of the pods of components, against that of the scheduler that leads.
-export function Versions({ status: s }: { status: Status }) {
+function Versions({ status: s }: { status: Status }) {
   const rows = s.components.flatMap((c) => Object.entries(c.pods ?? {}).map(([version, pods]) => (
     { name: c.name, version, pods, differs: !!s.schedulerVersion && version !== s.schedulerVersion }
   )));
@@ -113,8 +105,7 @@ export function Versions({ status: s }: { status: Status }) {
 function Installation({ status: s }: { status: Status }) {
   return (
     <>
-      <Health status={s} />
-      <Versions status={s} />
+      <div class="grid"><div class="s6"><Health status={s} /></div><div class="s6"><Versions status={s} /></div></div>
       <Figure
         id="checks"
         title={`${s.subject}: ${verdict(s)}`}

@@ -154,7 +154,7 @@ function Earlier({ before, at }: { before: Happened[]; at: number }) {
             <div class={"earlier" + (i === 0 ? " first" : "")}>
               <time class="quiet code">{clock(new Date(e.at))}</time> <span><PodLink pod={e.pod} /></span>
               <span class={e.node ? "is-ok" : "is-bad"}>{e.node ? <>→ <NodeLink node={e.node} /></> : "▲ " + t("wasEvicted")}</span>
-              <span class="quiet small cut" title={e.says}>{e.says}{e.node && <> · <A to={"/decisions?" + new URLSearchParams({ pod: e.pod })}>{t("whyThere")}</A></>}</span>
+              <span class="quiet small cut linked" title={e.says}>{e.says}{e.node && <> · <A to={"/decisions?" + new URLSearchParams({ pod: e.pod })}>{t("whyThere")}</A></>}</span>
             </div>
           ))}
         </div>

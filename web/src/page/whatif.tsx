@@ -4,7 +4,7 @@ import { useEffect } from "preact/hooks";
 import type { List, Load, Node, PendingGroup, Pod, WhatIfAnswer } from "../view";
 import { ask, go, pendingTopic, query, updates, withQuery } from "../store";
 import { type Key, t } from "../text";
-import { cpus, units, A, Beside, Command, Facts, NodeLink, PodLink, Table, Topic } from "../ui";
+import { cpus, units, A, Beside, Head, Parts, Facts, NodeLink, PodLink, Table, Topic } from "../ui";
 import { Machine } from "./node";
 
 interface Change {
@@ -103,8 +103,7 @@ export function WhatIf() {
   };
   return (
     <>
-      <h1>{t("whatIf")}</h1>
-      <p class="quiet">{t("whatIfIs")}</p>
+      <Head title={t("whatIf")} sub={t("whatIfIs")} guide="what-if" commands={[command(q)]} />
       {wrong && <p class="problem" role="alert">{t("noQuestion", wrong)}</p>}
       <Beside
         answer={(found || busy.value === text) && (
@@ -123,7 +122,6 @@ export function WhatIf() {
           </p>
         </form>
       </Beside>
-      <Command words={command(q)} />
     </>
   );
 }
@@ -345,6 +343,7 @@ function Answer({ q, answer }: { q: Question; answer: WhatIfAnswer }) {
           ))}
         </section>
       </div>
+      <Room q={q} answer={answer} />
       {answer.victims.length + (answer.victimsHidden ?? 0) > 0 && (
         <section class="figure">
           <h2>{t("victims")}</h2>
@@ -361,6 +360,24 @@ function Answer({ q, answer }: { q: Question; answer: WhatIfAnswer }) {
         </>
       )}
     </>
+  );
+}
+
+// Room draws how many of the pods run, and what of their nodes is requested, before and after.
+function Room({ q, answer }: { q: Question; answer: WhatIfAnswer }) {
+  const known = q.ask.pods.map((p) => updates.value["pod/" + p]?.answer as Pod | undefined).filter((p) => p?.placement).length;
+  const all = answer.placements.length + answer.unschedulable.length, after = answer.placements.length;
+  const bar = (n: number) => <Parts whole={Math.max(1, all)} parts={[
+    { n, kind: "in-ls", text: `${t("wouldRun")}: ${n}`, label: `● ${n}` }, { n: all - n, kind: "in-stranded", text: `${t("wouldWait")}: ${all - n}`, label: `◐ ${all - n}` },
+  ]} />;
+  return (
+    <section class="figure">
+      <h2>{t("podsPlaced")} <span class={after > known ? "is-ok" : "is-bad"}>{after - known > 0 ? "+" : ""}{after - known}</span></h2>
+      <div class="rows">
+        <div class="line"><span>{t("before")}</span>{bar(known)}<span>{known}/{all}</span></div>
+        <div class="line"><span>{t("after")}</span>{bar(after)}<span>{after}/{all}</span></div>
+      </div>
+    </section>
   );
 }
 
