@@ -216,15 +216,19 @@ func (b *browser) size(width, height int64) {
 	}
 }
 
-// picture saves the window where PICTURES names a folder.
+// picture saves the window, light and dark, where PICTURES names a folder.
 func (b *browser) picture(name string) {
 	b.t.Helper()
 	if b.pictures == "" {
 		return
 	}
-	png := run(b, "picture", chromedp.CaptureScreenshot())
-	if err := os.WriteFile(filepath.Join(b.pictures, name+".png"), png, 0o644); err != nil {
-		b.t.Fatal(err)
+	for _, theme := range []string{"dark", "light"} {
+		b.do(theme, chromedp.Evaluate[chromedp.Void](fmt.Sprintf("document.documentElement.dataset.theme = %q", theme)))
+		png := run(b, "picture", chromedp.CaptureScreenshot())
+		name := strings.TrimSuffix(name+"-"+theme, "-light") + ".png"
+		if err := os.WriteFile(filepath.Join(b.pictures, name), png, 0o644); err != nil {
+			b.t.Fatal(err)
+		}
 	}
 }
 
@@ -352,7 +356,7 @@ func TestEveryPageShowsTheDemo(t *testing.T) {
 	}
 
 	for _, v := range views {
-		b.size(1280, 900)
+		b.size(1440, 900)
 		b.open(v.path)
 		b.shows(v.texts...)
 		b.picture(v.name)
@@ -365,7 +369,7 @@ func TestEveryPageShowsTheDemo(t *testing.T) {
 		b.size(360, 800)
 		b.picture(v.name + "-360")
 	}
-	b.size(1280, 900)
+	b.size(1440, 900)
 
 	// What a newcomer clicks.
 	b.open("/")
@@ -388,7 +392,7 @@ func TestEveryPageShowsTheDemo(t *testing.T) {
 	b.checkAccess()
 	b.size(360, 800)
 	b.picture("whatif-360")
-	b.size(1280, 900)
+	b.size(1440, 900)
 	b.open("/whatif?pod=default/cannot-fit")
 	b.click("Add a pod")
 	b.click("Ask the scheduler")
@@ -402,7 +406,6 @@ func TestEveryPageShowsTheDemo(t *testing.T) {
 	b.key("t")
 	b.key("t")
 	b.do("wait for dark colours", chromedp.Poll[chromedp.Void](`document.documentElement.dataset.theme === "dark"`))
-	b.picture("pending-dark")
 
 	// Without its server a page says how old its data are, and goes on when there is one again.
 	b.mu.Lock()

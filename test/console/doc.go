@@ -3,6 +3,7 @@
 //
 //	tenon up --demo ─► tenon console ─► Chromium: every page, in both languages, light and dark, 360 px to 4K
 //
-// A page fails the test that logs an error, asks another origin, or is wider than the window. PICTURES=FOLDER keeps a
-// picture of each page.
+// A page fails the test that logs an error, asks another origin, or is wider than the window. The same holds for the
+// pages of a large cluster that is generated. PICTURES=FOLDER keeps two pictures of each page, light and dark: those of
+// docs/guide/console.md.
 package console

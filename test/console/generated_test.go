@@ -170,7 +170,7 @@ func generateWaiting(answers map[string]any, at time.Time) {
 		}
 		gangs = append(gangs, g)
 	}
-	answers["pending"], answers["gangs"] = list(groups...), list(gangs...)
+	answers["pending"], answers["gangs"], answers["gangs/ml"] = list(groups...), list(gangs...), list(gangs...)
 }
 
 func generateDecisions(answers map[string]any, at time.Time) {

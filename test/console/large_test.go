@@ -34,9 +34,7 @@ var largePages = []struct {
 // TestEveryPageShowsALargeCluster in both languages, at three widths: nothing is wider than the window, and no text is
 // cut without a title.
 func TestEveryPageShowsALargeCluster(t *testing.T) {
-	answers := generated(time.Now())
-	answers["gangs/ml"] = answers["gangs"]
-	_, address := newFakeServer(t, answers)
+	_, address := newFakeServer(t, generated(time.Now()))
 	b := newBrowser(t, address)
 	b.open("/")
 	for _, language := range []string{"zh", "en"} {
@@ -76,7 +74,7 @@ func (b *browser) checkCutText() {
 	}
 }
 
-// TestCauses and the parts of the bars add up to what the titles say.
+// TestPartsOfBarsAddUp to what the titles say.
 func TestPartsOfBarsAddUp(t *testing.T) {
 	_, address := newFakeServer(t, generated(time.Now()))
 	b := newBrowser(t, address)
@@ -111,10 +109,24 @@ func TestPartsOfBarsAddUp(t *testing.T) {
 	if s := run(b, "add up", chromedp.Evaluate[[]float64](sides)); s[0] != s[1] || s[0] == 0 {
 		t.Errorf("%g are lent and %g borrowed", s[0], s[1])
 	}
+	b.open("/fleet?by=quota")
+	b.shows("1000 of 1000 nodes", "team-8")
+	const colours = `(() => {
+		const c = document.querySelector(".map canvas");
+		const p = c.getContext("2d").getImageData(0, 0, c.width, c.height).data, met = new Map();
+		for (let i = 0; i < p.length; i += 4) {
+			const colour = [p[i], p[i + 1], p[i + 2]].join();
+			met.set(colour, (met.get(colour) ?? 0) + 1);
+		}
+		return [...met.values()].filter((n) => n > c.width * c.height / 100).length;
+	})()`
+	if n := run(b, "count colours", chromedp.Evaluate[int](colours)); n < 8 {
+		t.Errorf("the map of seven quotas and the others has %d colours", n)
+	}
 	b.checkFaults()
 }
 
-// TestPalette finds nodes by a part of their names, and opens them with the keyboard.
+// TestPaletteFindsNames: nodes by a part of their names, opened with the keyboard.
 func TestPaletteFindsNames(t *testing.T) {
 	_, address := newFakeServer(t, generated(time.Now()))
 	b := newBrowser(t, address)

@@ -151,7 +151,7 @@ function Tiles({ nodes, gpus }: { nodes: Load[]; gpus: GPULoad[] }) {
               </ul>
             )}
             {nodes.length === 0 ? <p class="empty">{t("noNode")}</p>
-            : nodes.length > mostTiles ? <HeatMap cells={all} kind={(n) => { const s = signOf(n); return s ? s.kind : "heat-" + level(n.part); }} letter={(n) => signOf(n)?.letter ?? ""} says={text} />
+            : nodes.length > mostTiles ? <HeatMap cells={all} kind={(n) => { const s = signOf(n); return s ? "cpu " + s.kind : "heat-" + level(n.part); }} letter={(n) => signOf(n)?.letter ?? ""} says={text} />
             : (
               <ul class={"tiles" + (nodes.length <= mostCards ? " machines" : "")}>
                 {all.map((n) => {
@@ -269,7 +269,7 @@ function HeatMap({ cells, kind, letter, says }: MapProps) {
       pen.fill();
       const sign = cause ? (({ notReady: "▲", cordon: "■" })[cause] ?? "◐") : letter(n);
       if (sign && side >= 9) {
-        pen.fillStyle = cause ? colour(cause === "cordon" || cause === "taint" ? "is-warn" : "is-bad") : colour("sign");
+        pen.fillStyle = cause && !letter(n) ? colour(cause === "cordon" || cause === "taint" ? "is-warn" : "is-bad") : colour("sign");
         pen.font = `700 ${Math.min(15, side - 1)}px sans-serif`;
         pen.textAlign = "center";
         pen.textBaseline = "middle";
