@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
+	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -197,7 +198,7 @@ func (r *renderer) nodes(candidates []view.Candidate) {
 	}
 	t := columns{indent: "  ", width: r.width, paint: r.paint}
 	t.add("NODE", "CODE", "HAVE/NEED", "SAYS")
-	notes, holders := map[int]string{}, map[int]string{} // by the row above
+	notes, holders, requests := map[int]string{}, map[int]string{}, map[int][]string{} // by the row above
 	shown := candidates
 	if !r.everything {
 		shown = candidates[:min(len(candidates), rowsShown)]
@@ -208,7 +209,12 @@ func (r *renderer) nodes(candidates []view.Candidate) {
 			name = fmt.Sprintf("%d nodes like %s", c.Count, c.Node)
 		}
 		for _, reason := range c.Reasons {
-			t.add(name, reason.Code, cmp.Or(reason.HaveNeed, r.symbol("–", "-")), reason.Message)
+			says := reason.Message
+			if reason.Code == why.InsufficientClaimDevices || reason.Code == why.ClaimDevicesHeld {
+				text, clauses, _ := strings.Cut(says, ": ")
+				says, requests[len(t.rows)] = text, strings.Split(clauses, "; ")
+			}
+			t.add(name, reason.Code, cmp.Or(reason.HaveNeed, r.symbol("–", "-")), says)
 			name = ""
 		}
 		if c.Devices != nil {
@@ -217,6 +223,7 @@ func (r *renderer) nodes(candidates []view.Candidate) {
 	}
 	for i, lines := range t.lines() {
 		r.add(plain, lines...)
+		r.line("    claims", requests[i]...)
 		r.line("    devices", notes[i])
 		r.line("    held by", holders[i])
 	}

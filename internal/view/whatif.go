@@ -183,6 +183,8 @@ const (
 	// FixRequest is another amount that the pod requests, FixPolicy something else that it no longer requires.
 	FixRequest = "ChangeRequest"
 	FixPolicy  = "ChangePolicy"
+	// FixClaim is another request for devices in a ResourceClaim of the pod.
+	FixClaim = "ChangeClaim"
 	// FixMembers creates the members that a gang lacks, FixGang requires less of its members.
 	FixMembers = "CreateMembers"
 	FixGang    = "ChangeGang"

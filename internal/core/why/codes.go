@@ -99,6 +99,7 @@ const (
 	DeviceJointAllocation
 	ClaimDevicesHeld
 	ClaimNotAligned
+	InsufficientClaimDevices
 	InsufficientNUMADevices
 	InsufficientPartitions
 	InsufficientScopedDevices

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,6 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/describe"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // dra is the ResourceClaims of a cluster, the devices of node a, and one class of devices.
@@ -71,14 +74,28 @@ func (d *dra) ListWithDeviceTaintRules() ([]*resourcev1.ResourceSlice, error) {
 	return []*resourcev1.ResourceSlice{slice}, nil
 }
 
-// classOfCards has the class of all devices.
+// classOfCards has the class of all devices, and none of no device.
 type classOfCards struct{}
 
-func (classOfCards) Get(string) (*resourcev1.DeviceClass, error) {
-	return &resourcev1.DeviceClass{}, nil
+func (classOfCards) Get(name string) (*resourcev1.DeviceClass, error) {
+	c := &resourcev1.DeviceClass{}
+	if c.Name = name; name == "none" {
+		c.Spec.Selectors = selecting("false")
+	}
+	return c, nil
 }
 
-func (classOfCards) List() ([]*resourcev1.DeviceClass, error) { return nil, nil }
+func (classOfCards) List() (all []*resourcev1.DeviceClass, err error) {
+	for _, name := range []string{"card", "none"} {
+		c, _ := classOfCards{}.Get(name)
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+func selecting(expression string) []resourcev1.DeviceSelector {
+	return []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: expression}}}
+}
 
 // cards are devices of which claims have one each, shares of which several claims may have 40 of 80.
 func cards(n int) (out []resourcev1.Device) {
@@ -184,6 +201,106 @@ func TestAQuestionPromisesEachDeviceOnce(t *testing.T) {
 				t.Errorf("the claims of the cluster have changed:\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestFixesOfClaimsWereTried: each is the first in the order of what costs least with which the pod is placed.
+func TestFixesOfClaimsWereTried(t *testing.T) {
+	tainted := func(n int) []resourcev1.Device {
+		out := cards(n)
+		for i := range out {
+			out[i].Taints = []resourcev1.DeviceTaint{{Key: "k", Effect: resourcev1.DeviceTaintEffectNoSchedule}}
+		}
+		return out
+	}
+	apart := func(n int) []resourcev1.Device {
+		out := cards(n)
+		for i := range out {
+			out[i].Attributes = map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
+				"at": {IntValue: ptr.To(int64(i))}, "kind": {StringValue: ptr.To("gpu")},
+			}
+		}
+		return out
+	}
+	constrained := func(d *resourcev1.DeviceClaim) {
+		d.Requests[0].Exactly.Count = 2
+		d.Constraints = []resourcev1.DeviceConstraint{
+			{MatchAttribute: ptr.To[resourcev1.FullyQualifiedName]("x/kind")},
+			{MatchAttribute: ptr.To[resourcev1.FullyQualifiedName]("x/at")},
+		}
+	}
+	for name, tt := range map[string]struct {
+		devices []resourcev1.Device
+		change  func(*resourcev1.DeviceClaim)
+		want    string
+	}{
+		"taints": {
+			tainted(1), func(*resourcev1.DeviceClaim) {}, "tolerate the taints of devices in request r of ResourceClaim p",
+		},
+		"a selector": {cards(1), func(d *resourcev1.DeviceClaim) {
+			d.Requests[0].Exactly.Selectors = append(selecting("true"), selecting("device.driver == 'y'")...)
+		}, "leave out selector `device.driver == 'y'` in request r of ResourceClaim p"},
+		"a number": {cards(5), func(d *resourcev1.DeviceClaim) { d.Requests[0].Exactly.Count = 9 },
+			"request 5 devices instead of 9 in request r of ResourceClaim p"},
+		"a class": {cards(1), func(d *resourcev1.DeviceClaim) { d.Requests[0].Exactly.DeviceClassName = "none" },
+			"use DeviceClass card instead of none in request r of ResourceClaim p"},
+		"a constraint that a smaller number satisfies": {
+			apart(2), constrained, "request 1 device instead of 2 in request r of ResourceClaim p",
+		},
+		"a constraint of two requests": {apart(2), func(d *resourcev1.DeviceClaim) {
+			constrained(d)
+			d.Requests[0].Exactly.Count = 1
+			second := *d.Requests[0].DeepCopy()
+			second.Name = "s"
+			d.Requests = append(d.Requests, second)
+		}, "leave out constraint matchAttribute x/at of ResourceClaim p"},
+		"none helps": {nil, func(*resourcev1.DeviceClaim) {}, ""},
+		"alternatives are not changed": {tainted(1), func(d *resourcev1.DeviceClaim) {
+			d.Requests[0] = resourcev1.DeviceRequest{Name: "r", FirstAvailable: []resourcev1.DeviceSubRequest{{
+				Name: "s", DeviceClassName: "card", Count: 1,
+				AllocationMode: resourcev1.DeviceAllocationModeExactCount,
+			}}}
+		}, ""},
+		"all": {tainted(1), func(d *resourcev1.DeviceClaim) {
+			d.Requests[0].Exactly.AllocationMode, d.Requests[0].Exactly.Count = resourcev1.DeviceAllocationModeAll, 0
+		}, "tolerate the taints of devices in request r of ResourceClaim p"},
+	} {
+		c := &resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
+			Requests: []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{
+				DeviceClassName: "card", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1,
+			}}},
+		}}}
+		c.Name, c.Namespace, c.UID = "p", "default", "p"
+		tt.change(&c.Spec.Devices)
+		a := newAsked(t, "a")
+		a.core.Imagined.SharedDRAManager = &dra{
+			claims: map[string]*resourcev1.ResourceClaim{"p": c}, devices: tt.devices,
+			pending: map[types.UID]*resourcev1.AllocationResult{},
+		}
+		before := c.DeepCopy()
+		pod := exclusive("p", "2", func(p *corev1.Pod) {
+			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "c", ResourceClaimName: &c.Name}}
+		})
+		a.add(pod)
+		said := view.Explain(describe.Pod(pod), view.Verdict{Served: true, Findings: []why.Finding{
+			{Reason: why.Reason{Code: why.InsufficientClaimDevices}, Phase: why.Filter, Object: "a"},
+		}}, nil)
+		fixes, _, err := a.whatIf.Fixes(t.Context(), pod, &said)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		got := ""
+		for _, f := range fixes {
+			if f.Kind == view.FixClaim {
+				got, _, _ = strings.Cut(f.Message, " (tried: schedules on a)")
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s: got %q, want %q", name, got, tt.want)
+		}
+		if diff := cmp.Diff(before, c); diff != "" {
+			t.Errorf("%s: the claim has changed: %s", name, diff)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -113,6 +114,12 @@ func (l liveAccounts) Trial() whatif.Trial {
 	l.s.core.Imagined.Reset(trial.Account)
 	return trial
 }
+
+func (l liveAccounts) OpenClaims(pod *corev1.Pod) (claims []*resourcev1.ResourceClaim, classes []string) {
+	return l.s.core.Imagined.Open(pod)
+}
+
+func (l liveAccounts) ChangeClaim(claim *resourcev1.ResourceClaim) { l.s.core.Imagined.Change(claim) }
 
 func (l liveAccounts) Quotas() whatif.Quotas { return elasticquota.NewCopy(l.s.quotas) }
 

@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -122,6 +123,10 @@ type Accounts interface {
 	// those of the quotas.
 	Trial() Trial
 	Quotas() Quotas
+	// OpenClaims returns the ResourceClaims of a pod that have no devices, and the names of all device classes.
+	// ChangeClaim replaces one until the next Trial.
+	OpenClaims(pod *corev1.Pod) (claims []*resourcev1.ResourceClaim, classes []string)
+	ChangeClaim(claim *resourcev1.ResourceClaim)
 	// Lost returns what says how much of a node's free GPUs, or of the free CPUs of its NUMA nodes, is unusable for
 	// the pods that are expected, in thousandths of a GPU or of a NUMA node; the last argument is the node's free
 	// milli-CPU.

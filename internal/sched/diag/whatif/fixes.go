@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
@@ -59,6 +60,8 @@ type fixing struct {
 	runs  view.FixSearch
 	// refused is the first member of a gang that had no node in the last trial.
 	refused *corev1.Pod
+	// claim replaces that of the pod in the trials; nil for none.
+	claim *resourcev1.ResourceClaim
 }
 
 // Fixes returns single changes after which the pod would be placed, the cheapest for people first. said explains why
@@ -150,7 +153,7 @@ func (x *fixing) revision() (uint64, error) {
 // rank orders kinds of fixes: what the pod's owner can change comes first, a new node last.
 func rank(kind string) int {
 	return slices.Index([]string{
-		view.FixWait, view.FixRequest, view.FixPolicy, view.FixMembers, view.FixGang, view.FixQuota, view.FixNode,
+		view.FixWait, view.FixRequest, view.FixClaim, view.FixPolicy, view.FixMembers, view.FixGang, view.FixQuota, view.FixNode,
 		view.FixEvict, view.FixAddNode,
 	}, kind)
 }
@@ -175,7 +178,7 @@ func (x *fixing) search() error {
 		}
 		return err
 	}
-	steps := []func() error{x.quota, x.terminating, x.nodeChanges, x.policies, x.addNode, x.requests, x.evict}
+	steps := []func() error{x.quota, x.terminating, x.claims, x.nodeChanges, x.policies, x.addNode, x.requests, x.evict}
 	if x.gang != nil {
 		steps = slices.Insert(steps, 0, x.members)
 	}
@@ -196,6 +199,9 @@ func (x *fixing) try(changes ...view.Change) (node string, err error) {
 	}
 	x.runs.Runs++
 	x.restart()
+	if x.claim != nil {
+		x.ChangeClaim(x.claim)
+	}
 	if x.gang != nil { // its members must fit the quotas together
 		if err := x.ownQuotas(); err != nil {
 			return "", err

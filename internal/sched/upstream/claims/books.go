@@ -2,8 +2,6 @@ package claims
 
 import (
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,7 +17,6 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
-	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/upstream/inside"
@@ -249,43 +246,4 @@ func (b *Books) concern(pod *corev1.Pod) bool {
 func (b *Books) contested(node string, trial View) (text string) {
 	b.On(trial, func() { text = kube.Contested(b.account(node), b.claims.Pending(node)) })
 	return text
-}
-
-// taken is the refusal of a node where no allocation was found and pods have cards that drivers publish.
-type taken struct {
-	reason string // of the plugin
-	// held is how many of the devices that drivers publish pods have.
-	held, published int
-	pods            []string
-}
-
-// outside returns the refusal of a node; nil where pods have none of its cards.
-func (b *Books) outside(reason, node string) *taken {
-	if b == nil {
-		return nil
-	}
-	names, pods := b.Held(node)
-	if len(names) == 0 {
-		return nil
-	}
-	pods = slices.Clone(pods)
-	slices.Sort(pods)
-	return &taken{reason, len(names), len(b.claims.Published()[node]), slices.Compact(pods)}
-}
-
-// podsNamed is the number of pods that a refusal names.
-const podsNamed = 3
-
-// Error says how many devices pods have, and which pods.
-func (t *taken) Error() string {
-	named := strings.Join(t.pods[:min(len(t.pods), podsNamed)], ", ")
-	if more := len(t.pods) - podsNamed; more > 0 {
-		named += fmt.Sprintf(" and %d more", more)
-	}
-	return fmt.Sprintf("%s: %d of %d devices are held outside DRA by %s", t.reason, t.held, t.published, named)
-}
-
-// Finding returns the reason, for explanations.
-func (t *taken) Finding() why.Finding {
-	return why.Finding{Reason: why.Reason{Code: why.ClaimDevicesHeld}, Detail: t.Error()}
 }

@@ -20,7 +20,6 @@ import (
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
-	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -237,50 +236,6 @@ func (v *verdict) Reserve(context.Context, fwk.CycleState, *corev1.Pod, string) 
 		v.promise()
 	}
 	return v.reserve
-}
-
-// TestARefusalNamesThePodsWithCards, and keeps any other refusal as it is.
-func TestARefusalNamesThePodsWithCards(t *testing.T) {
-	t.Parallel()
-	store, known := twoCards()
-	node := framework.NewNodeInfo()
-	node.SetNode(object.Node("n", nil))
-	view := store.View("n")
-	p := sharingOf(&cluster{}, &dynamic{}, false)
-	p.books = Keep(&tracker{}, known, func(string) *ledger.View { return view })
-	full := fwk.NewStatus(fwk.UnschedulableAndUnresolvable, notAllocated)
-	ask := func(s *fwk.Status) *fwk.Status {
-		return (&filter{&verdict{filter: s}, p}).Filter(t.Context(), framework.NewCycleState(), member("p", "c"), node)
-	}
-	if got := ask(full); got != full {
-		t.Errorf("no pod has a card: %v", got)
-	}
-	for _, name := range []string{"z", "y", "x", "w"} {
-		view = view.With(half(name, "GPU-a"))
-	}
-	other := fwk.NewStatus(fwk.Unschedulable, "something else")
-	if got := ask(other); got != other {
-		t.Errorf("another refusal became %v", got)
-	}
-	if got := ask(nil); got != nil {
-		t.Errorf("a node that fits is refused: %v", got)
-	}
-	got := ask(full)
-	want := "cannot allocate all claims: 1 of 2 devices are held outside DRA by ns/w"
-	if got.Message() != want || got.Code() != full.Code() {
-		t.Errorf("got %q, want %q", got.Message(), want)
-	}
-	var held *taken
-	if !errors.As(got.AsError(), &held) {
-		t.Fatalf("got %v", got.AsError())
-	}
-	if f := held.Finding(); f.Code != why.ClaimDevicesHeld || f.Detail != want {
-		t.Errorf("the finding is %+v", f)
-	}
-	many := &taken{notAllocated, 4, 8, []string{"a", "b", "c", "d", "e"}}
-	if !strings.HasSuffix(many.Error(), "by a, b, c and 2 more") {
-		t.Errorf("got %q", many.Error())
-	}
 }
 
 // TestAPodDoesNotGetACardTwice: by its claim and by an annotation.

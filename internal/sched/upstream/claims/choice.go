@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/dynamic-resource-allocation/cel"
-	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/dynamic-resource-allocation/structured"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
@@ -84,8 +83,9 @@ type choice struct {
 // plan is what a choice knows of a pod in its cycle.
 type plan struct {
 	*choice
-	// given are the devices of claims that are allocated or promised.
-	given []resourcev1.DeviceRequestAllocationResult
+	// claims are those of the pod. given are the devices of those that are allocated or promised.
+	claims []*resourcev1.ResourceClaim
+	given  []resourcev1.DeviceRequestAllocationResult
 
 	once sync.Once // sets the rest, which then does not change
 	// slices are those of the cluster, state is what is allocated, nil where it could not be read.
@@ -93,6 +93,9 @@ type plan struct {
 	state  *structured.AllocatedState
 	// taken has the devices that are allocated as a whole or in part.
 	taken sets.Set[structured.DeviceID]
+
+	counted sync.Once // sets the census
+	census
 }
 
 // Clone returns p: it is the same for all nodes.
@@ -150,7 +153,8 @@ func (f *chosenFirst) PreFilter(ctx context.Context, cs fwk.CycleState, pod *cor
 	if *allocator != nil {
 		*allocator = &chooser{*allocator}
 	}
-	p := &plan{choice: f.c, given: f.c.given(pod)}
+	p := &plan{choice: f.c, claims: claimsOf(f.c.dra, pod)}
+	p.given = f.c.given(p.claims)
 	if f.c.others.Trial(cs) != nil {
 		p.read() // while the accounts are those of the trial
 	}
@@ -158,17 +162,9 @@ func (f *chosenFirst) PreFilter(ctx context.Context, cs fwk.CycleState, pod *cor
 	return result, status
 }
 
-// given returns the devices of a pod's claims that are allocated or promised.
-func (c *choice) given(pod *corev1.Pod) (list []resourcev1.DeviceRequestAllocationResult) {
-	for i := range pod.Spec.ResourceClaims {
-		name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i])
-		if err != nil || name == nil {
-			continue
-		}
-		own, err := c.dra.ResourceClaims().Get(pod.Namespace, *name)
-		if err != nil {
-			continue
-		}
+// given returns the devices of claims that are allocated or promised.
+func (c *choice) given(claims []*resourcev1.ResourceClaim) (list []resourcev1.DeviceRequestAllocationResult) {
+	for _, own := range claims {
 		if a := cmp.Or(own.Status.Allocation, c.dra.ResourceClaims().GetPendingAllocation(own.UID)); a != nil {
 			list = append(list, a.Devices.Results...)
 		}
@@ -185,16 +181,17 @@ type chosenFilter struct {
 // Filter asks the plugin first: a node without free devices is refused for them.
 func (f *chosenFilter) Filter(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
 ) *fwk.Status {
-	var q *question
-	if p := planOf(cs); p != nil {
-		q = p.ask(cs, node.Node(), false)
-	}
-	if q == nil {
+	p := planOf(cs)
+	if p == nil {
 		return f.FilterPlugin.Filter(ctx, cs, pod, node)
+	}
+	q := p.ask(cs, node.Node(), false)
+	if q == nil {
+		return p.explained(f.FilterPlugin.Filter(ctx, cs, pod, node), pod, node.Node())
 	}
 	status := f.FilterPlugin.Filter(context.WithValue(ctx, questionKey{}, q), cs, pod, node)
 	if !status.IsSuccess() {
-		return status
+		return p.explained(status, pod, node.Node())
 	}
 	if q.checkGiven(); q.rest.Required && !q.choice.Aligned {
 		return fwk.NewStatus(fwk.Unschedulable).WithError(q.refusal())

@@ -1,10 +1,12 @@
 package claims
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -23,13 +25,17 @@ type Imagined struct {
 	fwk.SharedDRAManager
 	books *Books // nil where accounts do not count; its accounts are those of the question
 
-	mu      sync.RWMutex // guards granted
-	granted map[types.UID]*resourcev1.ResourceClaim
+	mu sync.RWMutex // guards what follows
+	// granted are the claims that pods of the question would get, changed those that it has changed.
+	granted, changed map[types.UID]*resourcev1.ResourceClaim
 }
 
 // Imagine returns the claims as they are. known says which device is which card; nil for claims alone.
 func Imagine(cluster fwk.SharedDRAManager, known *kube.Claims) *Imagined {
-	i := &Imagined{SharedDRAManager: cluster, granted: map[types.UID]*resourcev1.ResourceClaim{}}
+	i := &Imagined{
+		SharedDRAManager: cluster, granted: map[types.UID]*resourcev1.ResourceClaim{},
+		changed: map[types.UID]*resourcev1.ResourceClaim{},
+	}
 	if cluster != nil && known != nil {
 		i.books = Keep(cluster, known, nil)
 		i.SharedDRAManager = i.books
@@ -45,6 +51,32 @@ func (i *Imagined) Reset(accounts View) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	clear(i.granted)
+	clear(i.changed)
+}
+
+// Change replaces a claim until the next question.
+func (i *Imagined) Change(claim *resourcev1.ResourceClaim) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.changed[claim.UID] = claim
+}
+
+// Open returns the claims of a pod that have no devices, and the names of all classes.
+func (i *Imagined) Open(pod *corev1.Pod) (claims []*resourcev1.ResourceClaim, classes []string) {
+	if i.SharedDRAManager == nil || len(pod.Spec.ResourceClaims) == 0 {
+		return nil, nil
+	}
+	for _, c := range claimsOf(i, pod) {
+		if c.Status.Allocation == nil {
+			claims = append(claims, c)
+		}
+	}
+	all, _ := i.DeviceClasses().List() // without it, no other class is tried
+	for _, class := range all {
+		classes = append(classes, class.Name)
+	}
+	slices.Sort(classes)
+	return claims, classes
 }
 
 // Charge puts the cards that pods would get by claims into the accounts of the question. It returns why that cannot be:
@@ -85,10 +117,10 @@ func (c *imagined) seen(claim *resourcev1.ResourceClaim) *resourcev1.ResourceCla
 		return claim
 	}
 	c.i.mu.RLock()
-	granted := c.i.granted[claim.UID]
+	granted, changed := c.i.granted[claim.UID], c.i.changed[claim.UID]
 	c.i.mu.RUnlock()
-	if granted != nil {
-		return granted
+	if other := cmp.Or(granted, changed); other != nil {
+		return other
 	}
 	if pending := c.ResourceClaimTracker.GetPendingAllocation(claim.UID); pending != nil {
 		claim = claim.DeepCopy()

@@ -291,17 +291,8 @@ func (f *filter) Filter(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod,
 			}
 		}
 	}
-	status := f.FilterPlugin.Filter(ctx, cs, pod, node)
-	if status.IsRejected() && status.Message() == notAllocated {
-		if held := f.p.books.outside(notAllocated, node.Node().Name); held != nil {
-			return fwk.NewStatus(status.Code()).WithError(held)
-		}
-	}
-	return status
+	return f.FilterPlugin.Filter(ctx, cs, pod, node)
 }
-
-// notAllocated is what the plugin says of a node with too few free devices.
-const notAllocated = "cannot allocate all claims"
 
 type reserve struct {
 	fwk.ReservePlugin
