@@ -82,24 +82,24 @@ func (r *Request) Text() string {
 	}
 	text := fmt.Sprintf("%s requests %s of %d devices of class %s:", name, asks, len(r.Devices), r.Class)
 	for bar := PoolBroken; int(bar) < len(barTexts); bar++ {
-		var by []string
+		var causes []string
 		count := 0
 		for _, d := range r.Devices {
 			if d.Bar == bar {
-				by, count = append(by, d.By), count+1
+				causes, count = append(causes, d.By), count+1
 			}
 		}
 		if count == 0 {
 			continue
 		}
-		slices.Sort(by)
-		by = slices.Compact(by)
+		slices.Sort(causes)
+		causes = slices.Compact(causes)
 		more := ""
-		if len(by) > namesShown {
-			more = fmt.Sprintf(" and %d more", len(by)-namesShown)
-			by = by[:namesShown]
+		if len(causes) > namesShown {
+			more = fmt.Sprintf(" and %d more", len(causes)-namesShown)
+			causes = causes[:namesShown]
 		}
-		text += fmt.Sprintf(" %d %s%s%s,", count, barTexts[bar], strings.Join(by, ", "), more)
+		text += fmt.Sprintf(" %d %s%s%s,", count, barTexts[bar], strings.Join(causes, ", "), more)
 	}
 	return fmt.Sprintf("%s %d %s", text, r.free(), barTexts[Free])
 }

@@ -34,14 +34,16 @@ func TestUnmetCountsEachDeviceOnce(t *testing.T) {
 	}{
 		"every bar": {
 			[]claim.Request{one(1, large...)}, nil,
-			"c/r requests 1 of 8 devices of class gpu: 2 fail selector `x`, 1 tainted k:NoSchedule, 5 allocated to a/b," +
-				" 0 free", 1, 0,
+			"c/r requests 1 of 8 devices of class gpu: 2 fail selector `x`, 1 tainted k:NoSchedule, 5 allocated to " +
+				"a/b, 0 free", 1, 0,
 		},
 		"the other bars, and many holders": {
 			[]claim.Request{one(
-				2, claim.Barred{Bar: claim.PoolBroken, By: "d/p"}, claim.Barred{Bar: claim.HeldOutside, By: "w"},
+				2, claim.Barred{Bar: claim.PoolBroken, By: "d/p"},
+				claim.Barred{Bar: claim.HeldOutside, By: "w"},
 				claim.Barred{Bar: claim.HeldOutside, By: "z"}, claim.Barred{Bar: claim.HeldOutside, By: "y"},
-				claim.Barred{Bar: claim.HeldOutside, By: "x"}, claim.Barred{Bar: claim.TooSmall, By: "capacity m"}, free,
+				claim.Barred{Bar: claim.HeldOutside, By: "x"},
+				claim.Barred{Bar: claim.TooSmall, By: "capacity m"}, free,
 			)}, nil,
 			"c/r requests 2 of 7 devices of class gpu: 1 in incomplete or invalid pool d/p, 4 held outside DRA by w, " +
 				"x, y and 1 more, 1 with too little capacity m, 1 free", 2, 1,
@@ -59,7 +61,8 @@ func TestUnmetCountsEachDeviceOnce(t *testing.T) {
 		},
 		"a constraint": {
 			[]claim.Request{one(2, free, free)}, []string{"matchAttribute numaNode"},
-			"c/r requests 2 of 2 devices of class gpu: 2 free; no set of free devices satisfies matchAttribute numaNode",
+			"c/r requests 2 of 2 devices of class gpu: 2 free; no set of free devices satisfies matchAttribute " +
+				"numaNode",
 			0, 0,
 		},
 		"two requests for one device": {

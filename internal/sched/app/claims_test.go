@@ -235,7 +235,8 @@ func TestFixesOfClaimsWereTried(t *testing.T) {
 		want    string
 	}{
 		"taints": {
-			tainted(1), func(*resourcev1.DeviceClaim) {}, "tolerate the taints of devices in request r of ResourceClaim p",
+			tainted(1), func(*resourcev1.DeviceClaim) {},
+			"tolerate the taints of devices in request r of ResourceClaim p",
 		},
 		"a selector": {cards(1), func(d *resourcev1.DeviceClaim) {
 			d.Requests[0].Exactly.Selectors = append(selecting("true"), selecting("device.driver == 'y'")...)

@@ -153,8 +153,8 @@ func (x *fixing) revision() (uint64, error) {
 // rank orders kinds of fixes: what the pod's owner can change comes first, a new node last.
 func rank(kind string) int {
 	return slices.Index([]string{
-		view.FixWait, view.FixRequest, view.FixClaim, view.FixPolicy, view.FixMembers, view.FixGang, view.FixQuota, view.FixNode,
-		view.FixEvict, view.FixAddNode,
+		view.FixWait, view.FixRequest, view.FixClaim, view.FixPolicy, view.FixMembers, view.FixGang, view.FixQuota,
+		view.FixNode, view.FixEvict, view.FixAddNode,
 	}, kind)
 }
 

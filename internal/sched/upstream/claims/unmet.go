@@ -233,8 +233,8 @@ func (u *unmet) ofClass(s *resourcev1.ResourceSlice, class *resourcev1.DeviceCla
 	}
 	each := ptr.Deref(s.Spec.PerDeviceNodeSelection, false)
 	here := func(name *string, all *bool, selector *corev1.NodeSelector) bool {
-		is, err := structured.NodeMatches(u.features, u.node, ptr.Deref(name, ""), ptr.Deref(all, false), selector)
-		return err == nil && is
+		matches, err := structured.NodeMatches(u.features, u.node, ptr.Deref(name, ""), ptr.Deref(all, false), selector)
+		return err == nil && matches
 	}
 	if !each && !here(s.Spec.NodeName, s.Spec.AllNodes, s.Spec.NodeSelector) {
 		return nil

@@ -101,7 +101,8 @@ func TestWhatKeepsDevicesFromARequest(t *testing.T) {
 		},
 		"a selector that fails at run time": {
 			situation{cards: whole.cards, claims: [][]want{{{model: "c", count: 1}}}}, func(u *unmet) {
-				u.claims[0].Spec.Devices.Requests[0].Exactly.Selectors[0].CEL.Expression = "device.attributes['y'].z == 1"
+				c := u.claims[0].Spec.Devices.Requests[0].Exactly.Selectors[0].CEL
+				c.Expression = "device.attributes['y'].z == 1"
 			}, "2 fail selector `device.attributes['y'].z == 1`, 0 free",
 		},
 		"another claim": {
@@ -164,8 +165,8 @@ func TestWhatKeepsDevicesFromARequest(t *testing.T) {
 		},
 		"alternatives": {
 			situation{cards: whole.cards, claims: [][]want{{{model: "a", then: "b", count: 2}}}}, nil,
-			"'a'`, 1 free; c0/r0/second requests 2 of 2 devices of class any: 1 fail selector `device.attributes['x'].model " +
-				"== 'b'`, 1 free",
+			"'a'`, 1 free; c0/r0/second requests 2 of 2 devices of class any: 1 fail selector " +
+				"`device.attributes['x'].model == 'b'`, 1 free",
 		},
 		"a claim that is allocated": {whole, func(u *unmet) {
 			u.claims[0].Status.Allocation = &resourcev1.AllocationResult{}
