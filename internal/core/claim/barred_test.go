@@ -33,7 +33,8 @@ func TestUnmetCountsEachDeviceOnce(t *testing.T) {
 		needed, free int64
 	}{
 		"every bar": {
-			[]claim.Request{one(1, large...)}, nil,
+			[]claim.Request{one(1, large...)},
+			nil,
 			"c/r requests 1 of 8 devices of class gpu: 2 fail selector `x`, 1 tainted k:NoSchedule, 5 allocated to " +
 				"a/b, 0 free", 1, 0,
 		},
@@ -44,7 +45,8 @@ func TestUnmetCountsEachDeviceOnce(t *testing.T) {
 				claim.Barred{Bar: claim.HeldOutside, By: "z"}, claim.Barred{Bar: claim.HeldOutside, By: "y"},
 				claim.Barred{Bar: claim.HeldOutside, By: "x"},
 				claim.Barred{Bar: claim.TooSmall, By: "capacity m"}, free,
-			)}, nil,
+			)},
+			nil,
 			"c/r requests 2 of 7 devices of class gpu: 1 in incomplete or invalid pool d/p, 4 held outside DRA by w, " +
 				"x, y and 1 more, 1 with too little capacity m, 1 free", 2, 1,
 		},
@@ -53,25 +55,29 @@ func TestUnmetCountsEachDeviceOnce(t *testing.T) {
 		},
 		"all that the selectors match": {
 			[]claim.Request{one(0, claim.Barred{Bar: claim.Unselected, By: "`x`"}, free,
-				claim.Barred{Bar: claim.Allocated, By: "a"})}, nil,
+				claim.Barred{Bar: claim.Allocated, By: "a"})},
+			nil,
 			"c/r requests all of 3 devices of class gpu: 1 fail selector `x`, 1 allocated to a, 1 free", 2, 1,
 		},
 		"all of none": {
 			[]claim.Request{one(0)}, nil, "c/r requests all of class gpu, of which the node has no device", 1, 0,
 		},
 		"a constraint": {
-			[]claim.Request{one(2, free, free)}, []string{"matchAttribute numaNode"},
+			[]claim.Request{one(2, free, free)},
+			[]string{"matchAttribute numaNode"},
 			"c/r requests 2 of 2 devices of class gpu: 2 free; no set of free devices satisfies matchAttribute " +
 				"numaNode",
 			0, 0,
 		},
 		"two requests for one device": {
-			[]claim.Request{one(1, free), one(1, free)}, nil,
+			[]claim.Request{one(1, free), one(1, free)},
+			nil,
 			"c/r requests 1 of 1 devices of class gpu: 1 free; c/r requests 1 of 1 devices of class gpu: 1 free; " +
 				"no set of free devices satisfies all requests together", 0, 0,
 		},
 		"an alternative that is free": {
-			[]claim.Request{alternative(one(2, free), "big"), alternative(one(1, free), "small")}, nil,
+			[]claim.Request{alternative(one(2, free), "big"), alternative(one(1, free), "small")},
+			nil,
 			"c/r/big requests 2 of 1 devices of class gpu: 1 free; c/r/small requests 1 of 1 devices of class gpu: 1 " +
 				"free; no set of free devices satisfies all requests together", 0, 0,
 		},

@@ -241,10 +241,14 @@ func TestFixesOfClaimsWereTried(t *testing.T) {
 		"a selector": {cards(1), func(d *resourcev1.DeviceClaim) {
 			d.Requests[0].Exactly.Selectors = append(selecting("true"), selecting("device.driver == 'y'")...)
 		}, "leave out selector `device.driver == 'y'` in request r of ResourceClaim p"},
-		"a number": {cards(5), func(d *resourcev1.DeviceClaim) { d.Requests[0].Exactly.Count = 9 },
-			"request 5 devices instead of 9 in request r of ResourceClaim p"},
-		"a class": {cards(1), func(d *resourcev1.DeviceClaim) { d.Requests[0].Exactly.DeviceClassName = "none" },
-			"use DeviceClass card instead of none in request r of ResourceClaim p"},
+		"a number": {
+			cards(5), func(d *resourcev1.DeviceClaim) { d.Requests[0].Exactly.Count = 9 },
+			"request 5 devices instead of 9 in request r of ResourceClaim p",
+		},
+		"a class": {
+			cards(1), func(d *resourcev1.DeviceClaim) { d.Requests[0].Exactly.DeviceClassName = "none" },
+			"use DeviceClass card instead of none in request r of ResourceClaim p",
+		},
 		"a constraint that a smaller number satisfies": {
 			apart(2), constrained, "request 1 device instead of 2 in request r of ResourceClaim p",
 		},

@@ -92,11 +92,13 @@ func TestWhatKeepsDevicesFromARequest(t *testing.T) {
 		want   string
 	}{
 		"a selector": {
-			situation{cards: whole.cards, claims: [][]want{{{model: "c", count: 1}}}}, nil,
+			situation{cards: whole.cards, claims: [][]want{{{model: "c", count: 1}}}},
+			nil,
 			"2 fail selector `device.attributes['x'].model == 'c'`, 0 free",
 		},
 		"a long selector": {
-			situation{cards: whole.cards, claims: [][]want{{{model: strings.Repeat("c", 99), count: 1}}}}, nil,
+			situation{cards: whole.cards, claims: [][]want{{{model: strings.Repeat("c", 99), count: 1}}}},
+			nil,
 			"2 fail selector `device.attributes['x'].model == '" + strings.Repeat("c", 47) + "…`, 0 free",
 		},
 		"a selector that fails at run time": {
@@ -141,8 +143,10 @@ func TestWhatKeepsDevicesFromARequest(t *testing.T) {
 				{Key: "e", Operator: resourcev1.DeviceTolerationOpExists},
 			}
 		}, "1 tainted k=v:NoSchedule, 1 free"},
-		"a pool without one of its slices": {whole, func(u *unmet) { u.slices = u.slices[:1] },
-			"2 in incomplete or invalid pool x/n, 0 free"},
+		"a pool without one of its slices": {
+			whole, func(u *unmet) { u.slices = u.slices[:1] },
+			"2 in incomplete or invalid pool x/n, 0 free",
+		},
 		"a pool with a double name": {whole, func(u *unmet) {
 			u.slices[0].Spec.Devices[1].Name = "d0"
 		}, "2 in incomplete or invalid pool x/n, 0 free"},
@@ -151,8 +155,10 @@ func TestWhatKeepsDevicesFromARequest(t *testing.T) {
 			older.Spec.Pool.Generation = 0
 			u.slices = append(u.slices, older)
 		}, "of 2 devices of class any: 2 free"},
-		"another node": {whole, func(u *unmet) { u.slices[0].Spec.NodeName = new("m") },
-			"of which the node has no device"},
+		"another node": {
+			whole, func(u *unmet) { u.slices[0].Spec.NodeName = new("m") },
+			"of which the node has no device",
+		},
 		"devices of other nodes": {whole, func(u *unmet) {
 			u.slices[0].Spec.NodeName, u.slices[0].Spec.PerDeviceNodeSelection = nil, new(true)
 			u.slices[0].Spec.Devices[0].NodeName = new("m")
@@ -164,7 +170,8 @@ func TestWhatKeepsDevicesFromARequest(t *testing.T) {
 			}, nil, "2 free; no set of free devices satisfies matchAttribute x/numaNode",
 		},
 		"alternatives": {
-			situation{cards: whole.cards, claims: [][]want{{{model: "a", then: "b", count: 2}}}}, nil,
+			situation{cards: whole.cards, claims: [][]want{{{model: "a", then: "b", count: 2}}}},
+			nil,
 			"'a'`, 1 free; c0/r0/second requests 2 of 2 devices of class any: 1 fail selector " +
 				"`device.attributes['x'].model == 'b'`, 1 free",
 		},
