@@ -76,6 +76,17 @@ const (
 	GangsLabel = "tenon.sh/gangs"
 )
 
+// What Kueue says of plain pods that it admits together, as one group.
+const (
+	// KueueGroup is a label of the pods: the name of the group. Pods that name no other gang are one of this name.
+	KueueGroup = "kueue.x-k8s.io/pod-group-name"
+	// KueueGroupTotal is an annotation of the pods: how many the group has.
+	KueueGroupTotal = "kueue.x-k8s.io/pod-group-total-count"
+	// KueueGroupServing and KueueGroupFast are annotations: with the value true, the pods start one by one.
+	KueueGroupServing = "kueue.x-k8s.io/pod-group-serving"
+	KueueGroupFast    = "kueue.x-k8s.io/pod-group-fast-admission"
+)
+
 // Values of GangsLabel.
 const (
 	// GangsAuto asks for gangs by the rules of kinds.

@@ -103,6 +103,8 @@ func Supports() []Support {
 			GangName, GangMinAvailable, GangTotalNumber, GangMode, GangGroups, GangMatchPolicy, GangMatchPolicyAlias,
 			GangWaitingTime, GangInterrupted, GangNetworkTopology, GangNetworkTopologyIndex,
 		}},
+		{gangs, Done, PodLabel, []string{KueueGroup}},
+		{gangs, Done, PodAnnotation, []string{KueueGroupTotal, KueueGroupServing, KueueGroupFast}},
 		{gangs, Done, NodeLabel, []string{"nvidia.com/gpu.clique"}},
 		{gangs, Done, PodLabel, []string{PodGroup, CommunityPodGroup, LightweightGang, LightweightMinAvailable}},
 		{"gangs of operators' objects", Done, PodLabel, []string{GangLabel}},

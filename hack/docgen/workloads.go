@@ -68,8 +68,9 @@ RayCluster r ─► leading manager ─► PodGroups r-headgroup (1), r-gpu (4),
 | group nothing | ` + "`manager.workloads.grouping: Off`" + ` |
 | let the manager read fewer operators, or more | ` + "`manager.workloads.groups`" + ` |
 
-These are not grouped in a cluster, though ` + "`simulate`" + ` groups them: plain pods with a Kueue group, and pods of
-ReplicaSets and DaemonSets by rules of your own. Volcano Jobs name a PodGroup of Volcano, which Tenon does not read.
+The scheduler itself groups plain pods of a Kueue group, with any grouping. Pods of ReplicaSets and DaemonSets are not
+grouped in a cluster, though simulate groups them by rules of your own. Volcano Jobs name a PodGroup of Volcano, which
+Tenon does not read.
 All revisions of a LeaderWorkerSet's group share a gang.
 
 ## Rules of your own

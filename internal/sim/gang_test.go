@@ -340,7 +340,7 @@ func TestAGangStartsWholeOrNotAtAll(t *testing.T) {
 			nodes: 1,
 			pods: cpuPod("a0", 1, says("a", 2), "") +
 				cpuPod("a1", 1, says("a", 2), ", schedulingGates: [{name: example.com/later}]"),
-			want: "a0 GangSiblingFailed, a1 SchedulingGate",
+			want: "a0 GangGated, a1 SchedulingGate",
 		},
 		"less is free in the cluster than minResources": {
 			nodes: 2, pods: free(9) + cpuPod("a0", 1, ofObject, ""), want: "a0 GangSiblingFailed",

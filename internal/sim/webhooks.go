@@ -75,8 +75,9 @@ func (w webhooks) admit(entry *pod, namespace *corev1.Namespace, kinds device.Ki
 	slices.Sort(warnings)
 	if asks("/validate-pod") {
 		answer := admission.Create(p, kinds)
-		warnings = append(warnings, answer.Warnings...)
-		for _, r := range append(answer.Refusals, admission.PodQuota(p, nil, w.rules).Refusals...) {
+		ofQuota := admission.PodQuota(p, nil, w.rules)
+		warnings = append(append(warnings, answer.Warnings...), ofQuota.Warnings...)
+		for _, r := range append(answer.Refusals, ofQuota.Refusals...) {
 			refused = append(refused, Reason{Code: r.Code, Message: r.String()})
 		}
 	}

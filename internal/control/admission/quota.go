@@ -75,6 +75,11 @@ func PodQuota(pod, old *corev1.Pod, rules *quota.Checker) Answer {
 			a.refuse(why.InvalidField, labelField(annotation.QuotaName), "%s (%s)", v.Text, v.Rule)
 		}
 	}
+	if name := rules.QuotaOf(convert.PodsOf(pod)); old == nil && convert.KueueAdmits(pod) && name != quota.Default &&
+		name != quota.System {
+		a.warn("metadata", "Kueue counts the pod in a ClusterQueue, and Tenon in ElasticQuota %q: it starts only "+
+			"where both have room. Leave it out of one of them", name)
+	}
 	return a
 }
 

@@ -185,7 +185,7 @@ func readQuotas(req ctrl.Request) (now, old *v1alpha1.ElasticQuota, err error) {
 func (q *Quotas) addPod(a *admission.Answer, pod, old *corev1.Pod) {
 	err := q.locked(func(rules *quota.Checker) {
 		more := admission.PodQuota(pod, old, rules)
-		a.Refusals = append(a.Refusals, more.Refusals...)
+		a.Refusals, a.Warnings = append(a.Refusals, more.Refusals...), append(a.Warnings, more.Warnings...)
 		if old != nil && len(more.Refusals) == 0 && convert.PodsOf(pod) != convert.PodsOf(old) {
 			a.Refusals = append(a.Refusals, admission.QuotaChange(q.store.AdmitChange(pod), true).Refusals...)
 		}

@@ -325,6 +325,57 @@ func TestPodsAndTheirQuotas(t *testing.T) {
 	}
 }
 
+// TestAPodIsWarnedOfTwoQuotas: Kueue counts it, and an ElasticQuota other than the default one.
+func TestAPodIsWarnedOfTwoQuotas(t *testing.T) {
+	t.Parallel()
+	s := serveQuotas(t, false, nil, p100, a50)
+	for name, c := range map[string]struct {
+		labels, annotations map[string]string
+		gate                string
+		update, warns       bool
+	}{
+		"an ElasticQuota alone": {labels: map[string]string{annotation.QuotaName: "a"}},
+		"Kueue alone":           {labels: map[string]string{"kueue.x-k8s.io/managed": "true"}},
+		"a plain pod of Kueue": {
+			labels: map[string]string{annotation.QuotaName: "a", "kueue.x-k8s.io/managed": "true"}, warns: true,
+		},
+		"a pod that names a queue": {
+			labels: map[string]string{annotation.QuotaName: "a", "kueue.x-k8s.io/queue-name": "q"}, warns: true,
+		},
+		"a pod of an admitted Job": {
+			labels: map[string]string{annotation.QuotaName: "a", "kueue.x-k8s.io/podset": "main"}, warns: true,
+		},
+		"a pod of a Workload": {
+			labels:      map[string]string{annotation.QuotaName: "a"},
+			annotations: map[string]string{"kueue.x-k8s.io/workload": "w"}, warns: true,
+		},
+		"a gated pod": {
+			labels: map[string]string{annotation.QuotaName: "a"}, gate: "kueue.x-k8s.io/topology", warns: true,
+		},
+		"another gate": {labels: map[string]string{annotation.QuotaName: "a"}, gate: "example.com/gate"},
+		"the default quota": {
+			labels: map[string]string{annotation.QuotaName: quota.Default, "kueue.x-k8s.io/podset": "m"},
+		},
+		"a pod that changes": {
+			labels: map[string]string{annotation.QuotaName: "a", "kueue.x-k8s.io/podset": "m"}, update: true,
+		},
+	} {
+		p := typed(pod(c.labels, c.annotations))
+		if c.gate != "" {
+			p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: c.gate}}
+		}
+		operation, old := admissionv1.Create, runtime.Object(nil)
+		if c.update {
+			operation, old = admissionv1.Update, p
+		}
+		got := ask(t, s.mux["/validate-pod"], operation, "someone", p, old)
+		text := strings.Join(got.Warnings, "\n")
+		if warns := strings.Contains(text, `in ElasticQuota "a"`); !got.Allowed || warns != c.warns {
+			t.Errorf("%s: warnings %q, want one %t", name, text, c.warns)
+		}
+	}
+}
+
 func TestAdmittedChangesCountBeforeTheyAreSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serveQuotas(t, false, nil, p100)

@@ -9,6 +9,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -19,7 +20,8 @@ import (
 // workload is what an object that creates pods says of them: in jobTemplate for a CronJob, else in template. Only a pod
 // itself has containers.
 type workload struct {
-	Spec struct {
+	Metadata metav1.ObjectMeta
+	Spec     struct {
 		Containers  []json.RawMessage
 		Template    corev1.PodTemplateSpec
 		JobTemplate *struct {
@@ -89,6 +91,9 @@ func readTemplate(req ctrl.Request) (pod *corev1.Pod, field string, err error) {
 	}
 	pod = &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 	pod.Namespace = req.Namespace
+	if queue := w.Metadata.Labels[convert.KueueQueue]; queue != "" {
+		metav1.SetMetaDataLabel(&pod.ObjectMeta, convert.KueueQueue, queue)
+	}
 	return pod, field, nil
 }
 

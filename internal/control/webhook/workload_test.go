@@ -155,6 +155,15 @@ func TestAWorkloadIsWarnedOfItsProfilesAndItsQuota(t *testing.T) {
 			t.Errorf("of profiles: %q, want %s", got, want)
 		}
 	}
+	store.PutQuota(typedQuota(t, "{name: leaf, max: {cpu: 1}}"))
+	queued := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+		Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"},
+	}}
+	queued.Spec.Template = template(pod(map[string]string{annotation.QuotaName: "leaf"}, nil))
+	answer := ask(t, m["/validate-workload"], admissionv1.Create, "someone", queued, nil)
+	if got := strings.Join(answer.Warnings, "\n"); !strings.Contains(got, `in ElasticQuota "leaf"`) {
+		t.Errorf("of a queue of Kueue and a quota: %q", got)
+	}
 	q.HasSynced = func() bool { return false }
 	if got := warned(named); strings.Contains(got, "refused") {
 		t.Errorf("before the quotas are read: %q", got)

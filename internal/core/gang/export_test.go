@@ -2,6 +2,7 @@ package gang
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,7 +13,7 @@ import (
 func (s *State) Check() error {
 	for id, g := range s.gangs {
 		var count [numPhases]int
-		untried, oldest := 0, (*member)(nil)
+		untried, oldest, gates := 0, (*member)(nil), map[string]int{}
 		for uid, m := range g.members {
 			count[m.phase]++
 			if g.group != nil && m.cycle > g.group.cycle {
@@ -20,6 +21,9 @@ func (s *State) Check() error {
 			}
 			if m.phase == Pending && (g.group == nil || m.cycle < g.group.cycle) {
 				untried++
+			}
+			if m.phase == Gated {
+				gates[m.pod.Gate]++
 			}
 			if m.older(oldest) {
 				oldest = m
@@ -35,6 +39,8 @@ func (s *State) Check() error {
 			return fmt.Errorf("gang %s counts %v, %d untried, and has %v, %d", id, g.count, g.untried, count, untried)
 		case g.bonded != s.Bond(id):
 			return fmt.Errorf("gang %s has the bond %+v, and %+v was reported", id, s.Bond(id), g.bonded)
+		case !maps.Equal(gates, g.gates):
+			return fmt.Errorf("gang %s counts the gates %v, and has %v", id, g.gates, gates)
 		case oldest != g.oldest:
 			return fmt.Errorf("the oldest of %s is another", id)
 		case (g.group != nil) != (s.foreign(g) == ""):

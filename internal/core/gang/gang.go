@@ -89,6 +89,16 @@ type Pod struct {
 	Node      string    // empty until it is bound
 	Bound     time.Time // when it was bound; zero where nothing says it
 	Leaving   bool      // it is being deleted
+	// Gate has the names of its scheduling gates, separated by commas. Empty once all of them are removed.
+	Gate string
+}
+
+// unplaced returns the phase of a pod that neither has a node nor holds a reservation.
+func (p *Pod) unplaced() Phase {
+	if p.Gate != "" {
+		return Gated
+	}
+	return Pending
 }
 
 // Object is what a State reads of a PodGroup.
@@ -116,6 +126,7 @@ const (
 	Returning       // its reservation is to end
 	Allowed         // reserved, and may be bound
 	Bound
+	Gated // a scheduling gate of the pod holds it back: it does not count towards the minimum
 	numPhases
 )
 
@@ -138,10 +149,12 @@ type gang struct {
 	unknown domain.Rule
 	tree    *tree // of its object; nil where it starts on its own
 	bonded  Bond  // as Effects reported it last
-	// gated is set where members could not be tried after the last event that may change it. Effects name the gang when
-	// it is unset.
-	gated bool
-	count [numPhases]int // of members, by phase
+	// closed is set where members could not be tried after the last event that may change it. Effects name the gang
+	// when it is unset.
+	closed bool
+	count  [numPhases]int // of members, by phase
+	// gates counts the members that are Gated, by Pod.Gate. nil before the first.
+	gates map[string]int
 	// untried counts the pending members that were not tried in the round. Invariant: those with a lower cycle than
 	// the group's, or all of them without a group.
 	untried int

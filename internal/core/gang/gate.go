@@ -3,6 +3,8 @@ package gang
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/tenon-project/tenon/internal/core/domain"
@@ -18,6 +20,8 @@ func (r Refusal) String() string {
 		return fmt.Sprintf("gang %s, which the pod's gang lists, does not exist or lists other gangs", r.Gang)
 	case why.GangNotReady:
 		return fmt.Sprintf("gang %s has %d of the %d members that must start together", r.Gang, r.Have, r.Need)
+	case why.GangGated:
+		return fmt.Sprintf("gang %s: %d of %d members wait for gate %s", r.Gang, r.Gated, r.Have+r.Gated, r.Text)
 	case why.GangHolding:
 		return fmt.Sprintf("gang %s holds %d of the %d members that must start together", r.Gang, r.Have, r.Need)
 	case why.GangSiblingFailed, why.GangReserved:
@@ -80,10 +84,21 @@ func (s *State) gate(g *gang) Refusal {
 			return refused
 		}
 		if o.isShort() {
-			return Refusal{Code: why.GangNotReady, Gang: o.id, Need: o.settings.Min, Have: o.present()}
+			return o.missing()
 		}
 	}
 	return Refusal{}
+}
+
+// missing is why a gang has fewer members than it needs: they do not exist, or scheduling gates hold them back.
+func (g *gang) missing() Refusal {
+	r := Refusal{Code: why.GangNotReady, Gang: g.id, Need: g.settings.Min, Have: g.present(), Gated: g.count[Gated]}
+	if r.Gated > 0 && r.Have+r.Gated >= r.Need {
+		r.Code, r.Text = why.GangGated, strings.Join(slices.Sorted(maps.Keys(g.gates)), ", ")
+	} else {
+		r.Have, r.Gated = r.Have+r.Gated, 0
+	}
+	return r
 }
 
 // refusal is why no member of the gang may be tried, apart from their number.
@@ -132,7 +147,7 @@ func (s *State) Describe(uid string, cause why.Finding) Effects {
 // Why returns why a pending member is not bound: the gate, or what ended the last round of its group.
 func (s *State) Why(uid string) Refusal {
 	m := s.members[uid]
-	if m == nil || m.phase >= Allowed {
+	if m == nil || m.phase >= Allowed { // gates of the pod itself are not the gang's reason
 		return Refusal{}
 	}
 	if refused := s.Gate(uid); refused.Code != why.None || m.gang.isOpen() {

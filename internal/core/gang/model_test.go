@@ -82,6 +82,9 @@ func (m *model) drawPod(uid string) gang.Pod {
 		Owner:    rapid.SampledFrom([]string{"", "x", "y"}).Draw(m.T, "owner"),
 		Priority: rapid.Int32Range(0, 1).Draw(m.T, "priority"),
 	}
+	if rapid.IntRange(0, 5).Draw(m.T, "gated") == 0 {
+		p.Gate = "example.com/gate"
+	}
 	if rapid.IntRange(0, 9).Draw(m.T, "faulty") == 0 {
 		p.Fault = "cannot be read"
 	}
@@ -168,7 +171,7 @@ func (m *model) count(id string, phases ...gang.Phase) (n int) {
 }
 
 func (m *model) members(id string) int {
-	return m.count(id, gang.Pending, gang.Waiting, gang.Returning, gang.Allowed, gang.Bound)
+	return m.count(id, gang.Pending, gang.Waiting, gang.Returning, gang.Allowed, gang.Bound, gang.Gated)
 }
 
 func (m *model) running(id string, s gang.Settings) int {
@@ -501,6 +504,12 @@ func (m *model) put(p gang.Pod) {
 	}
 	m.pods[p.UID] = p
 	clear(m.known)
+	switch holds := m.holds[p.UID]; {
+	case holds == gang.Pending && p.Gate != "":
+		m.holds[p.UID] = gang.Gated
+	case holds == gang.Gated && p.Gate == "":
+		m.holds[p.UID] = gang.Pending
+	}
 	if p.Node != "" {
 		m.bind(p)
 	}
@@ -645,14 +654,14 @@ func (m *model) step() (event string) {
 		m.put(p)
 		return "put " + p.UID
 	case 2:
-		if uid, ok := pick(gang.Pending); ok {
+		if uid, ok := pick(gang.Pending, gang.Gated); ok {
 			p := m.drawPod(uid)
 			p.Gang = m.pods[uid].Gang
 			m.put(p)
 			return "change " + uid
 		}
 	case 3:
-		if uid, ok := pick(gang.Pending, gang.Waiting, gang.Returning, gang.Allowed, gang.Bound); ok {
+		if uid, ok := pick(gang.Pending, gang.Waiting, gang.Returning, gang.Allowed, gang.Bound, gang.Gated); ok {
 			p := m.pods[uid]
 			started := m.hasStarted(p.Gang)
 			m.halted[p.Gang] = m.interrupted(p.Gang)
@@ -839,7 +848,9 @@ func (m *model) succeed() {
 	clear(m.first)
 	clear(m.halted)
 	for uid, p := range m.pods {
-		m.holds[uid] = gang.Pending
+		if m.holds[uid] = gang.Pending; p.Gate != "" {
+			m.holds[uid] = gang.Gated
+		}
 		if p.Node != "" {
 			m.bind(p)
 		}
@@ -852,7 +863,7 @@ func (m *model) succeed() {
 			m.apply(m.state.PutObject(o))
 		}
 	}
-	for _, uid := range rapid.Permutation(m.uids(gang.Pending, gang.Bound)).Draw(m.T, "pods") {
+	for _, uid := range rapid.Permutation(m.uids(gang.Pending, gang.Bound, gang.Gated)).Draw(m.T, "pods") {
 		m.apply(m.state.Put(m.pods[uid]))
 	}
 	for _, id := range before.Gangs() {

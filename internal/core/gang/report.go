@@ -85,6 +85,9 @@ func (s *State) Find(id string) (Report, bool) {
 	slices.SortFunc(r.Members, func(a, b Member) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
+	if g.count[Gated] > 0 {
+		r.Why = s.gate(g)
+	}
 	for _, m := range append(r.In(Pending), r.In(Returning, Waiting)...) {
 		if r.Why.Code == why.None {
 			r.Why = s.Why(m.UID)

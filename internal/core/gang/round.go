@@ -57,9 +57,12 @@ type Refusal struct {
 	Code why.Code
 	Gang string // that the code is about
 	Need int    // members of Gang that must run
-	// Have is how many members of Gang exist with GangNotReady; with the other codes, how many were placed or run.
+	// Have is how many members of Gang exist with GangNotReady, those without a scheduling gate with GangGated; with
+	// the other codes, how many were placed or run.
 	Have int
-	Text string // what cannot be read, or the layer that is not defined
+	// Text is what cannot be read, the layer that is not defined, or the gates of the members that are held back.
+	Text  string
+	Gated int // members of Gang that gates hold back, with GangGated
 
 	Pod   string      // namespace/name of the member that failed
 	Cause why.Finding // why it did
@@ -90,6 +93,12 @@ func (g *gang) set(m *member, p Phase) {
 func (g *gang) enter(m *member, p Phase) {
 	m.phase = p
 	g.count[p]++
+	if p == Gated {
+		if g.gates == nil {
+			g.gates = map[string]int{}
+		}
+		g.gates[m.pod.Gate]++
+	}
 	if p == Pending && (g.group == nil || m.cycle < g.group.cycle) {
 		g.untried++
 	}
@@ -98,6 +107,11 @@ func (g *gang) enter(m *member, p Phase) {
 // leave takes a member out of the counts, by what enter counted of it.
 func (g *gang) leave(m *member) {
 	g.count[m.phase]--
+	if m.phase == Gated {
+		if g.gates[m.pod.Gate]--; g.gates[m.pod.Gate] == 0 {
+			delete(g.gates, m.pod.Gate)
+		}
+	}
 	if m.phase == Pending && (g.group == nil || m.cycle < g.group.cycle) {
 		g.untried--
 	}
@@ -160,7 +174,7 @@ func (s *State) Fail(uid string, cause why.Finding, now time.Time) Effects {
 // Lose records that the reservation of a member has ended. cause is why, where that was not asked for.
 func (s *State) Lose(uid string, cause why.Finding) Effects {
 	m := s.members[uid]
-	if m == nil || m.phase == Pending || m.phase == Bound {
+	if m == nil || m.phase == Pending || m.phase >= Bound {
 		return Effects{}
 	}
 	returned := m.phase == Returning

@@ -147,7 +147,7 @@ func (s *State) domainRequests(group *group, p *Plan) (all []*domain.Request) {
 // held are the members that have a node, or are reserved on one.
 func (g *gang) held() (uids []string) {
 	for uid, m := range g.members {
-		if m.phase != Pending {
+		if m.phase != Pending && m.phase != Gated {
 			uids = append(uids, uid)
 		}
 	}

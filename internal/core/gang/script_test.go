@@ -72,13 +72,13 @@ type player struct {
 	refused string
 }
 
-// do carries out one event. Events are: put POD… [gang=G] [KEY=VALUE…], object G [KEY=VALUE…], gone G, remove POD…,
-// bind POD…, delete POD…, place POD…, fail POD…, lose POD…, wait DURATION, show. at=SECONDS is when pods were created
-// or bound.
+// do carries out one event. Events are: put POD… [gang=G] [gate=NAME] [KEY=VALUE…], object G [KEY=VALUE…], gone G,
+// remove POD…, bind POD…, delete POD…, place POD…, fail POD…, lose POD…, wait DURATION, show. at=SECONDS is when pods
+// were created or bound.
 func (p *player) do(words []string) string {
 	var names []string
 	var s gang.Settings
-	gangID, object, owner, at := "ns/g", false, "", time.Time{}
+	gangID, object, owner, gate, at := "ns/g", false, "", "", time.Time{}
 	for _, w := range words[1:] {
 		key, value, isSetting := strings.Cut(w, "=")
 		n, _ := strconv.Atoi(value)
@@ -105,6 +105,8 @@ func (p *player) do(words []string) string {
 			owner = value
 		case key == "object":
 			object = true
+		case key == "gate":
+			gate = value
 		case key == "group":
 			for g := range strings.SplitSeq(value, ",") {
 				s.Group = append(s.Group, "ns/"+g)
@@ -136,7 +138,7 @@ func (p *player) do(words []string) string {
 	for _, name := range names {
 		all += p.effects(p.one(words[0], gang.Pod{
 			UID: name, Namespace: "ns", Name: name, Gang: gangID, InObject: object, Settings: s,
-			Owner: owner, Created: at,
+			Owner: owner, Created: at, Gate: gate,
 		}))
 	}
 	all += p.refused
@@ -188,7 +190,7 @@ func (p *player) effects(e gang.Effects) (out string) {
 
 // show prints each gang, and each member with its phase, the cycle in which it was tried and why it is not bound.
 func (p *player) show() (out string) {
-	phases := []string{"pending", "waiting", "returning", "allowed", "bound"}
+	phases := []string{"pending", "waiting", "returning", "allowed", "bound", "gated"}
 	for _, id := range p.state.Gangs() {
 		r, _ := p.state.Find(id)
 		out += fmt.Sprintf("  %s cycle %d min %d", id, r.Cycle, r.Settings.Min)
@@ -216,6 +218,9 @@ func text(r gang.Refusal) string {
 	out := fmt.Sprintf("%s %s %d/%d", r.Code, r.Gang, r.Have, r.Need)
 	if r.Pod != "" {
 		out += fmt.Sprintf(" %s %s", r.Pod, r.Cause.Code)
+	}
+	if r.Code == why.GangGated {
+		out += fmt.Sprintf(" %d for ", r.Gated)
 	}
 	return out + r.Text
 }

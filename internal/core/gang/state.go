@@ -88,9 +88,13 @@ func (s *State) Put(p Pod) (effects Effects) {
 		if len(g.members) == 0 && p.Owner != "" && s.ended[p.Gang] == p.Owner {
 			g.start.proved = true
 		}
-		m = &member{gang: g}
+		m = &member{gang: g, pod: p}
 		g.members[p.UID], s.members[p.UID] = m, m
-		g.enter(m, Pending)
+		g.enter(m, p.unplaced())
+	} else if m.phase == Pending || m.phase == Gated {
+		m.gang.leave(m)
+		m.pod = p
+		m.gang.enter(m, p.unplaced())
 	}
 	g := m.gang
 	m.pod, g.ranked = p, false
@@ -270,12 +274,12 @@ func (s *State) noteBond(g *gang, effects *Effects) {
 // opened returns the gangs whose gate a change of others has opened: those that list them.
 func (s *State) opened(gangs ...*gang) (ids []string) {
 	for _, o := range s.affected(gangs...) {
-		was := o.gated
-		o.gated = s.gate(o).Code != why.None
-		if was && !o.gated {
+		was := o.closed
+		o.closed = s.gate(o).Code != why.None
+		if was && !o.closed {
 			ids = append(ids, o.id)
 		}
-		if o.group != nil && (o.gated || !o.group.plans()) {
+		if o.group != nil && (o.closed || !o.group.plans()) {
 			s.unclaim(o.group)
 		}
 	}

@@ -130,7 +130,7 @@ func (s *State) Splits(uids []string, gone func(uid string) bool) bool {
 // holders returns the members that are reserved or bound, of those that have not gone.
 func (g *gang) holders(gone func(uid string) bool) (uids []string) {
 	for uid, m := range g.members {
-		if m.phase != Pending && m.phase != Returning && !gone(uid) {
+		if m.phase != Pending && m.phase != Returning && m.phase != Gated && !gone(uid) {
 			uids = append(uids, uid)
 		}
 	}

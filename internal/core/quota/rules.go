@@ -159,7 +159,7 @@ func (x *Checker) Broken(s *Spec) []Violation {
 
 // CheckPods returns V12 where pods would be in a parent.
 func (x *Checker) CheckPods(p PodsOf) []Violation {
-	name, _ := x.mapping.Of(p)
+	name := x.QuotaOf(p)
 	if p.Quota == Root {
 		name = Root
 	}
@@ -169,6 +169,12 @@ func (x *Checker) CheckPods(p PodsOf) []Violation {
 			"pods of namespace %s are in quota %s, which is a parent: only leaves have pods", p.Namespace, name)
 	}
 	return r.found
+}
+
+// QuotaOf returns the quota of pods, as Mapping.Of does.
+func (x *Checker) QuotaOf(p PodsOf) string {
+	name, _ := x.mapping.Of(p)
+	return name
 }
 
 // Tree returns the tree id of a quota; "" where it does not exist.

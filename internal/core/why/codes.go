@@ -48,6 +48,7 @@ const (
 	GangNotFound
 	GangGroupNotMutual
 	GangNotReady
+	GangGated
 	GangHolding
 	GangSiblingFailed
 	GangPreempting

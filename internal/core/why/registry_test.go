@@ -57,7 +57,7 @@ func TestAnAutoscalerAddsNodesOnlyWhereOneCouldHelp(t *testing.T) {
 			"ClaimTooLarge", "QuotaNotFound", "GangLayerNotFound",
 		},
 		why.OverQuota:             {"QuotaExceeded"},
-		why.WaitingForGang:        {"GangNotFound", "GangGroupNotMutual", "GangNotReady"},
+		why.WaitingForGang:        {"GangNotFound", "GangGroupNotMutual", "GangNotReady", "GangGated"},
 		why.WaitingForReservation: {"ReservationAffinity"},
 		why.SchedulingGated:       {"SchedulingGate"},
 		why.SchedulerError:        {"PluginFailed"},

@@ -43,7 +43,14 @@ func GangPod(p *corev1.Pod) (gang.Pod, bool) {
 	if owner := metav1.GetControllerOfNoCopy(p); owner != nil {
 		out.Owner = string(owner.UID)
 	}
-	out.Fault = r.fault
+	if field == inLabels+"["+annotation.KueueGroup+"]" {
+		out.Settings.Min = cmp.Or(out.Settings.Min, kueueGroupSize(p))
+	}
+	var gates []string
+	for _, g := range p.Spec.SchedulingGates {
+		gates = append(gates, g.Name)
+	}
+	out.Gate, out.Fault = strings.Join(gates, ","), r.fault
 	return out, true
 }
 
@@ -102,7 +109,7 @@ const (
 )
 
 // gangName returns the gang that a pod names, empty without one, in which field, and whether a PodGroup must describe
-// it: that of Kubernetes' own field, then of the labels, then of the annotation.
+// it: that of Kubernetes' own field, then of the labels, then of the annotation, then of Kueue's group.
 func gangName(p *corev1.Pod) (field, name string, inObject bool) {
 	if g := p.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil && *g.PodGroupName != "" {
 		return "spec.schedulingGroup.podGroupName", *g.PodGroupName, true
@@ -112,7 +119,13 @@ func gangName(p *corev1.Pod) (field, name string, inObject bool) {
 			return inLabels + "[" + key + "]", name, key != annotation.LightweightGang
 		}
 	}
-	return inAnnotations + "[" + annotation.GangName + "]", p.Annotations[annotation.GangName], false
+	if name := p.Annotations[annotation.GangName]; name != "" {
+		return inAnnotations + "[" + annotation.GangName + "]", name, false
+	}
+	if kueueGroupSize(p) > 0 {
+		return inLabels + "[" + annotation.KueueGroup + "]", p.Labels[annotation.KueueGroup], false
+	}
+	return "", "", false
 }
 
 // gangID returns namespace/name of a gang. A name that is not valid is escaped and cut, so that the result is never the

@@ -2,6 +2,7 @@ package convert_test
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -23,6 +24,13 @@ import (
 func TestGangOfAPod(t *testing.T) {
 	t.Parallel()
 	native := "native"
+	kueueGroup := map[string]string{annotation.KueueGroup: "k"}
+	kueueTotal := func(n string) map[string]string { return map[string]string{annotation.KueueGroupTotal: n} }
+	with := func(all map[string]string, key, value string) map[string]string {
+		all = maps.Clone(all)
+		all[key] = value
+		return all
+	}
 	for name, test := range map[string]struct {
 		labels, annotations map[string]string
 		native              *string
@@ -54,6 +62,27 @@ func TestGangOfAPod(t *testing.T) {
 		},
 		"a name that is not valid": {
 			annotations: map[string]string{annotation.GangName: "a,n/b"}, want: "n/a%2Cn%2Fb 0",
+		},
+		"a group of Kueue": {labels: kueueGroup, annotations: kueueTotal("3"), want: "n/k 3"},
+		"a group of Kueue, with its own min": {
+			labels: kueueGroup, annotations: with(kueueTotal("3"), annotation.GangMinAvailable, "2"), want: "n/k 2",
+		},
+		"a group of Kueue, and another name": {
+			labels: kueueGroup, annotations: with(kueueTotal("3"), annotation.GangName, "a"), want: "n/a 0",
+		},
+		"a group of Kueue without a size":             {labels: kueueGroup, want: " 0"},
+		"a group of Kueue whose size is not a number": {labels: kueueGroup, annotations: kueueTotal("x"), want: " 0"},
+		"a group of Kueue that serves": {
+			labels: kueueGroup, annotations: with(kueueTotal("3"), annotation.KueueGroupServing, "true"), want: " 0",
+		},
+		"a group of Kueue that is admitted at its first pod": {
+			labels: kueueGroup, annotations: with(kueueTotal("3"), annotation.KueueGroupFast, "true"), want: " 0",
+		},
+		"a group of Kueue that wants no gang": {
+			labels: with(kueueGroup, annotation.GangLabel, "off"), annotations: kueueTotal("3"), want: " 0",
+		},
+		"a group of Kueue that names a group of Volcano": {
+			labels: kueueGroup, annotations: with(kueueTotal("3"), "scheduling.k8s.io/group-name", "v"), want: " 0",
 		},
 		"the label's min": {
 			labels: map[string]string{

@@ -25,7 +25,7 @@ type wire struct {
 	Gang string `json:"gang,omitempty"`
 	// Need is how many members of the gang must run.
 	Need   int  `json:"need,omitempty"`
-	Have   *int `json:"have,omitempty"`   // members that exist
+	Have   *int `json:"have,omitempty"`   // members that exist, without a scheduling gate where the code is GangGated
 	Placed *int `json:"placed,omitempty"` // members that fit, or are reserved
 	// RootCause is the pod for which the gang does not start; nil where no plan of it has failed.
 	RootCause *cause `json:"rootCause,omitempty"`
@@ -46,7 +46,7 @@ type cause struct {
 func (r *refusal) Message() string {
 	w := wire{Code: r.Code, Gang: r.Gang, Need: r.Need, Domains: view.DomainsOf(r.Tried)}
 	switch r.Code {
-	case why.GangNotReady:
+	case why.GangNotReady, why.GangGated:
 		w.Have = &r.Have
 	case why.GangHolding, why.GangSiblingFailed, why.GangPreempting, why.GangReserved, why.GangTimeout:
 		w.Placed = &r.Have
