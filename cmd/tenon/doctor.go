@@ -36,5 +36,8 @@ var doctors = cli.Doctor{
 		return view.NewDiagnosis("cluster before an installation in "+o.Namespace.Name,
 			doctor.Cluster(doctor.ClusterView(o), definitions()))
 	},
+	Workloads: func(o convert.WorkloadObjects) view.Diagnosis {
+		return view.NewDiagnosis("workloads", doctor.Workloads(doctor.WorkloadView(o)))
+	},
 	Warnings: func(pod *corev1.Pod) []string { return admission.Create(pod, nil).Warnings },
 }

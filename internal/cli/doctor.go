@@ -43,6 +43,8 @@ type Doctor struct {
 	Node func(convert.NodeObjects) view.Diagnosis
 	// Cluster examines a cluster that is to get Tenon.
 	Cluster func(convert.ClusterObjects) view.Diagnosis
+	// Workloads examines what operators and Kueue write for pods.
+	Workloads func(convert.WorkloadObjects) view.Diagnosis
 	// Warnings are what admission warns of in a pod. nil: explain shows none.
 	Warnings func(*corev1.Pod) []string
 }
@@ -72,7 +74,7 @@ func newDoctor(flags *genericclioptions.ConfigFlags, streams genericiooptions.IO
 	utilruntime.Must(c.RegisterFlagCompletionFunc("node", completeNames(flags, "node")))
 	c.Flags().StringVar(&o.agent, "health-address", "127.0.0.1:10271",
 		"health address of the machine's agent; empty to skip the agent")
-	c.AddCommand(newDoctorGPU(streams, doctor))
+	c.AddCommand(newDoctorGPU(streams, doctor), newDoctorWorkloads(flags, streams, doctor))
 	return c
 }
 

@@ -4,9 +4,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
+	scheduling "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/quota"
 )
 
 // ClusterObjects is what the API says of a cluster that is to get Tenon.
@@ -27,6 +30,16 @@ type ClusterObjects struct {
 	Namespace corev1.Namespace
 	// Denied is what the caller may not do, and an installation does.
 	Denied []string
+}
+
+// WorkloadObjects is what the API says of pods and of what operators and Kueue write for them.
+type WorkloadObjects struct {
+	Pods   []corev1.Pod
+	Quotas []quota.Spec
+	// PodGroups are those of scheduling.x-k8s.io, which operators write.
+	PodGroups []scheduling.PodGroup
+	// MPIJobs are of kubeflow.org/v2beta1, VolcanoJobs of batch.volcano.sh, Workloads those of Kueue.
+	MPIJobs, VolcanoJobs, Workloads []unstructured.Unstructured
 }
 
 // NodeObjects is what the API says of a node.
