@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -57,13 +58,16 @@ var fromCluster = []schema.GroupVersionResource{
 const clusterName = "cluster"
 
 // clusterDocuments reads the objects of a cluster, one document for each kind. It skips kinds that the server does not
-// serve.
-func clusterDocuments(ctx context.Context, config *rest.Config) ([]document, error) {
+// serve. Jobs are only for what they declare about their pods.
+func clusterDocuments(ctx context.Context, config *rest.Config, withJobs bool) ([]document, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	resources := slices.Clone(fromCluster)
+	if withJobs {
+		resources = append(resources, batchv1.SchemeGroupVersion.WithResource("jobs"))
+	}
 	for _, kind := range quotav1alpha1.GangKinds() {
 		resources = append(resources, kind.At...)
 	}

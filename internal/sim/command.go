@@ -37,7 +37,7 @@ var texts embed.FS
 // NewCommand returns the verb simulate, whose flag --machine adds machines.
 func NewCommand(streams genericiooptions.IOStreams, machines Machines) *cobra.Command {
 	var files, specs []string
-	var format, rules string
+	var format, rules, until string
 	var fromCluster, strict bool
 	flags := genericclioptions.NewConfigFlags(true)
 	c := help.Command(texts, "simulate", &cobra.Command{
@@ -54,6 +54,11 @@ func NewCommand(streams genericiooptions.IOStreams, machines Machines) *cobra.Co
 			var err error
 			if in.Rules, err = readRules(rules); err != nil {
 				return err
+			}
+			if c.Flags().Changed("until") {
+				if in.Until, err = ParseUntil(until); err != nil {
+					return err
+				}
 			}
 			if len(specs) > 0 {
 				if in.docs, err = machines.documents(specs); err != nil {
@@ -90,6 +95,8 @@ func NewCommand(streams genericiooptions.IOStreams, machines Machines) *cobra.Co
 	c.Flags().StringVar(&rules, "workload-rules", "",
 		"`file` with the field workloads.rules of tenon-manager's configuration: which pods of an object start "+
 			"together")
+	c.Flags().StringVar(&until, "until", "",
+		"let time pass for a duration, or until a time: pods with declared run times end, and others start")
 	c.Flags().StringVar(flags.KubeConfig, "kubeconfig", "", "with --cluster: path of the kubeconfig")
 	c.Flags().StringVar(flags.Context, "context", "", "with --cluster: context of the kubeconfig")
 	c.Flags().StringVarP(&format, "output", "o", "table", "table, json or yaml")
@@ -167,13 +174,16 @@ func table(r Result, width int) []byte {
 	}
 	alignRows(&out, rows, width)
 	var sums []string
-	for _, state := range []string{Scheduled, Unschedulable, Waiting, Preempted, Refused, Existing} {
+	for _, state := range []string{Scheduled, Unschedulable, Waiting, Preempted, Refused, Existing, Ended} {
 		if n := counts[state]; n > 0 {
 			sums = append(sums, strconv.Itoa(n)+" "+strings.ToLower(state))
 		}
 	}
 	pods := cmp.Or(strings.Join(sums, ", "), "no pods")
 	fmt.Fprintf(&out, "\n%s on %s\n", pods, view.Count(len(r.Nodes), "node"))
+	if r.Timeline != nil {
+		r.Timeline.draw(&out, width)
+	}
 	for _, t := range view.QuotaTables(r.Quotas, view.QuotaColumns()) {
 		out.WriteByte('\n')
 		alignRows(&out, t.Rows, width)

@@ -212,7 +212,7 @@ func (c *comparison) record(ctx context.Context, load *usage, see func(*journal.
 		}
 		see(record, o)
 		load.pass(record.Time.Sub(r.at))
-		r.reach(record)
+		r.reachRecord(record)
 		switch {
 		case record.Event != nil:
 			err = r.event(ctx, record.Event, o)

@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +14,6 @@ import (
 
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/sched/core"
-	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/journal"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
@@ -59,12 +57,6 @@ type outcome struct {
 	preempted bool
 }
 
-// departure is when a pod leaves its node.
-type departure struct {
-	at  time.Time
-	uid types.UID
-}
-
 // course is a replay in which pods arrive as recorded, and the engine decides by itself what becomes of them. A pod
 // that the journal has on a node leaves as long after its placement as there.
 type course struct {
@@ -74,8 +66,6 @@ type course struct {
 
 	arrivals map[types.UID]*arrival
 	outcomes map[types.UID]*outcome // of arrivals that the configuration serves
-	due      []departure            // by time
-	load     usage
 }
 
 // Next begins the cycle of a pod, with the seed of the journal.
@@ -99,6 +89,11 @@ func (c *course) Profile(inner *ranking.Profile) framework.Framework { return c.
 
 // follow sees what becomes of the pods of an engine.
 func (c *course) follow(e *engine) {
+	c.left = func(p *corev1.Pod) {
+		if s := c.outcomes[p.UID]; s != nil && s.left.IsZero() {
+			s.left = c.at
+		}
+	}
 	e.api.deleted = func(p *corev1.Pod) {
 		if s := c.outcomes[p.UID]; s != nil {
 			s.left, s.preempted = c.at, true
@@ -113,75 +108,10 @@ func (c *course) follow(e *engine) {
 			}
 			s.node, s.at = p.Spec.NodeName, c.at
 			if !a.placed.IsZero() && !a.ended.IsZero() && !a.preempted {
-				c.leave(departure{c.at.Add(a.ended.Sub(a.placed)), p.UID})
+				c.leave(departure{c.at.Add(a.ended.Sub(a.placed)), p})
 			}
 		},
 	})
-}
-
-// leave notes when a pod leaves.
-func (c *course) leave(d departure) {
-	i, _ := slices.BinarySearchFunc(c.due, d, func(a, b departure) int {
-		if order := a.at.Compare(b.at); order != 0 {
-			return order
-		}
-		return strings.Compare(string(a.uid), string(b.uid))
-	})
-	c.due = slices.Insert(c.due, i, d)
-}
-
-// tick is how often gangs that wait are looked at between records: their waiting times end.
-const tick = time.Second
-
-// pass lets the time until a record pass.
-func (c *course) pass(ctx context.Context, to time.Time) error {
-	for {
-		next := to
-		if c.at.IsZero() || !c.at.Before(to) {
-			return nil
-		}
-		if len(c.engine.waiting) > 0 && c.at.Add(tick).Before(next) {
-			next = c.at.Add(tick)
-		}
-		if len(c.due) > 0 && !c.due[0].at.After(next) {
-			next = c.due[0].at
-			c.drop(c.due[0].uid)
-			c.due = c.due[1:]
-		}
-		c.load.pass(next.Sub(c.at))
-		c.at = next
-		if clock := c.engine.api.clock; clock.now.Before(next) {
-			clock.now = next
-		}
-		if err := c.decide(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-// decide lets the engine decide about all pods that wait.
-func (c *course) decide(ctx context.Context) error {
-	coscheduling.Expire(c.engine.gangs, c.at)
-	c.engine.finishDecided(ctx)
-	if err := c.engine.run(ctx); err != nil {
-		return err
-	}
-	if len(c.engine.api.reservations.List()) > 0 {
-		c.engine.reconcileReservations(ctx)
-	}
-	c.load.read()
-	return nil
-}
-
-// drop takes a pod out of the cluster, if it is there.
-func (c *course) drop(uid types.UID) {
-	if p := c.pod(uid); p != nil {
-		if s := c.outcomes[uid]; s != nil && s.left.IsZero() {
-			s.left = c.at
-		}
-		c.engine.api.changes++
-		c.engine.api.drop(c.engine.api.pods, p)
-	}
 }
 
 // apply applies a record, after the time until it has passed.
@@ -189,7 +119,7 @@ func (c *course) apply(ctx context.Context, record *journal.Record) error {
 	if err := c.pass(ctx, record.Time); err != nil {
 		return err
 	}
-	c.reach(record)
+	c.reachRecord(record)
 	if record.Event == nil {
 		return nil
 	}
@@ -208,7 +138,7 @@ func (c *course) apply(ctx context.Context, record *journal.Record) error {
 	if err != nil || record.Gen < c.loaded {
 		return err
 	}
-	return c.decide(ctx)
+	return c.decideAll(ctx)
 }
 
 // putPod applies the event of a pod. What the journal has of its binding and its end counts only for other pods than
@@ -225,12 +155,12 @@ func (c *course) putPod(ctx context.Context, p *corev1.Pod, op string) {
 	s := c.outcomes[p.UID]
 	switch old := c.pod(p.UID); {
 	case hasEnded(p, op) && a.placed.IsZero():
-		c.drop(p.UID)
+		c.drop(p)
 	case hasEnded(p, op): // it leaves when its time on the node is over
 	case s == nil:
 		key := p.Namespace + "/" + p.Name
 		if o, has, _ := c.engine.api.pods.GetStore().GetByKey(key); has { // a successor ends the pod that had its name
-			c.drop(o.(*corev1.Pod).UID)
+			c.drop(o.(*corev1.Pod))
 		}
 		c.keys[p.UID] = key
 		c.outcomes[p.UID] = &outcome{}

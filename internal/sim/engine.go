@@ -67,6 +67,7 @@ type engine struct {
 	preemptor *corev1.Pod
 	binds     bool               // the last scheduling cycle began a binding cycle
 	began     chan *bindingCycle // receives each binding cycle that has begun
+	time      *passage           // moves only where time passes
 	replay    *replay            // of the journal that the engine replays; nil in a simulation
 
 	handle    scheduler.FailureHandlerFn // of pods that failed, inside of failures
@@ -91,12 +92,6 @@ type failure struct {
 // preempted is a pod before its preemption, and the pod that preempted it; nil if no pod of the input did.
 type preempted struct{ pod, preemptor *corev1.Pod }
 
-// moment is a clock that does not move.
-type moment time.Time
-
-// Now returns the moment.
-func (m moment) Now() time.Time { return time.Time(m) }
-
 // newEngine returns an engine with the objects of the world, before any pod is tried. It ends with ctx.
 func newEngine(ctx context.Context, w *world) (*engine, error) { return newEngineFor(ctx, w, nil) }
 
@@ -113,10 +108,11 @@ func newEngineFor(ctx context.Context, w *world, r *replay) (*engine, error) {
 		tries: map[types.UID]attempts{}, failed: map[types.UID]failure{}, preempted: map[types.UID]preempted{},
 		moved: map[types.UID]bool{},
 	}
-	start := e.api.clock.now
-	now, names, trusted := core.Clock(moment(start)), schedulerNames, []string(nil)
+	e.time = &passage{engine: e, at: e.api.clock.now}
+	now, names, trusted := core.Clock(e.time), schedulerNames, []string(nil)
 	if r != nil {
-		r.engine, now, names, trusted = e, r, r.names(), r.trusted
+		r.engine, e.time = e, &r.passage
+		now, names, trusted = r, r.names(), r.trusted
 	}
 	schedulers := convert.NewSchedulers(slices.Concat(names, trusted)...)
 	e.store.Trust(schedulers)
@@ -156,6 +152,8 @@ func newEngineFor(ctx context.Context, w *world, r *replay) (*engine, error) {
 	cfg, err := app.DefaultConfig(names)
 	if r != nil {
 		cfg = r.config.DeepCopy()
+	} else if w.scheduler != nil {
+		cfg = w.scheduler.DeepCopy()
 	} else if err == nil && len(w.metrics) > 0 {
 		for i := range cfg.Profiles {
 			multi := &cfg.Profiles[i].Plugins.MultiPoint
@@ -323,11 +321,16 @@ func (e *engine) step(ctx context.Context) {
 	}
 	e.finishDecided(ctx)
 	if e.api.changes > changes {
-		for _, p := range e.exhausted {
-			e.core.SchedulingQueue.Add(ctx, p)
-		}
-		e.exhausted = nil
+		e.retryExhausted(ctx)
 	}
+}
+
+// retryExhausted queues pods again that were tried too often.
+func (e *engine) retryExhausted(ctx context.Context) {
+	for _, p := range e.exhausted {
+		e.core.SchedulingQueue.Add(ctx, p)
+	}
+	e.exhausted = nil
 }
 
 // limited skips a pod that was tried maxTries times while no pod was bound or deleted: its attempts end with errors, or

@@ -60,7 +60,9 @@ func (w *world) expand(o object, p *problems) {
 		w.operate(o, t, p)
 	case *batchv1.Job:
 		before := len(w.pending)
+		w.jobs[t.Namespace+"/"+t.Name] = t
 		switch {
+		case inCluster:
 		case finished(t):
 			w.idle(t, " has finished and creates no pods")
 		case ptr.Deref(t.Spec.Suspend, false):
@@ -78,6 +80,7 @@ func (w *world) expand(o object, p *problems) {
 		case slices.ContainsFunc(childrenOf[*batchv1.Job](w, ownedBy(t, "CronJob")), isUnfinished):
 			w.idle(t, ": one of its Jobs has not finished, so no other one is added")
 		default:
+			w.jobs[t.Namespace+"/"+t.Name] = &batchv1.Job{ObjectMeta: t.Spec.JobTemplate.ObjectMeta, Spec: template}
 			w.job(o.origin, owner{namespace: t.Namespace, name: t.Name, kind: "Job"}, template, 0, p)
 		}
 	}

@@ -38,10 +38,9 @@ type replay struct {
 	// reserved are the pods that were reserved at the snapshot; loaded is the last record of its objects.
 	reserved []journal.Decision
 	loaded   uint64
-	engine   *engine
+	passage          // its time is that of the record
 	free     *course // nil where the records lead the engine
 	cycle    journal.Cycle
-	at       time.Time // of the record
 
 	queue   *recordedQueue
 	objects journal.Decoder
@@ -51,9 +50,6 @@ type replay struct {
 	// forced are pods that are reserved as recorded, and not by a cycle of the replay, as they were without a node.
 	forced map[types.UID]*corev1.Pod
 }
-
-// Now returns the time of the record.
-func (r *replay) Now() time.Time { return r.at }
 
 // names returns the schedulers that the configuration serves.
 func (r *replay) names() (out []string) {
@@ -244,7 +240,7 @@ func Replay(ctx context.Context, path string, until time.Time) (Replayed, error)
 			}
 		}
 		out.To = record.Time
-		r.reach(record)
+		r.reachRecord(record)
 		switch {
 		case record.Event != nil:
 			out.Events++
@@ -309,17 +305,15 @@ func eachRecord(path string, until time.Time, apply func(record *journal.Record,
 	}
 }
 
-// reach moves the replay to the time of a record. After the objects of the snapshot, the pods that were reserved are.
-func (r *replay) reach(record *journal.Record) {
+// reachRecord moves the replay to the time of a record. After the objects of the snapshot, the pods that were reserved are.
+func (r *replay) reachRecord(record *journal.Record) {
 	r.at = record.Time
 	if record.Gen == r.loaded+1 {
 		for i := range r.reserved {
 			r.force(&r.reserved[i])
 		}
 	}
-	if clock := r.engine.api.clock; clock.now.Before(r.at) {
-		clock.now = r.at
-	}
+	r.reach(record.Time)
 }
 
 // claims is why decisions about some pods are not made again.
@@ -357,7 +351,7 @@ func begin(ctx context.Context, record *journal.Record, free *course) (*replay, 
 		cfg = free.config
 	}
 	r := &replay{
-		config: cfg, trusted: s.Trusted, at: record.Time, keys: map[types.UID]string{},
+		config: cfg, trusted: s.Trusted, passage: passage{at: record.Time}, keys: map[types.UID]string{},
 		forced: map[types.UID]*corev1.Pod{}, free: free,
 		reserved: s.Reserved, loaded: record.Gen + uint64(max(s.Objects, 0)),
 	}

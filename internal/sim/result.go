@@ -27,6 +27,8 @@ type Result struct {
 	Reservations []Reservation `json:"reservations"`
 	// Migrations are what the PodMigrationJobs of the input do that have not ended.
 	Migrations []Migration `json:"migrations"`
+	// Timeline is nil where no time passes.
+	Timeline *Timeline `json:"timeline,omitempty"`
 }
 
 // Pod is where a pod was placed, or why it was not.

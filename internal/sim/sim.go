@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
@@ -44,6 +46,12 @@ type Input struct {
 	// Rules are those of the kinds of operators; nil for the built-in ones.
 	Rules *workload.Table
 
+	// Until lets time pass: pods end whose run times are declared, and others start.
+	Until Until
+	// Config is that of the scheduler; nil for the default one.
+	Config *config.KubeSchedulerConfiguration
+
+	now  time.Time  // where the input has times before it; zero for the latest one in the input
 	docs []document // read before those of Paths
 }
 
@@ -72,10 +80,14 @@ func Run(ctx context.Context, in Input) (Result, error) {
 }
 
 // RunCluster is Run from the objects of a cluster.
-func RunCluster(ctx context.Context, config *rest.Config, in Input) (Result, error) {
-	docs, err := clusterDocuments(ctx, config)
+func RunCluster(ctx context.Context, cluster *rest.Config, in Input) (Result, error) {
+	withJobs := in.Until != Until{}
+	docs, err := clusterDocuments(ctx, cluster, withJobs)
 	if err != nil {
 		return Result{}, err
+	}
+	if withJobs {
+		in.now = time.Now().Truncate(time.Second)
 	}
 	in.docs = slices.Concat(docs, in.docs)
 	return Run(ctx, in)
@@ -144,17 +156,31 @@ func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, 
 			queued = append(queued, p)
 		}
 	}
+	var course *timeline
+	var err error
+	if w.until != (Until{}) {
+		if course, err = newTimeline(e, w, queued); err != nil {
+			return Result{}, err
+		}
+	}
 	for _, p := range queued {
-		e.api.create(e.api.pods, p.Pod)
+		if course == nil || !course.isLater(p.Pod) {
+			e.api.create(e.api.pods, p.Pod)
+		}
 	}
 	e.reconcileReservations(ctx) // some may have expired
 	if err := e.run(ctx); err != nil {
 		return Result{}, err
 	}
 	e.reconcileReservations(ctx)
-	var err error
 	if r.Migrations, err = e.migrate(ctx, w); err != nil {
 		return Result{}, err
+	}
+	if course != nil {
+		if err := course.run(ctx); err != nil {
+			return Result{}, err
+		}
+		r.Timeline = course.result()
 	}
 	for _, p := range w.existing {
 		p.given = p.Annotations
@@ -162,10 +188,10 @@ func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, 
 		if e.moved[p.UID] {
 			out = e.result(ctx, p)
 		}
-		r.Pods = append(r.Pods, out)
+		r.Pods = append(r.Pods, course.known(p, out))
 	}
 	for _, p := range queued {
-		r.Pods = append(r.Pods, e.result(ctx, p))
+		r.Pods = append(r.Pods, course.known(p, e.result(ctx, p)))
 	}
 	slices.SortFunc(r.Pods, func(a, b Pod) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
@@ -180,6 +206,10 @@ func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, 
 // readWorld reads documents among which there must be a Node.
 func (in Input) readWorld(docs []document) (*world, error) {
 	w, err := in.readObjects(docs)
+	if err == nil {
+		w.until, w.scheduler = in.Until, in.Config
+		w.setStart(in.now)
+	}
 	if err == nil && len(w.nodes) == 0 {
 		err = inputErrorf("no Node in the input: give nodes with -f, machines with --machine, or --cluster")
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -25,6 +26,7 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 	schedulingrules "k8s.io/kubernetes/pkg/apis/scheduling/v1"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
@@ -85,6 +87,11 @@ type world struct {
 	listed   []runtime.Object
 	existing []pod
 	pending  []pod
+	jobs     map[string]*batchv1.Job // owners of pods by namespace/name, also those of CronJobs
+	// until and scheduler are from the Input. now is when the simulation starts; zero for the latest time in the input.
+	until     Until
+	scheduler *config.KubeSchedulerConfiguration
+	now       time.Time
 	// claims, volumes, storageClasses, resourceClaims, claimTemplates and deviceClasses are what pods may refer to, by
 	// namespace and name. Those that upstream's plugins look up are also in listed.
 	claims         map[string]*corev1.PersistentVolumeClaim
@@ -128,7 +135,7 @@ func newWorld(objects []object, table workload.Table, p *problems) *world {
 		claims: map[string]*corev1.PersistentVolumeClaim{}, volumes: map[string]*corev1.PersistentVolume{},
 		storageClasses: map[string]*storagev1.StorageClass{}, resourceClaims: map[string]*resourcev1.ResourceClaim{},
 		claimTemplates: map[string]*resourcev1.ResourceClaimTemplate{}, deviceClasses: map[string]bool{},
-		runtimeClasses: map[string]*nodev1.RuntimeClass{},
+		runtimeClasses: map[string]*nodev1.RuntimeClass{}, jobs: map[string]*batchv1.Job{},
 	}
 	for _, o := range objects {
 		if meta := o.Object.(metav1.Object); namespaced(o.Object) && meta.GetNamespace() == "" {
@@ -382,9 +389,34 @@ func informerOf(o runtime.Object, f informers.SharedInformerFactory) cache.Share
 	return f.InformerFor(o, nil) // as it was made, not inside a typed one
 }
 
+// epoch is when a simulation starts without any time in its input.
+var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// setStart sets when a simulation starts in which time passes: not before now, and without any time of a pod that runs,
+// when the first pod is created.
+func (w *world) setStart(now time.Time) {
+	if w.until == (Until{}) {
+		return
+	}
+	start := w.latest()
+	if start.Equal(epoch) {
+		for _, p := range w.pending {
+			if at := p.CreationTimestamp.Time; !at.IsZero() && (at.Before(start) || start.Equal(epoch)) {
+				start = at
+			}
+		}
+	}
+	if w.now = start; now.After(start) {
+		w.now = now
+	}
+}
+
 // latest returns the latest time in a pod of the input. The simulation starts at this time.
 func (w *world) latest() time.Time {
-	out := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	if !w.now.IsZero() {
+		return w.now
+	}
+	out := epoch
 	for _, p := range w.existing {
 		for _, t := range []*metav1.Time{&p.CreationTimestamp, p.Status.StartTime} {
 			if t != nil && t.After(out) {

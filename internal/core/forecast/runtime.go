@@ -46,15 +46,21 @@ type Declaration struct {
 	PodDeadline, JobDeadline time.Duration // when Kubernetes ends the pod
 }
 
-// RunTime returns the declared run time: what the pod says, else its owner, else a deadline, else its quota. It is
-// never longer than a deadline, which ends the pod.
-func (d Declaration) RunTime() RunTime {
+// Deadline returns after what time Kubernetes ends the pod; Never where it does not.
+func (d Declaration) Deadline() time.Duration {
 	deadline := Never
 	for _, at := range []time.Duration{d.PodDeadline, d.JobDeadline} {
 		if at > 0 {
 			deadline = min(deadline, at)
 		}
 	}
+	return deadline
+}
+
+// RunTime returns the declared run time: what the pod says, else its owner, else a deadline, else its quota. It is
+// never longer than a deadline, which ends the pod.
+func (d Declaration) RunTime() RunTime {
+	deadline := d.Deadline()
 	expected, source := cmp.Or(d.Pod, d.Owner), Annotated
 	if expected <= 0 && deadline < Never {
 		expected, source = deadline, Deadline

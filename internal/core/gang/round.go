@@ -216,7 +216,7 @@ func (m *member) failed(cause why.Finding) Effects {
 // Deadline returns when Expire is due next; false while nothing waits.
 func (s *State) Deadline() (next time.Time, waits bool) {
 	for _, g := range s.groups {
-		for _, at := range []time.Time{g.deadline, g.resumes} {
+		for _, at := range []time.Time{g.deadline, g.resumes, g.again} {
 			if !at.IsZero() && (!waits || at.Before(next)) {
 				next, waits = at, true
 			}
