@@ -20,6 +20,13 @@
 // moves that internal/core/defrag finds. All pods may move, at equal cost; a pod that moves keeps its size, and has its
 // new place before it leaves the old one. A search that ended by a bound is counted: it proves nothing.
 //
+// With -waiting pods arrive and leave in time, through the scheduler of tenon simulate --until. 800 pods are drawn from
+// the trace, with the run times of -times, at most 2 hours, on one of 24 nodes; gangs of 16 and 64 GPUs ask for 30
+// percent of the GPU time. They arrive evenly, within a time in which the GPUs could do the given percentage of the
+// work. Rules differ in how the scheduler holds room, and in how much too long pods declare their run times.
+//
+//	go run -tags nomsgpack ./test/bench/openb -nodes FILE -pods FILE,… -times FILE -waiting 80,95,110
+//
 // With -burst no trace is read: 500 pods come within 50 seconds to 50 machines of 32 CPUs that already use 5 to 54
 // percent of their CPUs, whatever is requested of them (10 to 59 percent). A pod requests 1 CPU and uses 0.2 to 1.8
 // from a minute after its start on; machines report each minute, each at a second of its own. Pods that no machine

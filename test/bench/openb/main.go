@@ -53,6 +53,8 @@ func run(args []string, out io.Writer) error {
 	models := flags.String("models", "", "`PERCENT:DRAW` or all: compare rollout with fgd where pods name models")
 	framework := flags.Bool("framework", false, "compare the first seed of rollout with the scheduler (minutes)")
 	room := flags.Bool("room", false, "measure what making room for pods that wait adds (minutes)")
+	waits := flags.String("waiting", "", "`PERCENT,…` of load: replay in time with gangs, and measure waits (minutes)")
+	times := flags.String("times", "", "`FILE` with creation_time and deletion_time, for -waiting")
 	byLoad := flags.Bool("burst", false, "measure a burst of pods on nodes that report late; reads no trace")
 	flags.IntVar(&settings.Sequences, "sequences", settings.Sequences, "sequences that rollout offers to a state")
 	flags.Int64Var(&settings.MultiGPU, "multi-gpu", settings.MultiGPU, "thousandths of FGD's measure that rollout adds")
@@ -79,6 +81,16 @@ func run(args []string, out io.Writer) error {
 			return err
 		}
 		kind := strings.TrimPrefix(strings.TrimSuffix(filepath.Base(path), ".csv"), "openb_pod_list_")
+		if *waits != "" {
+			loads, err := waitingLoads(*waits)
+			if err == nil {
+				err = replayWaiting(out, t, kind, *times, loads)
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		}
 		if *check {
 			if err := compare(out, t, kind); err != nil {
 				return err
