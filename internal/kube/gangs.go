@@ -133,6 +133,16 @@ func (s *Gangs) Object(id string) *v1alpha1.PodGroup {
 	return nil
 }
 
+// Objects returns all PodGroups that count.
+func (s *Gangs) Objects() (all []*v1alpha1.PodGroup) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.objects {
+		all = append(all, o[0])
+	}
+	return all
+}
+
 // Priority returns the priority of a pod: that of its PodGroup, where Kubernetes' own has one.
 func (s *Gangs) Priority(p *corev1.Pod) int32 {
 	if p.Spec.SchedulingGroup != nil { // others do not pay for it

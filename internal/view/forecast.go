@@ -107,6 +107,8 @@ type ExpectedStart struct {
 	Latest   *time.Time `json:"latest,omitempty"`
 	// After are those that end before, KIND/NAMESPACE/NAME each.
 	After []string `json:"after,omitempty"`
+	// Learned says that run times of these are learned, and not declared.
+	Learned bool `json:"learned,omitempty"`
 }
 
 // ExpectedStartOf returns an estimate as times; nil for one that was not made.

@@ -503,6 +503,7 @@ export interface ExpectedStart {
   earliest?: string;
   latest?: string;
   after?: string[];
+  learned?: boolean;
 }
 
 export interface Fix {

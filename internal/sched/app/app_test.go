@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
@@ -63,6 +64,15 @@ func TestOptionsRefuse(t *testing.T) {
 			func(o *Options, _ *pflag.FlagSet) { o.LegacyDebugAllowFlags = true },
 			"--legacy-debug-allow-flags needs --legacy-debug-address",
 		},
+		"forecasts without a pause": {
+			func(o *Options, _ *pflag.FlagSet) { o.ForecastInterval = 9 * time.Second },
+			"--forecast-interval 9s is not allowed: use 0, or 10s and more",
+		},
+		"forecasts at the end of time": {
+			func(o *Options, _ *pflag.FlagSet) { o.ForecastInterval = -time.Second },
+			"--forecast-interval -1s is not allowed: use 0, or 10s and more",
+		},
+		"no forecasts": {func(o *Options, _ *pflag.FlagSet) { o.ForecastInterval = 0 }, ""},
 		"no memory for rankings": {
 			func(o *Options, _ *pflag.FlagSet) { o.RankingMegabytes = 0 },
 			"--ranking-memory-mb=0 is not allowed: it must be 1 to 1048576",

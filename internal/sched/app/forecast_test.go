@@ -340,3 +340,26 @@ func TestTheQueueShowsRunTimesAndQuotas(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// TestAForecastEndsInTime: what it does not estimate until then is counted, and named as such.
+func TestAForecastEndsInTime(t *testing.T) {
+	a := newTimed(t, "n")
+	a.whatIf.Clock = clockOf(func() time.Time {
+		a.now = a.now.Add(a.whatIf.Deadline / 8)
+		return a.now
+	})
+	for i := range 20 {
+		a.know(exclusive(fmt.Sprintf("a-%02d", i), fmt.Sprint(1+i)))
+	}
+	answer, err := a.answer(`{"ask":{"mode":"forecast"}}`)
+	testkit.Check(t, err)
+	estimated := 0
+	for _, u := range answer.Forecast.Queue {
+		if u.Start != nil {
+			estimated++
+		}
+	}
+	if n := len(answer.Forecast.Queue); n != 20 || estimated == n || answer.Forecast.Bound != "1.5s" {
+		t.Errorf("%d of %d estimated, bound %q", estimated, n, answer.Forecast.Bound)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,9 @@ import (
 
 // SchedulerName is our own scheduler name.
 const SchedulerName = "tenon-scheduler"
+
+// shortestForecastInterval is how long a forecast is answered before another one is made.
+const shortestForecastInterval = 10 * time.Second
 
 // maxRankingMegabytes is 1 TiB.
 const maxRankingMegabytes = 1 << 20
@@ -45,6 +49,8 @@ type Options struct {
 	RankingMegabytes int
 	// LearnRunTimes lets forecasts use how long pods ran that have succeeded.
 	LearnRunTimes bool
+	// ForecastInterval is the time between two forecasts for conditions and metrics; 0 for none.
+	ForecastInterval time.Duration
 	// Plugins are beside ours; a profile of the configuration file enables them.
 	Plugins frameworkruntime.Registry
 
@@ -66,7 +72,7 @@ func NewOptions(with ...Option) *Options {
 	o := &Options{
 		Options: options.NewOptions(), SchedulerNames: []string{SchedulerName, corev1.DefaultSchedulerName},
 		TrustedNames: []string{"koord-scheduler"}, Plugins: frameworkruntime.Registry{},
-		RankingMegabytes: ranking.Memory >> 20, LearnRunTimes: true,
+		RankingMegabytes: ranking.Memory >> 20, LearnRunTimes: true, ForecastInterval: time.Minute,
 	}
 	for _, option := range with {
 		option(o)
@@ -92,6 +98,9 @@ func NewOptions(with ...Option) *Options {
 	fs.BoolVar(&o.LearnRunTimes, "learn-run-times", o.LearnRunTimes,
 		"Let tenon queue estimate how long pods run that declare nothing, from pods of the same workload that have "+
 			"succeeded. No decision depends on it.")
+	fs.DurationVar(&o.ForecastInterval, "forecast-interval", o.ForecastInterval,
+		"Time between two forecasts, while pods wait, for the condition tenon.sh/ExpectedStart of PodGroups and the "+
+			"metric of its errors: 10s or more. 0: none, unless tenon queue asks.")
 	fs.BoolVar(&o.AutoscalerReasons, "autoscaler-reasons", true,
 		"Set the reason Unschedulable of the condition PodScheduled, for which cluster autoscalers add nodes, only if "+
 			"a new node could help the pod. False: set it for every pod that is refused.")
@@ -147,6 +156,10 @@ func (o *Options) validate(set *pflag.FlagSet) error {
 		if slices.Contains(o.SchedulerNames[:i], name) {
 			return fmt.Errorf("--serve-scheduler-names has %q twice", name)
 		}
+	}
+	if o.ForecastInterval != 0 && o.ForecastInterval < shortestForecastInterval {
+		return fmt.Errorf("--forecast-interval %s is not allowed: use 0, or %s and more", o.ForecastInterval,
+			shortestForecastInterval)
 	}
 	if o.RankingMegabytes < 1 || o.RankingMegabytes > maxRankingMegabytes {
 		return fmt.Errorf("--ranking-memory-mb=%d is not allowed: it must be 1 to %d",

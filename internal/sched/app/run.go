@@ -17,8 +17,10 @@ import (
 	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
+	"github.com/tenon-project/tenon/internal/sched/expected"
 	"github.com/tenon-project/tenon/internal/sched/quotarecord"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // longestLook separates two looks at whether all accounts are known.
@@ -82,6 +84,9 @@ func Run(ctx context.Context, s *Scheduler) error {
 		Pods: s.pods(), Record: s.quotas.Record, Client: s.config.Client, Leading: s.core.Tracker.Leading.Load,
 		Synced: s.store.Synced(),
 	}).Run(ctx)
+	if s.options.ForecastInterval > 0 {
+		go expected.New(s.expectations()).Run(ctx)
+	}
 	go func() {
 		if err := s.explanations(ctx).Run(ctx); err != nil {
 			klog.FromContext(ctx).Error(err, "ScheduleExplanations are not answered")
@@ -107,6 +112,22 @@ func Run(ctx context.Context, s *Scheduler) error {
 		return cause
 	}
 	return err
+}
+
+// expectations is what publishes when pods are expected to start.
+func (s *Scheduler) expectations() expected.Options {
+	return expected.Options{
+		Interval: s.options.ForecastInterval, Waits: func() bool { return len(objects{s}.Waiting()) > 0 },
+		Forecast: func(ctx context.Context) (*view.Forecast, error) {
+			answer, err := s.whatIf.Answer(ctx, &view.WhatIf{Ask: view.Ask{Mode: view.PlayForward}})
+			if err != nil {
+				return nil, err
+			}
+			return answer.Forecast, nil
+		},
+		Groups: s.gangs.Objects, Pod: s.pod, Client: s.client, Leading: s.core.Tracker.Leading.Load,
+		Synced: s.store.Synced(), Errors: s.expectedErrors,
+	}
 }
 
 // recorder returns the recorder for a profile's name.

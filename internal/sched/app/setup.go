@@ -35,6 +35,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
 	"github.com/tenon-project/tenon/internal/sched/diag/whatif"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
+	"github.com/tenon-project/tenon/internal/sched/expected"
 	"github.com/tenon-project/tenon/internal/sched/journal"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
@@ -57,7 +58,9 @@ type Scheduler struct {
 	gangs    *kube.Gangs
 	reserved *kube.Reservations
 
-	rebuild  *metrics.Histogram // how long the start took until all accounts were known
+	rebuild        *metrics.Histogram    // how long the start took until all accounts were known
+	expectedErrors *metrics.HistogramVec // by how much forecasts were wrong
+
 	reporter *refusals.Reporter // writes why pods were refused
 	live     *refusals.Live     // evaluates a pod again, for explanations
 	// whatIf answers questions about other clusters, on profiles of its own.
@@ -159,7 +162,8 @@ func assemble(ctx context.Context, o *Options, c *config.Config) (*Scheduler, er
 			Buckets: metrics.ExponentialBuckets(0.05, 2, 12),
 		}),
 	}
-	export(s.rebuild)
+	s.expectedErrors = expected.NewErrors()
+	export(s.rebuild, s.expectedErrors)
 	exportInfo(&cc.ComponentConfig)
 	clocks := clockOf(now)
 	counted := core.NewMetrics(export, clocks)

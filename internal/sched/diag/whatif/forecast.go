@@ -38,6 +38,7 @@ type course struct {
 	// running are the bound pods, by the name of their unit, started the pods that Start has placed.
 	running map[string]*corev1.Pod
 	started map[string][]*placed
+	learned map[string]bool // units whose run times are learned
 }
 
 // waitingUnit is a pod, or members of gangs that start together, the first in their order first.
@@ -82,9 +83,13 @@ func (s *session) forecast(q *view.WhatIf) (*view.Forecast, error) {
 		w := c.describe(u)
 		w.Position = i + 1
 		e := estimates[i]
+		learned := slices.ContainsFunc(e.After, func(name string) bool { return c.learned[name] })
 		e.After = c.owners(e.After)
 		if w.Start = view.ExpectedStartOf(e, now); w.Start == nil {
 			out.Bound = s.searchTime().String()
+		}
+		if w.Start != nil {
+			w.Start.Learned = learned
 		}
 		if u.incomplete {
 			w.Start = &view.ExpectedStart{State: view.StartIncomplete}
@@ -138,7 +143,7 @@ func (c *course) runTime(pod *corev1.Pod) forecast.RunTime {
 
 // collectRunning returns the bound pods with their ends. A pod that terminates ends within its grace period.
 func (c *course) collectRunning() (units []forecast.Unit, err error) {
-	c.running = map[string]*corev1.Pod{}
+	c.running, c.learned = map[string]*corev1.Pod{}, map[string]bool{}
 	all, err := c.nodes.List()
 	if err != nil {
 		return nil, err
@@ -146,7 +151,9 @@ func (c *course) collectRunning() (units []forecast.Unit, err error) {
 	for _, n := range all {
 		for _, info := range n.GetPods() {
 			pod := info.GetPod()
-			ends := c.runTime(pod).Ends(c.now.Sub(convert.Started(pod)))
+			runs := c.runTime(pod)
+			ends := runs.Ends(c.now.Sub(convert.Started(pod)))
+			c.learned[string(pod.UID)] = runs.Source == forecast.Learned
 			if pod.DeletionTimestamp != nil {
 				ends = forecast.Range{Late: max(0, pod.DeletionTimestamp.Sub(c.now))}
 			}
@@ -219,6 +226,7 @@ func (c *course) units() (units []forecast.Unit) {
 		if u.runs.Source != forecast.Unknown {
 			runs = u.runs.Range
 		}
+		c.learned[u.name] = u.runs.Source == forecast.Learned
 		units = append(units, forecast.Unit{Name: u.name, Kind: u.kind(), Range: runs})
 	}
 	return units
