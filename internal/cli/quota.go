@@ -227,6 +227,9 @@ func quotasOfObjects(ctx context.Context, flags *genericclioptions.ConfigFlags, 
 	for i := range pods.Items {
 		table.Put(&pods.Items[i])
 	}
+	if err := c.claims(ctx, table); err != nil {
+		return nil, err
+	}
 	return quotasOf(s, rounds), nil
 }
 

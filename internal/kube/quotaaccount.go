@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -385,6 +386,21 @@ func (s *Quotas) frees(uid string, f func(known quota.Member)) bool {
 	after, counted := s.account.Find(uid)
 	return !counted || after.Quota != before.Quota || !maps.Equal(after.Amounts, before.Amounts) ||
 		before.Nominated && !after.Nominated && after.State == quota.Pending
+}
+
+// PutClaim records a ResourceClaim. One that counts less than until now can leave more for others.
+func (s *Quotas) PutClaim(c *resourcev1.ResourceClaim) { s.charge(convert.QuotaCharge(c)) }
+
+// RemoveClaim forgets a ResourceClaim.
+func (s *Quotas) RemoveClaim(c *resourcev1.ResourceClaim) {
+	s.charge(quota.Charge{ID: c.Namespace + "/" + c.Name})
+}
+
+func (s *Quotas) charge(c quota.Charge) {
+	less := Ask(s, func(a *quota.Account) bool { return a.PutCharge(c) })
+	if freed := s.freed.Load(); less && freed != nil {
+		(*freed)()
+	}
 }
 
 // PutNode records a node, as the API server has it.

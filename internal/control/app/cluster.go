@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -43,7 +44,7 @@ type cluster struct {
 	pods, nodes, budgets cache.SharedIndexInformer            // of pods that have ended, what gangstatus.Trim keeps
 	groups               []cache.SharedIndexInformer          // PodGroups, and CompositePodGroups last
 	made                 cache.SharedIndexInformer            // of groups, that of the PodGroups of operators' objects
-	devices              cache.SharedIndexInformer
+	devices, claims      cache.SharedIndexInformer
 	topologies           cache.SharedIndexInformer
 	reservations         cache.SharedIndexInformer
 	metrics, slos        cache.SharedIndexInformer
@@ -73,6 +74,9 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 		namespaces: coreinformers.NewNamespaceInformer(client, 0, cache.Indexers{}),
 		budgets:    policyinformers.NewPodDisruptionBudgetInformer(client, metav1.NamespaceAll, 0, byNamespace),
 	}
+	of := resourcev1.SchemeGroupVersion.WithResource("resourceclaims")
+	c.claims = kube.NewOptionalInformer(client.Discovery(), of,
+		client.ResourceV1().ResourceClaims(metav1.NamespaceAll), &resourcev1.ResourceClaim{})
 	c.gangs.Inform(store.SetGang)
 	counted := accounts.Accounts{Quotas: store, Reservations: c.reserved}.Table() // by webhooks too
 	others := accounts.Accounts{Gangs: c.gangs, Kinds: &c.kinds}.Table()          // no reserve pod is of a PodGroup
@@ -112,6 +116,7 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 	c.synced = append(c.synced, c.budgets.HasSynced)
 	webhooks := len(c.synced)
 	follow(others.Of("Pod"), c.pods)
+	follow(counted.Of("ResourceClaim"), c.claims)
 	groups := others.Of("PodGroup")
 	for _, s := range groups.Sources {
 		i := s.Informer(reader)
@@ -144,8 +149,8 @@ func (c *cluster) Start(ctx context.Context) error {
 	for _, i := range c.quotas {
 		running.Go(func() { i.RunWithContext(ctx) })
 	}
-	others := append(slices.Clone(c.groups), c.pods, c.nodes, c.budgets, c.devices, c.topologies, c.reservations,
-		c.profiles, c.namespaces)
+	others := append(slices.Clone(c.groups), c.pods, c.nodes, c.budgets, c.devices, c.claims, c.topologies,
+		c.reservations, c.profiles, c.namespaces)
 	if c.strategy != nil {
 		others = append(others, c.metrics, c.slos, c.strategy)
 	}

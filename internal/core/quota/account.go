@@ -50,6 +50,8 @@ type Pod struct {
 	Nominated bool
 
 	Gang string // identifies its gang in the cluster; empty without one
+	// Claims are the ResourceClaims that the pod uses, by Charge.ID. It must not be changed.
+	Claims []string
 	// Room says that the pod stands for a Reservation: pods that use the Reservation will hold what it holds.
 	Room bool
 }
@@ -84,6 +86,7 @@ type Account struct {
 	bonds                  map[string]gang.Bond // by Pod.Gang; also of gangs without pods
 	starts                 map[string]*start    // by Pod.Gang: members that were admitted together
 	mapping                *Mapping             // of the forest's specs
+	charges                map[string]*charge   // by ID: claims that are known or that pods use
 
 	claims []claim // of the check under way
 }
@@ -102,6 +105,7 @@ type entry struct {
 	vector Vector // Amounts
 	group  *group
 	state  State
+	of     *charge // what the entry counts; nil for a pod
 }
 
 // NewAccount returns an account without quotas, nodes and pods.
@@ -113,6 +117,7 @@ func NewAccount(c Config, r Rules) *Account {
 		rooms: map[string]*entry{}, groups: map[PodsOf]*group{},
 		groupsOf: map[*Quota][]*group{}, gangs: map[string]members{},
 		bonds: map[string]gang.Bond{}, starts: map[string]*start{}, mapping: NewMapping(nil),
+		charges: map[string]*charge{},
 	}
 }
 
@@ -144,6 +149,10 @@ func (a *Account) SetNodes(amounts Amounts) { a.forest.SetNodes(amounts) }
 // Put adds a pod or replaces what is known of it. A pod with a node is bound; one without keeps its reservation.
 func (a *Account) Put(p Pod) {
 	e, k := a.pods[p.UID], p.key()
+	var claims []string // until now
+	if e != nil {
+		claims = e.pod.Claims
+	}
 	if e != nil && e.counts(&p) {
 		a.part(e)
 		e.pod, e.state = p, e.next(&p)
@@ -171,6 +180,7 @@ func (a *Account) Put(p Pod) {
 	a.count(e, (*Forest).Add)
 	a.join(e)
 	a.track(e)
+	a.use(p.UID, claims, p.Claims)
 }
 
 // Remove forgets a pod that has ended or is gone.
@@ -183,6 +193,7 @@ func (a *Account) Remove(uid string) {
 		delete(a.nominated, uid)
 		delete(a.leaving, uid)
 		delete(a.rooms, uid)
+		a.use(uid, e.pod.Claims, nil)
 	}
 }
 
@@ -244,7 +255,7 @@ func (a *Account) Release(uids ...string) {
 // Member is a pod of a quota.
 type Member struct {
 	Pod
-	Uses  Vector // Amounts
+	Uses  Vector // Amounts, and those of the claims that count with the pod and end with it
 	State State
 	Quota *Quota
 	// Missing reports that the quota which the pod names does not exist.
@@ -257,7 +268,7 @@ func (a *Account) Find(uid string) (Member, bool) {
 	if e == nil {
 		return Member{}, false
 	}
-	return e.member(), true
+	return a.member(e), true
 }
 
 // RunTime returns how long a pod runs by its quota: by the closest one above it that says so; 0 for unknown.
@@ -279,7 +290,9 @@ func (a *Account) Members(q *Quota) []Member {
 	var out []Member
 	for _, g := range a.groupsOf[q] {
 		for _, e := range g.pods {
-			out = append(out, e.member())
+			if e.of == nil {
+				out = append(out, a.member(e))
+			}
 		}
 	}
 	slices.SortFunc(out, func(x, y Member) int {
@@ -343,7 +356,8 @@ func (e *entry) next(p *Pod) State {
 // counts reports whether p counts as the entry does already.
 func (e *entry) counts(p *Pod) bool {
 	return e.pod.key() == p.key() && (e.state == Pending) == (e.next(p) == Pending) &&
-		e.pod.NonPreemptible == p.NonPreemptible && e.pod.Amounts.equal(p.Amounts)
+		e.pod.NonPreemptible == p.NonPreemptible && e.pod.Amounts.equal(p.Amounts) &&
+		slices.Equal(e.pod.Claims, p.Claims)
 }
 
 // equal is maps.Equal, at once for one and the same map.
@@ -352,8 +366,8 @@ func (a Amounts) equal(b Amounts) bool {
 }
 
 // member returns what callers may see of the pod.
-func (e *entry) member() Member {
-	return Member{e.pod, e.vector, e.state, e.group.quota, e.group.missing}
+func (a *Account) member(e *entry) Member {
+	return Member{e.pod, a.asks(e), e.state, e.group.quota, e.group.missing}
 }
 
 // turn changes a pending pod to one that holds its amounts, or back.
@@ -365,6 +379,7 @@ func (a *Account) turn(e *entry, to State) {
 	}
 	a.track(e)
 	a.follow(e)
+	a.use(e.pod.UID, nil, e.pod.Claims)
 }
 
 // count adds what a pod asks for and holds to its quota, or takes it back; hold what it holds alone.

@@ -152,7 +152,7 @@ func (a *Account) claimAll(claims []claim, c company) []claim {
 	for _, chosen := range c.choices {
 		claims = a.claimLeast(claims, chosen)
 	}
-	return claims
+	return a.claimShared(claims, c)
 }
 
 // AdmitChange reports why a bound pod may not become p, with other amounts or in another quota; nil when it may.
@@ -246,9 +246,9 @@ func (e *entry) precedes(o *entry) bool {
 
 // each calls f with what a pod asks of each quota on its path.
 func (a *Account) each(e *entry, f func(claim)) {
-	leaf := e.group.quota
+	leaf, asks := e.group.quota, a.asks(e)
 	for n := leaf; n != nil && n != a.root && n != a.system; n = n.parent {
-		for _, asked := range e.vector {
+		for _, asked := range asks {
 			if asked.N == 0 {
 				continue
 			}

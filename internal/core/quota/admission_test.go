@@ -248,7 +248,7 @@ func companies(a *Account, uids []string) (sets [][]string, alike bool) {
 			sets = append(sets, set)
 		}
 	}
-	return sets, !slices.ContainsFunc(others, func(o *entry) bool { return o.differs(others[0]) })
+	return sets, !slices.ContainsFunc(others, func(o *entry) bool { return a.differ(o, others[0]) })
 }
 
 // fits is admission of pending pods by brute force: the runtimes before, and what every quota would use.

@@ -40,6 +40,9 @@ func (f *Forest) Dimension(name string) Dimension {
 		d = Dimension(len(f.names))
 		f.names = append(f.names, name)
 		f.dimensions[name] = d
+		if isClass(name) {
+			f.updateTotal(d)
+		}
 	}
 	return d
 }

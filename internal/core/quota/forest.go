@@ -233,6 +233,9 @@ func (f *Forest) updateTotal(d Dimension) {
 		total = sumOf(f.nodes[d])
 	}
 	named := total != sum{}
+	if !named && isClass(f.names[d]) {
+		total = sumOf(undivided)
+	}
 	total = total.minus(sumOf(f.system.Amount(Used, d))).minus(sumOf(f.fallback.Amount(Used, d)))
 	for _, q := range f.tops {
 		if !q.spec.IgnoreDefaultTree {

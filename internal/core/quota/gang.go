@@ -139,7 +139,7 @@ func (a *Account) together(uids []string) company {
 		}
 		n := min(max(lacks, 0), len(others))
 		if n < len(others) { // else all of them count, in any order: most gangs need every member
-			if n > 0 && slices.ContainsFunc(others, others[0].differs) {
+			if n > 0 && slices.ContainsFunc(others, func(e *entry) bool { return a.differ(others[0], e) }) {
 				c.choices = append(c.choices, choice{n, others})
 				continue
 			}
@@ -160,10 +160,10 @@ func (a *Account) isRefused(e *entry) bool {
 	return e.group.missing && a.rules.Missing == MissingReject
 }
 
-// differs reports whether two pods count differently in quotas.
-func (e *entry) differs(o *entry) bool {
+// differ reports whether two pods count differently in quotas.
+func (a *Account) differ(e, o *entry) bool {
 	return e.group.quota != o.group.quota || e.pod.NonPreemptible != o.pod.NonPreemptible ||
-		!slices.Equal(e.vector, o.vector)
+		!slices.Equal(a.asks(e), a.asks(o))
 }
 
 // claimLeast adds what members of a choice ask for at least: of each claim as many of the smallest amounts as members
@@ -242,7 +242,8 @@ type start struct {
 
 // begin notes which members of a gang were admitted together.
 func (a *Account) begin(name string, uids []string) {
-	if slices.ContainsFunc(a.claims, func(c claim) bool { return c.n == math.MaxInt64 || c.held != 0 }) {
+	if slices.ContainsFunc(a.claims, func(c claim) bool { return c.n == math.MaxInt64 || c.held != 0 }) ||
+		slices.ContainsFunc(uids, func(uid string) bool { return len(a.pods[uid].pod.Claims) > 0 }) {
 		return
 	}
 	s := &start{map[string]bool{}, slices.Clone(a.claims)}

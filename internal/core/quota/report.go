@@ -146,6 +146,12 @@ func (a *Account) Miscounted() []string {
 			own[q] = e.vector.addTo(own[q])
 		}
 	}
+	for _, c := range a.charges {
+		if c.counts.state != Pending {
+			q := a.forest.live(c.counts.group.quota)
+			own[q] = c.counts.vector.addTo(own[q])
+		}
+	}
 	for q, sums := range own {
 		for ; q != nil; q = q.parent {
 			held[q] = append(held[q], make([]sum, max(len(sums)-len(held[q]), 0))...)
@@ -198,6 +204,9 @@ func (a *Account) Rebuilt() *Account {
 		if e.state == Reserved {
 			b.turn(b.pods[uid], Reserved)
 		}
+	}
+	for _, c := range a.charges {
+		b.PutCharge(c.Charge)
 	}
 	return b
 }

@@ -89,7 +89,8 @@ func (a Accounts) Table() Table {
 		kindOf("NodeMetric",
 			from(kube.NewUsageInformer, readMetric, slo.NodeMetrics()),
 			nil, to(loads, loads.PutMetric, loads.RemoveMetric)),
-		kindOf("ResourceClaim", nil, nil, to(claims, claims.PutClaim, claims.RemoveClaim)),
+		kindOf("ResourceClaim", nil, nil, to(quotas, quotas.PutClaim, quotas.RemoveClaim),
+			to(claims, claims.PutClaim, claims.RemoveClaim)),
 		kindOf("ResourceSlice", nil, nil,
 			to(claims, claims.PutSlice, func(s *resourcev1.ResourceSlice) { claims.RemoveSlice(s.Name) })),
 	}

@@ -247,7 +247,7 @@ func QuotaPod(p *corev1.Pod, amounts quota.Amounts) quota.Pod {
 		Bound:   p.Annotations[annotation.QuotaBound],
 		Amounts: amounts, NonPreemptible: !IsPreemptible(p), Node: p.Spec.NodeName,
 		Leaving: p.DeletionTimestamp != nil, Nominated: p.Status.NominatedNodeName != "",
-		Room: IsReservePod(p),
+		Room: IsReservePod(p), Claims: ClaimsOf(p),
 	}
 	if _, name, _ := gangName(p); name != "" {
 		out.Gang, _ = gangID(p.Namespace, name) // one that cannot be read is a gang as well
