@@ -2,11 +2,13 @@ package sim
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -86,6 +88,9 @@ var volumeInformers = map[runtime.Object]func(kubernetes.Interface, time.Duratio
 	&corev1.PersistentVolume{}: func(c kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return &informer{SharedIndexInformer: coreinformers.NewPersistentVolumeInformer(c, resync, cache.Indexers{})}
 	},
+	&resourcev1.DeviceClass{}: func(c kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return &informer{SharedIndexInformer: resourceinformers.NewDeviceClassInformer(c, resync, cache.Indexers{})}
+	},
 	&resourcev1.ResourceSlice{}: func(c kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return &informer{SharedIndexInformer: resourceinformers.NewResourceSliceInformer(c, resync, cache.Indexers{})}
 	},
@@ -145,6 +150,18 @@ func (s *apiServer) claim(method, key string, body []byte) (runtime.Object, erro
 		return nil, apierrors.NewNotFound(resourcev1.Resource("resourceclaims"), key)
 	}
 	return o.(*resourcev1.ResourceClaim), nil
+}
+
+// newClaim creates the claim of a pod that requests extended resources of a DeviceClass.
+func (s *apiServer) newClaim(body []byte) (runtime.Object, error) {
+	claim := &resourcev1.ResourceClaim{}
+	if _, _, err := clientscheme.Codecs.UniversalDeserializer().Decode(body, nil, claim); err != nil {
+		return nil, fmt.Errorf("read the claim: %w", err)
+	}
+	claim.Name = cmp.Or(claim.Name, claim.GenerateName+strconv.Itoa(s.version))
+	claim.UID = types.UID("simulated/" + claim.Namespace + "/" + claim.Name)
+	s.create(s.claims, claim)
+	return claim, nil
 }
 
 // putClaim replaces a ResourceClaim, or its status: whoever writes one sends the whole claim.
@@ -213,6 +230,9 @@ func (s *apiServer) serve(r *http.Request, body []byte) (runtime.Object, error) 
 		}, nil
 	}
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	if r.Method == http.MethodPost && len(path) == 6 && path[5] == "resourceclaims" {
+		return s.newClaim(body)
+	}
 	if len(path) >= 7 && path[5] == "resourceclaims" {
 		return s.claim(r.Method, path[4]+"/"+path[6], body)
 	}
@@ -304,4 +324,29 @@ func (s *apiServer) remove(pod *corev1.Pod) {
 	s.changes++
 	s.deleted(pod)
 	s.drop(s.pods, pod)
+	if !s.recorded {
+		s.releaseClaims(pod)
+	}
+}
+
+// releaseClaims does what Kubernetes' controllers do once a pod is gone: its own claims are deleted, and others are
+// deallocated if no other pod may use them.
+func (s *apiServer) releaseClaims(pod *corev1.Pod) {
+	for _, key := range slices.Sorted(slices.Values(s.claims.GetStore().ListKeys())) {
+		o, _, err := s.claims.GetStore().GetByKey(key)
+		utilruntime.Must(err)
+		old := o.(*resourcev1.ResourceClaim)
+		isOf := func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == pod.UID }
+		left := slices.DeleteFunc(slices.Clone(old.Status.ReservedFor), isOf)
+		switch {
+		case metav1.IsControlledBy(old, pod):
+			s.drop(s.claims, old)
+		case len(left) < len(old.Status.ReservedFor):
+			claim := old.DeepCopy()
+			if claim.Status.ReservedFor = left; len(left) == 0 {
+				claim.Status.Allocation, claim.Status.Devices = nil, nil
+			}
+			s.replace(s.claims, old, claim)
+		}
+	}
 }

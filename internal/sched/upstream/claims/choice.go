@@ -185,13 +185,17 @@ func (f *chosenFilter) Filter(ctx context.Context, cs fwk.CycleState, pod *corev
 	if p == nil {
 		return f.FilterPlugin.Filter(ctx, cs, pod, node)
 	}
-	q := p.ask(cs, node.Node(), false)
+	freed := p.without(victimsOf(cs))
+	q := p.ask(cs, node.Node(), false, freed != nil)
+	if freed != nil {
+		q.state, q.freed = freed, true
+	}
 	if q == nil {
-		return p.explained(f.FilterPlugin.Filter(ctx, cs, pod, node), pod, node.Node())
+		return p.explained(resolvable(f.FilterPlugin.Filter(ctx, cs, pod, node), node), pod, node.Node())
 	}
 	status := f.FilterPlugin.Filter(context.WithValue(ctx, questionKey{}, q), cs, pod, node)
 	if !status.IsSuccess() {
-		return p.explained(status, pod, node.Node())
+		return p.explained(resolvable(status, node), pod, node.Node())
 	}
 	if q.checkGiven(); q.rest.Required && !q.choice.Aligned {
 		return fwk.NewStatus(fwk.Unschedulable).WithError(q.refusal())
@@ -215,7 +219,7 @@ func (r *chosenReserve) Reserve(ctx context.Context, cs fwk.CycleState, pod *cor
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	if q := p.ask(cs, info.Node(), true); q != nil {
+	if q := p.ask(cs, info.Node(), true, false); q != nil {
 		// If it fails now, the devices of the last time are reserved.
 		r.c.filter.Filter(context.WithValue(ctx, questionKey{}, q), cs, pod, info)
 		q.checkGiven()
@@ -231,8 +235,14 @@ type chooser struct{ structured.Allocator }
 // Allocate returns an answer of an allocator of Kubernetes, or nil.
 func (c *chooser) Allocate(ctx context.Context, node *corev1.Node, claims []*resourcev1.ResourceClaim,
 ) ([]resourcev1.AllocationResult, error) {
-	first, err := c.Allocator.Allocate(ctx, node, claims)
 	q, asked := ctx.Value(questionKey{}).(*question)
+	if asked && q.freed { // what the allocator knows as allocated is not all that is
+		if first := q.narrowed(ctx, claims, make([]bool, len(q.site.Devices))); len(first) == len(claims) {
+			return q.choose(ctx, claims, first), nil
+		}
+		return nil, nil
+	}
+	first, err := c.Allocator.Allocate(ctx, node, claims)
 	if !asked || err != nil || len(first) == 0 || len(first) != len(claims) {
 		return first, err
 	}
@@ -248,6 +258,9 @@ type question struct {
 	view  *ledger.View
 	asked *place.Request
 	rest  claim.Rest
+	// state is what is allocated: that of the plan, or freed of what victims have.
+	state *structured.AllocatedState
+	freed bool
 	// spread is the number of NUMA nodes that the devices need on an empty machine.
 	spread int
 	// best: the best devices are wanted, and not just some with which the rest fits.
@@ -261,15 +274,15 @@ type question struct {
 
 type questionKey struct{}
 
-// ask makes the question about a node; nil where nothing is to be chosen. Unless best, that is so where no topology
-// policy requires an alignment.
-func (p *plan) ask(cs fwk.CycleState, node *corev1.Node, best bool) *question {
+// ask makes the question about a node; nil where nothing is to be chosen. Unless best or always, that is so where no
+// topology policy requires an alignment.
+func (p *plan) ask(cs fwk.CycleState, node *corev1.Node, best, always bool) *question {
 	v, r := p.others.Asked(cs, node.Name)
-	if v == nil || !best && (r == nil || !r.AlignsClaims(v)) {
+	if !always && (v == nil || !best && (r == nil || !r.AlignsClaims(v))) {
 		return nil
 	}
 	p.read()
-	q := &question{plan: p, node: node, best: best, asked: r, view: v, site: p.siteOf(node.Name, v)}
+	q := &question{plan: p, node: node, best: best, asked: r, view: v, state: p.state, site: p.siteOf(node.Name, v)}
 	for i := range p.given {
 		d := &p.given[i]
 		if at, known := q.site.index[structured.MakeDeviceID(d.Driver, d.Pool, d.Device)]; known {

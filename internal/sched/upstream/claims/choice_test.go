@@ -153,7 +153,7 @@ func (s *situation) question() (*question, []*resourcev1.ResourceClaim) {
 	p.once.Do(func() {})
 	node := &corev1.Node{}
 	node.Name = "n"
-	return &question{plan: p, node: node, site: p.siteOf("n", nil), best: true}, claims
+	return &question{plan: p, node: node, site: p.siteOf("n", nil), state: p.state, best: true}, claims
 }
 
 // invalid returns why results are no answer to the claims of a situation on all its devices; "" for nothing.

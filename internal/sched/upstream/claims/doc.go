@@ -15,6 +15,11 @@
 //
 // All that the plugin keeps of a pod so comes from its own allocator, and what it writes is what it has filtered.
 //
+// # Preemption
+//
+// The plugin knows no preemption, and refuses a node without free devices for good. On a node whose pods have claims the
+// refusal becomes one that victims can resolve. In a dry run, the devices of claims whose pods are all victims are free.
+//
 // # Members of a gang
 //
 // All members of a gang are reserved before the first one is bound. A claim that they share is then allocated in memory
