@@ -89,6 +89,10 @@ func (a *Answer) reservationSpec(s *v1alpha1.ReservationSpec, kinds device.Kinds
 // reservationTemplate checks the template as the pod that is scheduled in its place.
 func (a *Answer) reservationTemplate(t *corev1.PodTemplateSpec, kinds device.Kinds) {
 	pod := &corev1.Pod{ObjectMeta: *t.ObjectMeta.DeepCopy(), Spec: t.Spec}
+	if len(t.Spec.ResourceClaims) > 0 {
+		a.refuse(why.InvalidField, "spec.template.spec.resourceClaims", "must be empty: a Reservation cannot hold "+
+			"devices of ResourceClaims, which Kubernetes reserves for pods alone; its users may have claims")
+	}
 	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
 		if annotation.SetByScheduler(key) {
 			a.warn("spec.template."+annotationField(key), "ignored: it is set by the scheduler")

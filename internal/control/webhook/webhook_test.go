@@ -471,6 +471,11 @@ func TestWhatAReservationSays(t *testing.T) {
 			now:  object(`,"labels":{"scheduling.koordinator.sh/reservation-order":"first"}`, template+`,`+owners, ""),
 			want: "metadata.labels[scheduling.koordinator.sh/reservation-order]: ",
 		},
+		"claims for devices": {
+			now: object("", `"template":{"spec":{"resourceClaims":[{"name":"g","resourceClaimName":"g"}],"containers":`+
+				`[{"name":"c"}]}},`+owners, ""),
+			want: "spec.template.spec.resourceClaims: must be empty: a Reservation cannot hold devices of ResourceClaims",
+		},
 		"another template on a node": {
 			now:  object("", `"template":{"spec":{"containers":[{"name":"d"}]}},`+owners, bound),
 			was:  object("", template+`,`+owners, bound),

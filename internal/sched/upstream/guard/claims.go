@@ -11,6 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // claimFilter is the PreFilter plugin DynamicResources. It refuses claims that no allocation can serve: upstream's
@@ -24,6 +25,10 @@ type claimFilter struct {
 func (p *claimFilter) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
 	result, status := p.preFilter.PreFilter(ctx, state, pod, nodes)
+	if convert.IsReservePod(pod) && len(pod.Spec.ResourceClaims) > 0 {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "spec.template.spec.resourceClaims of a Reservation "+
+			"must be empty: Kubernetes reserves devices of ResourceClaims for pods alone")
+	}
 	if !status.IsSuccess() {
 		return result, status
 	}
