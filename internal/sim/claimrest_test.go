@@ -64,8 +64,8 @@ func TestClaimsBesideOtherFeatures(t *testing.T) {
 		return exclusive(name, 2, "LS", ", uid: "+name, fmt.Sprintf("\n  nodeName: n0\n  priority: %d", priority)+
 			with(claims...))
 	}
-	claimingUser := strings.Replace(using("a", "web", "", "cpu: 4", ""), "spec: {", "spec: {resourceClaims: [{name: one, "+
-		"resourceClaimTemplateName: one}], ", 1)
+	claimingUser := strings.Replace(using("a", "web", "", "cpu: 4", ""), "spec: {", "spec: {resourceClaims: [{"+
+		"name: one, resourceClaimTemplateName: one}], ", 1)
 	for name, c := range map[string]struct {
 		in    string
 		cards []int
@@ -123,16 +123,18 @@ func TestClaimsBesideOtherFeatures(t *testing.T) {
 			exclusive("a", 12, "LSR", says("g", 2), with("one")) + exclusive("b", 12, "LSR", says("g", 2), with("one")),
 			[]int{0},
 			[]string{
-				"a Waiting of gang default/g only 1 of 2 members fit: pod default/b does not: UpstreamFilter: 0/1 nodes " +
-					"are available: 1 cannot allocate all claims.",
-				"b Waiting of gang default/g only 1 of 2 members fit: pod default/b does not: UpstreamFilter: 0/1 nodes " +
-					"are available: 1 cannot allocate all claims.",
+				"a Waiting of gang default/g only 1 of 2 members fit: pod default/b does not: UpstreamFilter: 0/1 " +
+					"nodes are available: 1 cannot allocate all claims.",
+				"b Waiting of gang default/g only 1 of 2 members fit: pod default/b does not: UpstreamFilter: 0/1 " +
+					"nodes are available: 1 cannot allocate all claims.",
 			},
 		},
 		"an extended resource that a DeviceClass maps": {
 			"\n{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: mapped}, spec: " +
-				"{extendedResourceName: example.com/gpu, selectors: [{cel: {expression: \"device.driver == 'gpu'\"}}]}}" +
-				"\n---" + strings.Replace(pod("a", 2), "memory: 64Mi", "memory: 64Mi, example.com/gpu: 1", 1) + pod("b", 1, "one"),
+				"{extendedResourceName: example.com/gpu, selectors: [{cel: {expression: " +
+				"\"device.driver == 'gpu'\"}}]}}\n---" +
+				strings.Replace(pod("a", 2), "memory: 64Mi", "memory: 64Mi, example.com/gpu: 1", 1) +
+				pod("b", 1, "one"),
 			[]int{0},
 			[]string{"a Scheduled", "b Unschedulable cannot allocate all claims"},
 		},

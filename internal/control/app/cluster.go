@@ -74,8 +74,8 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 		namespaces: coreinformers.NewNamespaceInformer(client, 0, cache.Indexers{}),
 		budgets:    policyinformers.NewPodDisruptionBudgetInformer(client, metav1.NamespaceAll, 0, byNamespace),
 	}
-	of := resourcev1.SchemeGroupVersion.WithResource("resourceclaims")
-	c.claims = kube.NewOptionalInformer(client.Discovery(), of,
+	resource := resourcev1.SchemeGroupVersion.WithResource("resourceclaims")
+	c.claims = kube.NewOptionalInformer(client.Discovery(), resource,
 		client.ResourceV1().ResourceClaims(metav1.NamespaceAll), &resourcev1.ResourceClaim{})
 	c.gangs.Inform(store.SetGang)
 	counted := accounts.Accounts{Quotas: store, Reservations: c.reserved}.Table() // by webhooks too

@@ -474,7 +474,8 @@ func TestWhatAReservationSays(t *testing.T) {
 		"claims for devices": {
 			now: object("", `"template":{"spec":{"resourceClaims":[{"name":"g","resourceClaimName":"g"}],"containers":`+
 				`[{"name":"c"}]}},`+owners, ""),
-			want: "spec.template.spec.resourceClaims: must be empty: a Reservation cannot hold devices of ResourceClaims",
+			want: "spec.template.spec.resourceClaims: must be empty: a Reservation cannot hold devices of " +
+				"ResourceClaims",
 		},
 		"another template on a node": {
 			now:  object("", `"template":{"spec":{"containers":[{"name":"d"}]}},`+owners, bound),

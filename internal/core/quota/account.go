@@ -105,7 +105,7 @@ type entry struct {
 	vector Vector // Amounts
 	group  *group
 	state  State
-	of     *charge // what the entry counts; nil for a pod
+	charge *charge // what the entry counts; nil for a pod
 }
 
 // NewAccount returns an account without quotas, nodes and pods.
@@ -290,7 +290,7 @@ func (a *Account) Members(q *Quota) []Member {
 	var out []Member
 	for _, g := range a.groupsOf[q] {
 		for _, e := range g.pods {
-			if e.of == nil {
+			if e.charge == nil {
 				out = append(out, a.member(e))
 			}
 		}

@@ -46,7 +46,7 @@ func (a *Account) PutCharge(c Charge) (less bool) {
 		less = less || c.Amounts[name] < n
 	}
 	known.Charge = c
-	a.settle(c.ID)
+	a.recount(c.ID)
 	return less
 }
 
@@ -71,18 +71,18 @@ func (a *Account) use(uid string, before, now []string) {
 		}
 	}
 	for _, id := range slices.Concat(before, now) {
-		a.settle(id)
+		a.recount(id)
 	}
 }
 
-// settle counts a claim with the pod that pays for it now.
-func (a *Account) settle(id string) {
+// recount counts a claim with the pod that pays for it now.
+func (a *Account) recount(id string) {
 	c := a.charge(id)
 	if c.counts.group != nil {
 		a.count(&c.counts, (*Forest).Subtract)
 		a.leave(&c.counts)
 	}
-	c.payer, c.counts = "", entry{pod: Pod{UID: "claim " + id}, of: c}
+	c.payer, c.counts = "", entry{pod: Pod{UID: "claim " + id}, charge: c}
 	if p := a.payerOf(c); p != nil {
 		c.payer, c.counts.pod.NonPreemptible = p.pod.UID, p.pod.NonPreemptible
 		c.counts.vector, c.counts.group, c.counts.state = a.forest.Vector(c.Amounts), p.group, min(p.state, Reserved)
@@ -129,7 +129,9 @@ func (a *Account) asks(e *entry) Vector {
 
 // ends reports whether no other pod than the payer holds a claim.
 func (a *Account) ends(c *charge) bool {
-	return !slices.ContainsFunc(c.users, func(uid string) bool { return uid != c.payer && a.pods[uid].state != Pending })
+	return !slices.ContainsFunc(c.users, func(uid string) bool {
+		return uid != c.payer && a.pods[uid].state != Pending
+	})
 }
 
 // claimShared adds the claims of a company's pods that no pod holds yet and that count with pods outside of it: each

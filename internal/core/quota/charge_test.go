@@ -59,7 +59,8 @@ func TestAClaimIsChargedOnce(t *testing.T) {
 	check("it counts what it was given, with the first pod that it is reserved for", 0, 2)
 	a.Remove("p3")
 	check("it moves to the next pod", 2, 0)
-	a.Put(Pod{UID: "p1", Namespace: "a", Name: "p1", Node: "n", Amounts: Amounts{cpuName: 1000}, Claims: []string{"a/c"}})
+	bound := Amounts{cpuName: 1000}
+	a.Put(Pod{UID: "p1", Namespace: "a", Name: "p1", Node: "n", Amounts: bound, Claims: []string{"a/c"}})
 	a.Release("p2")
 	check("a bound pod has it", 2, 0)
 	a.Remove("p1")

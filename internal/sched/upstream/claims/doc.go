@@ -17,8 +17,9 @@
 //
 // # Preemption
 //
-// The plugin knows no preemption, and refuses a node without free devices for good. On a node whose pods have claims the
-// refusal becomes one that victims can resolve. In a dry run, the devices of claims whose pods are all victims are free.
+// The plugin knows no preemption, and refuses a node without free devices for good. On a node whose pods have claims
+// the refusal becomes one that victims can resolve. In a dry run, the devices of claims whose pods are all victims are
+// free.
 //
 // # Members of a gang
 //

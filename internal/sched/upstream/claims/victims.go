@@ -56,8 +56,9 @@ func (f *chosenFirst) AddPod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod
 
 // resolvable is a refusal by the plugin, which knows no preemption: pods of the node may have the devices that lack.
 func resolvable(status *fwk.Status, node fwk.NodeInfo) *fwk.Status {
+	claims := func(p fwk.PodInfo) bool { return len(p.GetPod().Spec.ResourceClaims) > 0 }
 	if status.Code() == fwk.UnschedulableAndUnresolvable && status.Message() == notAllocated &&
-		slices.ContainsFunc(node.GetPods(), func(p fwk.PodInfo) bool { return len(p.GetPod().Spec.ResourceClaims) > 0 }) {
+		slices.ContainsFunc(node.GetPods(), claims) {
 		return fwk.NewStatus(fwk.Unschedulable, notAllocated)
 	}
 	return status

@@ -26,8 +26,8 @@ func (p *claimFilter) PreFilter(ctx context.Context, state fwk.CycleState, pod *
 ) (*fwk.PreFilterResult, *fwk.Status) {
 	result, status := p.preFilter.PreFilter(ctx, state, pod, nodes)
 	if convert.IsReservePod(pod) && len(pod.Spec.ResourceClaims) > 0 {
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "spec.template.spec.resourceClaims of a Reservation "+
-			"must be empty: Kubernetes reserves devices of ResourceClaims for pods alone")
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "spec.template.spec.resourceClaims of a "+
+			"Reservation must be empty: Kubernetes reserves devices of ResourceClaims for pods alone")
 	}
 	if !status.IsSuccess() {
 		return result, status
