@@ -36,6 +36,44 @@ func at(p Pod) string {
 	return p.Node + " " + strings.Join(ids, ",")
 }
 
+// TestPodsWithoutDevicesKeepOffNodesWithGPUs has a node with 8 GPUs and 112 CPUs beside two of 96 CPUs.
+func TestPodsWithoutDevicesKeepOffNodesWithGPUs(t *testing.T) {
+	t.Parallel()
+	pods := func(n, cpus int) string {
+		var in strings.Builder
+		for i := range n {
+			in.WriteString(cpuPod(fmt.Sprintf("p%02d", i), cpus, "", ""))
+		}
+		return in.String()
+	}
+	for name, c := range map[string]struct {
+		pods        string
+		least, most int // pods of p on the node with GPUs
+	}{
+		"4 of 2 CPUs":                               {pods(4, 2), 0, 0},
+		"16 of 6 CPUs":                              {pods(16, 6), 0, 0},
+		"16 of 6 CPUs after a pod with a GPU":       {gpuPod("g", 4, 100, ", priority: 9") + pods(16, 6), 0, 0},
+		"as many as the nodes without GPUs have":    {pods(2*16, 6), 0, 0},
+		"more than the nodes without GPUs have":     {pods(2*16+3, 6), 3, 3},
+		"all GPUs are allocated: no worse than any": {gpuPod("g", 4, 800, ", priority: 9") + pods(12, 6), 3, 6},
+	} {
+		in := gpuNode("hgx", 112, 8) + cpuNode("xeon-0", 96) + cpuNode("xeon-1", 96)
+		r, _ := simulate(t, in+c.pods, "-")
+		on := 0
+		for _, p := range r.Pods {
+			if p.State != Scheduled {
+				t.Errorf("%s: %s is %s", name, p.Name, p.State)
+			}
+			if p.Node == "hgx" && p.Name != "g" {
+				on++
+			}
+		}
+		if on < c.least || on > c.most {
+			t.Errorf("%s: %d pods without devices on the node with GPUs, want %d to %d", name, on, c.least, c.most)
+		}
+	}
+}
+
 // Pods of one class go by a ranking of the nodes, which keeps scores, and those of different classes by a comparison of
 // all nodes. What has been learnt since changes both alike.
 func TestPodsWithDevicesGoToTheSameNodesWithAndWithoutARanking(t *testing.T) {

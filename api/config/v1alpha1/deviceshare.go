@@ -26,6 +26,9 @@ type DeviceShareArgs struct {
 	// DisableDeviceNUMATopologyAlignment allows devices on other NUMA nodes than the CPUs and the memory of their pod,
 	// for any topology policy. Default: false.
 	DisableDeviceNUMATopologyAlignment bool `json:"disableDeviceNUMATopologyAlignment,omitempty"`
+	// AvoidWithoutDevices keeps pods without devices away from nodes with unallocated GPUs, as long as other nodes have
+	// room: it decides a tenth of the plugin's score. Default: true.
+	AvoidWithoutDevices *bool `json:"avoidWithoutDevices,omitempty"`
 	// GPUSharedResourceTemplatesConfig names the ConfigMap with the templates of shared Ascend NPUs; {} means
 	// Koordinator's defaults. Default: no templates, so such a device is not shared.
 	GPUSharedResourceTemplatesConfig *GPUTemplatesConfig `json:"gpuSharedResourceTemplatesConfig,omitempty"`
@@ -77,6 +80,9 @@ type DeviceScoringStrategy struct {
 func (a *DeviceShareArgs) SetDefaults() {
 	if a.ScoringStrategy == nil {
 		a.ScoringStrategy = &DeviceScoringStrategy{}
+	}
+	if a.AvoidWithoutDevices == nil {
+		a.AvoidWithoutDevices = new(true)
 	}
 	s := a.ScoringStrategy
 	s.Type = cmp.Or(s.Type, FragmentationAware)

@@ -90,6 +90,10 @@ func TestTheSampleConfigurationNamesEveryArgument(t *testing.T) {
 		t.Errorf("the sample does not show the defaults of LoadAwareScheduling (-default +sample):\n%s", diff)
 	}
 	namesAll(t, args[5].Args, reflect.TypeFor[v1alpha1.LoadAwareSchedulingArgs]())
+
+	_, err = v1alpha1.Decode[v1alpha1.ScarceResourceAvoidanceArgs](&runtime.Unknown{Raw: args[6].Args})
+	testkit.Check(t, err)
+	namesAll(t, args[6].Args, reflect.TypeFor[v1alpha1.ScarceResourceAvoidanceArgs]())
 }
 
 func namesAll(t *testing.T, args json.RawMessage, argsType reflect.Type) {

@@ -25,6 +25,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/loadaware"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
+	"github.com/tenon-project/tenon/internal/sched/scarceresource"
 	"github.com/tenon-project/tenon/internal/sched/upstream/topologyspread"
 )
 
@@ -108,7 +109,7 @@ func checkProfile(d *strict.Document, path string, p *configv1.KubeSchedulerProf
 ) (all strict.Problems) {
 	known := slices.Concat(more, []string{
 		coscheduling.Name, deviceshare.Name, elasticquota.Name, loadaware.Name, nodenumaresource.Name, reserving.Name,
-		topologyspread.Name,
+		scarceresource.Name, topologyspread.Name,
 	})
 	for name := range plugins.NewInTreeRegistry() {
 		known = append(known, name)
@@ -157,5 +158,6 @@ func arguments() map[string]v1alpha1.Arguments {
 		coscheduling.Name: &v1alpha1.CoschedulingArgs{}, deviceshare.Name: &v1alpha1.DeviceShareArgs{},
 		elasticquota.Name: &v1alpha1.ElasticQuotaArgs{}, loadaware.Name: &v1alpha1.LoadAwareSchedulingArgs{},
 		nodenumaresource.Name: &v1alpha1.NodeNUMAResourceArgs{}, reserving.Name: &v1alpha1.ReservationArgs{},
+		scarceresource.Name: &v1alpha1.ScarceResourceAvoidanceArgs{},
 	}
 }

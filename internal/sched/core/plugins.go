@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
+	"github.com/tenon-project/tenon/internal/sched/scarceresource"
 	"github.com/tenon-project/tenon/internal/sched/upstream/config"
 	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 	"github.com/tenon-project/tenon/internal/sched/upstream/preempt"
@@ -37,6 +38,7 @@ func Registry(o *Options, t *follow.Tracker) frameworkruntime.Registry {
 		loadaware.Name:        loadaware.Factory(o.Loads, o.Clock.Now),
 		nodenumaresource.Name: nodenumaresource.Factory(d),
 		reserving.Name:        reserving.Factory(o.Reservations, o.Quotas),
+		scarceresource.Name:   scarceresource.New,
 		topologyspread.Name:   topologyspread.New,
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/loadaware"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/reserving"
+	"github.com/tenon-project/tenon/internal/sched/scarceresource"
 	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 )
@@ -71,7 +72,7 @@ func (c *Core) rank(ctx context.Context, name string, f framework.Framework, cha
 			continue
 		}
 		p, err := ranking.NewProfile(ctx, f, cfg, changes, nodenumaresource.Name, deviceshare.Name, reserving.Name,
-			loadaware.Name)
+			loadaware.Name, scarceresource.Name)
 		if err == nil {
 			p.Rooms = c.rooms()
 		}

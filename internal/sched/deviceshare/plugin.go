@@ -41,6 +41,8 @@ type Plugin struct {
 	weights map[string]int64
 	// most is true if the fullest nodes are the best, and false if the emptiest are. It is read only with weights.
 	most bool
+	// avoids is true if pods without devices prefer nodes without unallocated GPUs.
+	avoids bool
 }
 
 var (
@@ -57,7 +59,7 @@ func Factory(d *placement.Decisions) frameworkruntime.PluginFactory {
 		if err != nil {
 			return nil, fmt.Errorf("arguments of %s: %w", Name, err)
 		}
-		p := &Plugin{Plugin: d.Join(h, Name), handle: h, learner: all}
+		p := &Plugin{Plugin: d.Join(h, Name), handle: h, learner: all, avoids: *args.AvoidWithoutDevices}
 		s := placement.Sharing{Apart: args.DisableDeviceNUMATopologyAlignment, Adapt: args.DevicePluginAdaption}
 		for _, m := range args.GPUShareUnsupportedModels {
 			s.WholeOnly = append(s.WholeOnly, convert.GPUModel(m.Vendor, m.Model))

@@ -64,7 +64,7 @@ func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, pod *corev1.Pod,
 	if p.weights == nil {
 		s.values = p.learner.current()
 	}
-	if s.devices == nil && (s.values == nil || !p.anyGPU(s, nodes)) {
+	if s.devices == nil && (s.values == nil && !p.avoids || !p.anyGPU(s, nodes)) {
 		return fwk.NewStatus(fwk.Skip)
 	}
 	cs.Write(stateKey, s)
@@ -79,8 +79,27 @@ func (p *Plugin) anyGPU(s *scoring, nodes []fwk.NodeInfo) bool {
 	})
 }
 
+// idle returns the percentage of a node's GPUs that is not allocated: 0 for a node without GPUs.
+func (g *gpus) idle() (percent int64) {
+	for _, milli := range g.free {
+		percent += max(milli, 0)
+	}
+	return percent / 10 / max(int64(len(g.free)), 1)
+}
+
+// withIdle puts what a node's GPUs leave behind the other score of the node; splitIdle reads both again. Of equal other
+// scores the one with less idle GPUs is greater.
+func withIdle(score, idle int64) int64 { return score<<7 + 100 - idle }
+
+func splitIdle(score int64) (other, used int64) { return score >> 7, score & 127 }
+
+// avoid makes a normalized score of two, for a pod without devices: nine tenths are other, which ranks nodes by what
+// their GPUs lose, and a tenth is used, the percentage of their GPUs that is allocated.
+func avoid(other, used int64) int64 { return (9*other + used) / 10 }
+
 // Score returns the change in value, in micro-GPUs, of what the node has free when the pod runs there: 0 for a node
-// without GPUs, and less the more is lost. For Koordinator's strategies it is from 0 to 100 for each type of device.
+// without GPUs, and less the more is lost. With avoidWithoutDevices, that of a pod without devices also has
+// how much of the GPUs is idle. For Koordinator's strategies it is from 0 to 100 for each type of device.
 func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, n fwk.NodeInfo) (int64, *fwk.Status) {
 	s := read(cs)
 	if s == nil {
@@ -88,12 +107,22 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, n fw
 	}
 	name := n.Node().Name
 	view := p.view(s, name)
-	if s.values == nil {
+	if s.values == nil && s.devices != nil {
 		return p.allocated(view.Devices(), s.devices), nil
 	}
 	g := p.learner.gpusOf(name, view)
+	if s.devices == nil {
+		loss := int64(0)
+		if s.values != nil && len(g.free) > 0 {
+			loss = gain(s.values, g.state(n), specOf(nil, s.milliCPU, &g.unit), ^uint64(0))
+		}
+		if p.avoids {
+			return withIdle(loss, g.idle()), nil
+		}
+		return loss, nil
+	}
 	usable, cost, account := ^uint64(0), int64(0), view.Devices()
-	if s.devices != nil && account != nil && (account.AnyDegraded() || len(g.free) > 0 && demands(s.devices, account)) {
+	if account != nil && (account.AnyDegraded() || len(g.free) > 0 && demands(s.devices, account)) {
 		usable, cost = taken(s.values, account, p.Ranked(name, view, s.cycle.Request), g)
 	}
 	if len(g.free) == 0 {
@@ -182,17 +211,22 @@ func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
 func (p *Plugin) NormalizeScore(_ context.Context, cs fwk.CycleState, _ *corev1.Pod,
 	scores fwk.NodeScoreList,
 ) *fwk.Status {
-	values := make([]int64, len(scores))
+	s, winner := read(cs), -1
+	avoids := p.avoids && s != nil && s.devices == nil
+	values, used := make([]int64, len(scores)), make([]int64, len(scores))
 	for i := range scores {
-		values[i] = scores[i].Score
+		if values[i] = scores[i].Score; avoids {
+			values[i], used[i] = splitIdle(scores[i].Score)
+		}
 	}
-	winner := -1
-	if s := read(cs); s != nil && s.devices != nil {
+	if s != nil && s.devices != nil {
 		winner = fragment.Winner(values, func(i int) string { return scores[i].Name })
 	}
 	fragment.Normalize(values, winner)
 	for i := range scores {
-		scores[i].Score = values[i]
+		if scores[i].Score = values[i]; avoids {
+			scores[i].Score = avoid(values[i], used[i])
+		}
 	}
 	return nil
 }

@@ -171,6 +171,33 @@ func TestDegradedDevicesCostTheirPenalty(t *testing.T) {
 
 // P11: scores are from 0 to 100 and in the order of the values; a pod with devices has one best node, which does not
 // depend on the order of the nodes; a pod without has all that are best.
+// A pod without devices avoids GPUs that are not allocated: among nodes that lose nothing, and not before a node that
+// loses.
+func TestPodsWithoutDevicesAvoidIdleGPUs(t *testing.T) {
+	t.Parallel()
+	p := &Plugin{avoids: true}
+	cs := framework.NewCycleState()
+	cs.Write(stateKey, &scoring{})
+	list := fwk.NodeScoreList{
+		{Name: "no GPUs", Score: withIdle(0, (&gpus{}).idle())},
+		{Name: "all allocated", Score: withIdle(0, (&gpus{free: []int64{0, 0}}).idle())},
+		{Name: "half allocated", Score: withIdle(0, (&gpus{free: []int64{1000, 0}}).idle())},
+		{Name: "none allocated", Score: withIdle(0, (&gpus{free: []int64{1000, 1000}}).idle())},
+		{Name: "too many allocated", Score: withIdle(0, (&gpus{free: []int64{-500, 0}}).idle())},
+		{Name: "loses, all allocated", Score: withIdle(-1_000_000, 0)},
+		{Name: "loses the most", Score: withIdle(unfit, 100)},
+	}
+	if status := p.NormalizeScore(t.Context(), cs, nil, list); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	want := []int64{100, 100, 95, 90, 100, 98, 0}
+	for i, n := range list {
+		if n.Score != want[i] {
+			t.Errorf("%s: score %d, want %d", n.Name, n.Score, want[i])
+		}
+	}
+}
+
 func TestNormalizedScores(t *testing.T) {
 	t.Parallel()
 	p := &Plugin{}
