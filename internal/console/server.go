@@ -1,6 +1,8 @@
 package console
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/subtle"
 	"encoding/json"
@@ -14,6 +16,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -96,6 +99,8 @@ type server struct {
 	mux     *http.ServeMux
 	streams chan struct{} // holds an element for each open stream
 	signIns chan struct{} // holds an element for each token that is looked at
+	// compressed are the files of the pages that were asked for, compressed, by name.
+	compressed sync.Map
 }
 
 // New returns the handler of a console.
@@ -313,7 +318,28 @@ func (s *server) file(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", contentTypes[path.Ext(name)])
+	if name != "index.html" { // the names of the others change with their content
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	w.Header().Set("Vary", "Accept-Encoding")
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.Header().Set("Content-Encoding", "gzip")
+		text = s.compress(name, text)
+	}
 	_, _ = w.Write(text) // the browser may have left
+}
+
+// compress returns the text of a file, compressed once.
+func (s *server) compress(name string, text []byte) []byte {
+	if known, found := s.compressed.Load(name); found {
+		return known.([]byte)
+	}
+	var out bytes.Buffer
+	zipped, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // the level is valid
+	_, _ = zipped.Write(text)                                    // a buffer takes all
+	_ = zipped.Close()
+	s.compressed.Store(name, out.Bytes())
+	return out.Bytes()
 }
 
 // refuse answers with an error, which is of the cluster unless it is a *Refusal.

@@ -437,6 +437,39 @@ func TestThePagesAreSmallAndWhole(t *testing.T) {
 	}
 }
 
+// Files whose names change with their content are kept by browsers, and all files are sent compressed to who takes that.
+func TestFilesAreCompressedAndKept(t *testing.T) {
+	t.Parallel()
+	address := serve(t, fixed, time.Hour)
+	scripts, err := fs.Glob(web.Files(), "app-*.js")
+	testkit.Check(t, err)
+	for name, kept := range map[string]bool{"/": false, "/node/a": false, "/" + scripts[0]: true} {
+		texts := map[string]string{}
+		for _, encoding := range []string{"identity", "gzip", "gzip"} { // the second is from memory
+			r := request(t, http.MethodGet, address+name, "")
+			r.Header.Set("Accept-Encoding", encoding)
+			_, text, header := do(t, r)
+			if encoding == "gzip" {
+				zipped, err := gzip.NewReader(strings.NewReader(text))
+				testkit.Check(t, err)
+				plain, err := io.ReadAll(zipped)
+				testkit.Check(t, err)
+				text = string(plain)
+			}
+			if got := header.Get("Content-Encoding") == "gzip"; got != (encoding == "gzip") {
+				t.Errorf("%s, %s: headers are %v", name, encoding, header)
+			}
+			if got := strings.Contains(header.Get("Cache-Control"), "immutable"); got != kept {
+				t.Errorf("%s: kept %t, want %t: %v", name, got, kept, header)
+			}
+			texts[encoding] = text
+		}
+		if texts["gzip"] != texts["identity"] || texts["gzip"] == "" {
+			t.Errorf("%s: the compressed text differs", name)
+		}
+	}
+}
+
 // A console that other machines reach is asked by its names, over TLS, by who has signed in.
 func TestAConsoleForOtherMachines(t *testing.T) {
 	t.Parallel()

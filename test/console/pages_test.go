@@ -154,6 +154,27 @@ func TestAHiddenTabFollowsNothing(t *testing.T) {
 	b.checkFaults()
 }
 
+// TestTwelveTabsShareAStream: all are live, and the server has one stream. Browsers open six connections to a server.
+func TestTwelveTabsShareAStream(t *testing.T) {
+	s, address := newFakeServer(t, map[string]any{"nodes": list(load("a"))})
+	b := newBrowser(t, address)
+	b.open("/fleet#t=secret")
+	b.shows("1 of 1 nodes")
+	// Frames are to the worker what tabs are, and the browser keeps drawing them.
+	const open = `for (let i = 0; i < 11; i++) {
+		document.body.append(Object.assign(document.createElement("iframe"), {src: "/fleet"}));
+	}`
+	const live = `[...document.querySelectorAll("iframe")].filter((f) => /● live.*1 of 1 nodes/s.test(
+		f.contentDocument?.body?.innerText)).length === 11`
+	b.do("open more", chromedp.Evaluate[chromedp.Void](open+"undefined"),
+		chromedp.Poll[chromedp.Void](live, chromedp.WithPollingTimeout(patience)))
+	s.until(t, "one stream is open for twelve tabs", func() bool {
+		n, _ := s.counts()
+		return n == 1
+	})
+	b.checkFaults()
+}
+
 // turn makes a tab visible or hidden for its page.
 func (b *browser) turn(state string) {
 	b.t.Helper()
@@ -216,7 +237,8 @@ func TestListsSayWhatTheyLeaveOut(t *testing.T) {
 		name := fmt.Sprint("q", i)
 		quotas = append(quotas, map[string]any{
 			"name": name, "parentName": "root", "max": map[string]string{"cpu": "9"},
-			"borrowed": map[string]string{"cpu": "1"},
+			"borrowed": map[string]string{"cpu": "1"}, "used": map[string]string{"cpu": "3"},
+			"min": map[string]string{"cpu": "2"}, "runtime": map[string]string{"cpu": "3"},
 		})
 		gangs = append(gangs, map[string]any{"name": "a/" + name, "state": "Bound"})
 	}
@@ -364,7 +386,7 @@ func TestLendersAndBorrowersAddUp(t *testing.T) {
 	b.open("/quota?resource=cpu")
 	b.shows("Who lends and who borrows")
 	const texts = `[...document.querySelectorAll("svg.lending text")].map((e) => e.textContent).join("; ")`
-	const want = "not guaranteed ; −40m; a −5m; c ; +25m; b ; +20m"
+	const want = "a −5m; not guaranteed ; −40m; c ; +25m; b ; +20m"
 	if got := run(b, "read", chromedp.Evaluate[string](texts)); got != want {
 		t.Errorf("the picture says %q, want %q", got, want)
 	}

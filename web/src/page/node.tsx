@@ -182,7 +182,7 @@ export function Slot({ device: d, hue, best }: { device: DeviceOnNode; hue?: Map
       <div class="tank">
         {parts.map((p) => {
           const text = <span class="cut">{p.n < 1 ? percent(p.n) + " " : ""}{p.label}</span>, props = { class: p.kind, style: { height: 100 * p.n + "%" }, title: p.text };
-          return p.to ? <A {...props} to={p.to} label={p.text}>{text}</A> : <span {...props}>{text}</span>;
+          return p.to ? <A {...props} to={p.to}>{text}</A> : <span {...props}>{text}</span>;
         })}
       </div>
       <span class="name">{bad ? "▲ " : ""}{d.type} {d.minor}</span>
