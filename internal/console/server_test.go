@@ -437,7 +437,7 @@ func TestThePagesAreSmallAndWhole(t *testing.T) {
 	}
 }
 
-// Files whose names change with their content are kept by browsers, and all files are sent compressed to who takes that.
+// Browsers keep files whose names change with their content, and get all files compressed if they accept that.
 func TestFilesAreCompressedAndKept(t *testing.T) {
 	t.Parallel()
 	address := serve(t, fixed, time.Hour)
