@@ -48,6 +48,7 @@ func (s *Gangs) reset() {
 	s.state = gang.New(s.defaults)
 	s.state.LimitOvertakes(s.rules.MaxOvertakes)
 	s.state.JoinWholeGPUs(s.rules.JoinsWholeGPUs)
+	s.state.SetHoldRules(s.rules.Holds)
 }
 
 // Configure sets the settings that hold where neither a pod nor a PodGroup has its own, and the rules of all gangs.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -38,6 +39,9 @@ func (r Refusal) String() string {
 		}
 		if r.Code == why.GangReserved {
 			text += "; the nodes that it will fit on are kept for it"
+			if !r.Start.IsZero() {
+				text += " until " + r.Start.UTC().Format(time.RFC3339) + ", when it starts by the declared run times"
+			}
 		}
 		return text
 	case why.GangPreempting:

@@ -48,6 +48,12 @@ type HoldUser struct {
 	Evictable bool
 }
 
+// SetHoldRules replaces who may hold room; after New no unit may.
+func (s *State) SetHoldRules(r HoldRules) { s.holds = r }
+
+// HoldRules returns who may hold room.
+func (s *State) HoldRules() HoldRules { return s.holds }
+
 // Yields reports whether a unit may use held room.
 func (r HoldRules) Yields(h Hold, u HoldUser) bool {
 	switch {

@@ -408,13 +408,16 @@ func (m *model) reservations(after string) {
 		s, _, _ := m.settings(p.Gang)
 		key := strings.Join(s.Group, ",")
 		c := m.claims[key]
-		due := c != nil && (c.outlook == gang.Reserved || c.outlook == gang.Short && c.overtaken >= maxOvertakes)
+		due := c != nil && (c.outlook == gang.Reserved || keepsCount(c.outlook) && c.overtaken >= maxOvertakes)
 		if m.state.Overtaken(uid, false) != due ||
-			m.state.Reserves(key) != (c != nil && c.outlook == gang.Reserved) {
+			m.state.Reserves(key) != (c != nil && c.outlook >= gang.Reserved) {
 			m.Fatalf("after %s: %s of %v may have a reservation: %t, want %t by %+v", after, uid, s.Group, !due, due, c)
 		}
 	}
 }
+
+// keepsCount reports whether plans that find this keep the count of those that have overtaken a group.
+func keepsCount(o gang.Outlook) bool { return o == gang.Short || o == gang.Promised }
 
 // overtaken counts those that give way, and returns the gangs that are to be tried for it.
 func (m *model) overtaken(rank gang.Rank) (woken []string) {
@@ -446,7 +449,7 @@ func (m *model) concluded(group []string, starts, fails bool, placed int, found 
 			return
 		}
 		m.claims[key] = &claim{rank: rank, outlook: found}
-		if was != nil && was.outlook == gang.Short && found == gang.Short {
+		if was != nil && keepsCount(was.outlook) && keepsCount(found) {
 			m.claims[key].overtaken = was.overtaken
 		}
 	}
@@ -574,7 +577,7 @@ func (m *model) plans(uid string) bool {
 		}
 		fit, f = nil, gang.Failure{UID: failed, Have: have}
 		f.Outlook = rapid.SampledFrom([]gang.Outlook{
-			gang.NoRoomNeeded, gang.Short, gang.Short, gang.Short, gang.Hopeless, gang.Reserved,
+			gang.NoRoomNeeded, gang.Short, gang.Short, gang.Short, gang.Hopeless, gang.Reserved, gang.Promised,
 		}).Draw(m.T, "outlook")
 	}
 	for _, uid := range fit {

@@ -31,13 +31,16 @@ const (
 	Short                       // a member does not fit
 	Hopeless                    // nor would it without the pods behind the group
 	Reserved                    // without those it would: nodes are kept for its members
+	Promised                    // it will when declared run times are over: nodes are kept for its members until then
 )
 
 // claim is what a group has a right to whose last plan failed for lack of room.
 type claim struct {
-	rank      Rank
-	outlook   Outlook // of the last plan, not NoRoomNeeded
-	overtaken int     // by those behind it, since a plan failed first; not counted while the outlook is not Short
+	rank    Rank
+	outlook Outlook // of the last plan, not NoRoomNeeded
+	// overtaken is by how many behind it, since a plan failed first. They count while the outlook is Short, and the
+	// count is kept while it is Promised.
+	overtaken int
 }
 
 // LimitOvertakes lets a group that was overtaken so many times have a reservation; with 0, as after New, none gets one.
@@ -121,7 +124,7 @@ func (s *State) Overtaken(uid string, nominated bool) bool {
 // Reserves reports whether nodes are kept for a group, by the name of its rank.
 func (s *State) Reserves(name string) bool {
 	g := s.groups[name]
-	return g != nil && g.claim != nil && g.claim.outlook == Reserved
+	return g != nil && g.claim != nil && g.claim.outlook >= Reserved
 }
 
 // claims notes what a failed plan of a group found out.
@@ -129,20 +132,21 @@ func (s *State) claims(g *group, found Outlook) {
 	was := g.claim
 	s.unclaim(g)
 	g.failed = true
-	if found == NoRoomNeeded || s.maxOvertakes == 0 {
+	if found == NoRoomNeeded || s.maxOvertakes == 0 && found != Promised {
 		return
 	}
 	g.claim = &claim{rank: g.rank(), outlook: found}
-	if found == Short {
-		if was != nil && was.outlook == Short {
-			g.claim.overtaken = was.overtaken
-		}
-		if g.claim.overtaken < s.maxOvertakes {
-			at, _ := slices.BinarySearchFunc(s.short, g, compareClaims)
-			s.short = slices.Insert(s.short, at, g)
-		}
+	if keepsCount(found) && was != nil && keepsCount(was.outlook) {
+		g.claim.overtaken = was.overtaken
+	}
+	if found == Short && g.claim.overtaken < s.maxOvertakes {
+		at, _ := slices.BinarySearchFunc(s.short, g, compareClaims)
+		s.short = slices.Insert(s.short, at, g)
 	}
 }
+
+// keepsCount reports whether it is known by how many a group was overtaken while its plans find this.
+func keepsCount(found Outlook) bool { return found == Short || found == Promised }
 
 // unclaim ends what a group has a right to.
 func (s *State) unclaim(g *group) {

@@ -68,6 +68,7 @@ type Failure struct {
 	Cause    why.Finding
 	Preempts bool // its group will fit when pods have ended that are evicted for it
 	Outlook  Outlook
+	Start    time.Time // the promised one; zero for none
 	Again    time.Time // when its group is to be tried again, whatever happens; zero for no such time
 	Skip     Portion   // tried, where choices are left: the group is tried again at once
 	Tried    Tried
@@ -159,6 +160,12 @@ func inOrder(members []*member) (uids []string) {
 		uids = append(uids, m.pod.UID)
 	}
 	return uids
+}
+
+// Single returns the plan of a pod that starts alone.
+func Single(uid string) *Plan {
+	t := &tally{least: 1, pending: 1, left: 1}
+	return &Plan{Members: []string{uid}, gang: map[string]*tally{uid: t}, tallies: []*tally{t}}
 }
 
 // Chooses reports whether a gang has more members to try than it needs, so that others of them may fit.
@@ -319,7 +326,7 @@ func (s *State) concludeFailed(g *group, failed *member, f Failure, now time.Tim
 	switch {
 	case f.Preempts:
 		code = why.GangPreempting
-	case f.Outlook == Reserved, goesOn && s.Reserves(g.key):
+	case f.Outlook >= Reserved, goesOn && s.Reserves(g.key):
 		code = why.GangReserved
 	}
 	if goesOn {
@@ -334,7 +341,7 @@ func (s *State) concludeFailed(g *group, failed *member, f Failure, now time.Tim
 	have := max(f.Have, failed.gang.count[Waiting]+failed.gang.running()) // fit, or were reserved until now
 	g.last = Attempt{At: now, Gang: failed.gang.id, Placed: have, Needed: failed.gang.settings.Min}
 	effects.add(g.end(Refusal{
-		Code: code, Gang: failed.gang.id, Need: failed.gang.settings.Min, Have: have,
+		Code: code, Start: f.Start, Gang: failed.gang.id, Need: failed.gang.settings.Min, Have: have,
 		Pod: failed.pod.Namespace + "/" + failed.pod.Name, Cause: f.Cause, Tried: f.Tried,
 	}))
 }

@@ -68,6 +68,9 @@ type Refusal struct {
 	Cause why.Finding // why it did
 	Tried Tried       // domains
 
+	// Start is until when nodes are kept, and then the gang starts; zero where that is not known.
+	Start time.Time
+
 	// PartBound members of the group were bound when the scheduler stopped, of PartLeast that had to be; 0 of a group
 	// whose start was not interrupted.
 	PartBound, PartLeast int

@@ -35,6 +35,8 @@ type State struct {
 
 	// maxOvertakes is how many others may get room before a group that lacks it; 0 for any number.
 	maxOvertakes int
+	// holds are who may hold nodes for a declared start.
+	holds HoldRules
 	// short has the groups that others may yet overtake. Invariant: by rank, each with a claim whose outlook is Short
 	// and whose count is less than maxOvertakes.
 	short []*group

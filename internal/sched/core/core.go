@@ -142,8 +142,8 @@ func New(ctx context.Context, o Options) (*Core, error) {
 	c.Scheduler, c.Nodes = upstream, upstream.Cache
 	c.events = &hooks.Events{SiblingPlugin: coscheduling.Name, Attempts: c}
 	c.Rounds = coscheduling.NewRounds(coscheduling.Cluster{
-		Gangs: o.Gangs, Core: loop.Of(upstream), Quotas: o.Quotas, Clock: o.Loop, Changes: c.changes, Events: c.events,
-		Plugins: plugins{o.Nodes},
+		Gangs: o.Gangs, Core: loop.Of(upstream), Quotas: o.Quotas, Clock: o.Loop, Wall: o.Clock, Changes: c.changes,
+		Events: c.events, Plugins: plugins{o.Nodes},
 	})
 	if o.Serving != nil {
 		c.rejections = ranking.NewRejections()

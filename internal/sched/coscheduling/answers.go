@@ -50,7 +50,9 @@ type answers struct {
 	cluster   *Cluster
 	planner   *planner
 	evictions *Evictions
-	at        uint64 // how many events were counted when those of known were learned; another count forgets all
+	// reservations know which groups are to be planned for what is kept.
+	reservations *reservations
+	at           uint64 // how many events were counted when those of known were learned; another count forgets all
 	// known has at most mostAnswers. nil before the first one is learnt.
 	known map[shape]*answer
 }
@@ -74,9 +76,10 @@ func (a *answers) recall(ctx context.Context, round *groupRound) bool {
 	s, ok := a.shape(ctx, round.members)
 	rank := a.cluster.Gangs.RankOf(member)
 	k := a.known[s]
-	overtaken := kube.Ask(a.cluster.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), false) })
+	overtaken := a.reservations.isOvertaken(member, false)
 	if !ok || k == nil || k.answered[rank.Name] || !k.first.Before(rank) ||
-		overtaken && k.failure.Outlook != gang.Hopeless {
+		overtaken && k.failure.Outlook != gang.Hopeless ||
+		k.failure.Outlook == gang.Promised && a.reservations.mayHold(a.cluster.unitOf(member)) {
 		return false
 	}
 	// Each answer serves a group once: if the group comes again, another event has woken it.
@@ -107,7 +110,7 @@ func (a *answers) learn(ctx context.Context, round *groupRound) {
 		return
 	}
 	if round.recalled || f.Preempts || !f.Again.IsZero() || !errors.As(round.cause, &cause) ||
-		f.Outlook != gang.Short && f.Outlook != gang.Hopeless || a.at != round.events {
+		f.Outlook == gang.NoRoomNeeded || f.Outlook == gang.Reserved || a.at != round.events {
 		return
 	}
 	s, ok := a.shape(ctx, round.members)

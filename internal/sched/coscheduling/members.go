@@ -8,14 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/sets"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
-	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // members are the pods of one group that are tried together.
@@ -122,18 +120,11 @@ func (m *members) demand(g *domain.Request) (d domain.Demand) {
 }
 
 // shortage returns the failure of a group if the cluster has not what its PodGroups say that must be free before their
-// gangs are tried; else its UID is empty. What pods of lower priority have is free where the gang may evict them, and
-// what pods behind it have where it was overtaken by too many.
-func (ev *Evictions) shortage(m *members) (failure gang.Failure) {
+// gangs are tried; else its UID is empty. What pods have that leave is free.
+func (ev *Evictions) shortage(m *members, leave func(*corev1.Pod) bool) (failure gang.Failure) {
 	member := m.first()
 	f := ev.cluster.Core.Profile(member.Spec.SchedulerName)
-	evicts, priority := ev.chooser(member) != nil, ev.cluster.Gangs.Priority(member)
-	rank := ev.cluster.Gangs.RankOf(member)
-	overtaken := kube.Ask(ev.cluster.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), false) })
-	// Room that pods leave counts as free only if they would have to go for this gang.
-	goes := either(ev.cluster.usableBy(m), func(p *corev1.Pod) bool {
-		return evicts && corev1helpers.PodPriority(p) < priority || overtaken && rank.Before(ev.cluster.Gangs.RankOf(p))
-	})
+	goes := either(ev.cluster.usableBy(m), leave)
 	for _, id := range ev.cluster.group(member) {
 		o := ev.cluster.Gangs.Object(id)
 		if o == nil {
@@ -160,11 +151,6 @@ func (ev *Evictions) shortage(m *members) (failure gang.Failure) {
 					"minResources of PodGroup %s: %s of %s must be free in the whole cluster, and %s is",
 					id, least.Name(name, ""), name, free),
 			}}
-			// A gang that was overtaken waits for room that is kept for it. Trying it again before there is some is in
-			// vain.
-			if failure.Outlook = gang.Short; overtaken {
-				failure.Outlook = gang.Hopeless
-			}
 			return failure
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
@@ -56,7 +57,8 @@ func (o *outcome) isPlanned(uid string) bool { return o.unfit[uid] == nil }
 func (r *Rounds) makePlan(ctx context.Context, round *groupRound, current string) (fits bool) {
 	round.order = append([]string{current}, round.next...)
 	round.planned = map[string]loop.Result{}
-	if round.failure = r.Evictions.shortage(round.members); round.failure.UID != "" {
+	if round.failure = r.Evictions.shortage(round.members, r.makesWay(round.first())); round.failure.UID != "" {
+		round.lacksResources = true
 		round.asked = map[string]sets.Set[string]{current: sets.New(names.NodeResourcesFit)}
 		return false
 	}
@@ -74,6 +76,17 @@ func (r *Rounds) makePlan(ctx context.Context, round *groupRound, current string
 		round.next = round.cycles
 	}
 	return fits
+}
+
+// makesWay returns what reports whether a pod would go for a gang that starts now: it has a lower priority, and the gang
+// evicts pods, or it is behind a gang that was overtaken too often.
+func (r *Rounds) makesWay(member *corev1.Pod) func(*corev1.Pod) bool {
+	evicts, priority := r.Evictions.chooser(member) != nil, r.cluster.Gangs.Priority(member)
+	rank, overtaken := r.cluster.Gangs.RankOf(member), r.reservations.isOvertaken(member, false)
+	return func(p *corev1.Pod) bool {
+		return evicts && corev1helpers.PodPriority(p) < priority ||
+			overtaken && rank.Before(r.cluster.Gangs.RankOf(p))
+	}
 }
 
 // planInDomains makes a plan in the first choice of domains in which there is one. If no choice fits, the failure is

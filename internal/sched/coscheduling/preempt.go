@@ -52,6 +52,9 @@ func NewEvictions(c Cluster) *Evictions {
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}
+	if c.Wall == nil {
+		c.Wall = c.Clock
+	}
 	pl := &planner{cluster: &c, domains: domains{cluster: &c, sites: map[string]*knownSites{}}}
 	return &Evictions{cluster: &c, planner: pl, evicting: map[string]string{}, due: map[types.UID]func(){}}
 }

@@ -70,7 +70,10 @@ func (r *Rounds) concludeFailedPlan(ctx context.Context, f framework.Framework, 
 	pod *framework.QueuedPodInfo, round *groupRound,
 ) (loop.Result, error) {
 	uid, failed := string(pod.Pod.UID), &report{groupRound: round}
-	if round.cause != nil && !round.recalled {
+	switch {
+	case round.lacksResources:
+		failed.nodes, round.failure.Outlook = r.reservations.keepNodes(ctx, round.members, false)
+	case round.cause != nil && !round.recalled:
 		if round.failure.Skip.Choices == 0 {
 			var evict func()
 			failed.nomination, evict = r.Evictions.preempt(ctx, round.members, &round.outcome)
@@ -80,6 +83,9 @@ func (r *Rounds) concludeFailedPlan(ctx context.Context, f framework.Framework, 
 			failed.nodes, round.failure.Outlook = r.reservations.keepNodes(ctx, round.members,
 				round.failure.Skip.Choices > 0)
 		}
+	}
+	if h := r.reservations.kept[r.cluster.unitOf(round.first()).Name]; h != nil {
+		round.failure.Start = h.Start
 	}
 	// The answer is remembered before the members are back in the queue.
 	r.answers.learn(ctx, round)

@@ -21,22 +21,29 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/upstream/schedpod"
 )
 
-// reservation is the nodes that are kept for the members of a group. They are nominated to them, as if victims had to
-// end there: pods of lower or equal priority get neither the room nor the quota. It yields to all that is before the
-// group in the queue's order, so that of two groups never each waits for the other.
+// reservation is the nodes that are kept for the members of a group, or for a pod that starts alone. They are nominated
+// to them, as if victims had to end there: pods of lower or equal priority get neither the room nor the quota, unless
+// the hold yields to them. It yields to all that is before the group in the queue's order, so that of two groups never
+// each waits for the other.
 //
 // The members hold no entry in the nodes' accounts, as pods of a Reservation do: the room is taken by pods that run,
 // and which CPUs and devices become free is not known. What a nominated member will have is computed for each pod that
 // is tried beside it, see place.Promise.
 type reservation struct {
-	// rank is that of the group when the nodes were kept.
-	rank gang.Rank
+	// Hold has the rank of the group when the nodes were kept, and the promised start.
+	gang.Hold
+	// single is set for a pod that starts alone, members is how many were planned, found is when.
+	single  bool
+	members int
+	found   time.Time
 	// highest is the highest priority of the members.
 	highest int32
 	// pods has the members with nodes, by UID, as they were then.
 	pods map[string]*corev1.Pod
 	// nodes has the node of each of them, by UID.
 	nodes map[string]string
+	// evictable reports whether the group may evict a pod by itself.
+	evictable func(*corev1.Pod) bool
 }
 
 // reservations are the nodes that are kept for groups. They belong to the scheduling loop.
@@ -44,56 +51,88 @@ type reservations struct {
 	cluster   *Cluster
 	planner   *planner
 	evictions *Evictions
-	// kept has the reservation of each group, by the name of the group's rank. Some have ended by the group's state;
-	// suspend removes these.
+	// kept has the reservation of each unit, by the name of its rank. Some have ended by the group's state; holds
+	// removes these.
 	kept map[string]*reservation
 	// suspended are those whose room the cycle under way may use; empty between cycles.
 	suspended []*reservation
+	// vain is how many units have looked for a start in vain since at events were counted.
+	vain int
+	at   uint64
 }
 
-// keepNodes keeps nodes for a group whose plan has failed, if it was overtaken too often and would fit without the pods
-// behind it, and returns the nodes that the members are nominated to. Those that run are not evicted. What is kept
-// remains while portion says that the plan has domains left to try.
+// keepNodes keeps nodes for a group whose plan has failed, and returns the nodes that the members are nominated to. A
+// group that may have a promise, or that was overtaken too often, gets those on which it fits first, with the pods gone
+// that have ended by then. Where it was overtaken too often, the last time is without all pods behind it, whose ends
+// are not known. Pods that run are not evicted for it. What is kept remains while portion says that the plan has
+// domains left to try.
 func (r *reservations) keepNodes(ctx context.Context, m *members, portion bool) (map[string]string, gang.Outlook) {
 	member := m.first()
-	preferred, rank := m.nominated(), r.cluster.Gangs.RankOf(member)
+	preferred, rank := m.nominated(), r.cluster.unitOf(member)
 	nominated := slices.ContainsFunc(m.order, func(uid string) bool { return preferred[uid] != "" })
-	if h := r.kept[rank.Name]; h != nil {
+	h, now := r.kept[rank.Name], r.cluster.Wall.Now()
+	if h != nil {
 		preferred = h.nodes
 	}
-	// A group that was not overtaken too often keeps nothing. While domains are left to try, what is kept remains.
+	f := r.cluster.Core.Profile(member.Spec.SchedulerName)
+	overtaken := r.isOvertaken(member, nominated)
 	switch {
-	case !kube.Ask(r.cluster.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), nominated) }):
+	case !overtaken && !r.mayHold(rank):
+		delete(r.kept, rank.Name)
 		return nil, gang.Short
 	case portion: // the rest of the plan may find room
 		return preferred, gang.Short
-	}
-	// Room is kept from the pods behind the group in the queue, which may have started, and not from its own members.
-	own := r.cluster.group(member)
-	goes := func(p *corev1.Pod) bool {
-		return rank.Before(r.cluster.Gangs.RankOf(p)) && !slices.Contains(own, r.cluster.Gangs.GangOf(p))
-	}
-	var nodes map[string]string
-	for places := range r.planner.placesWithout(m, goes) {
-		nodes = r.planWithout(ctx, m, places, preferred, goes)
-		if r.planner.domains.release(r.cluster.Core.Profile(member.Spec.SchedulerName)); nodes != nil {
-			break
-		}
+	case r.isFresh(h, m, f, now):
+		return h.nodes, gang.Promised
 	}
 	delete(r.kept, rank.Name)
-	if nodes == nil {
-		return nil, gang.Hopeless
+	ends, times := r.cluster.endsOf(f, now)
+	found := gang.Promised
+	if overtaken {
+		times, found = append(times, unknownEnd), gang.Reserved
 	}
-	h := &reservation{rank: rank, pods: map[string]*corev1.Pod{}, nodes: nodes}
+	leaves := r.leaves(member, ends)
+	start, nodes, ok := gang.EarliestStart(times, func(at time.Time) (nodes map[string]string, _ bool) {
+		goes := func(p *corev1.Pod) bool { return leaves(p, at) }
+		if r.evictions.shortage(m, goes).UID != "" {
+			return nil, false
+		}
+		for places := range r.planner.placesWithout(m, goes) {
+			nodes = r.planWithout(ctx, m, places, preferred, goes)
+			if r.planner.domains.release(f); nodes != nil {
+				break
+			}
+		}
+		return nodes, nodes != nil
+	})
+	switch {
+	case !ok && overtaken:
+		return nil, gang.Hopeless
+	case !ok:
+		r.vain++
+		return nil, gang.Short
+	case start.Before(unknownEnd):
+		found = gang.Promised
+	default:
+		start = time.Time{}
+	}
+	h = &reservation{
+		Hold: gang.Hold{Rank: rank, Start: start}, single: r.cluster.Gangs.Alone(member), members: len(m.order),
+		found: now, pods: map[string]*corev1.Pod{}, nodes: nodes, evictable: r.evictions.evictable(member),
+	}
 	for uid := range nodes {
 		pod := m.pods[uid].Pod
 		h.pods[uid] = pod
 		h.highest = max(h.highest, corev1helpers.PodPriority(pod))
 	}
-	r.kept[rank.Name] = h
-	klog.FromContext(ctx).V(2).Info("Nodes are kept for a gang that was overtaken", "gang", rank.Name,
-		"pods", len(nodes))
-	return nodes, gang.Reserved
+	r.keep(h)
+	klog.FromContext(ctx).V(2).Info("Nodes are kept", "for", rank.Name, "pods", len(nodes), "start", start)
+	return nodes, found
+}
+
+// isOvertaken reports whether the group of a member was overtaken too often.
+func (r *reservations) isOvertaken(member *corev1.Pod, nominated bool) bool {
+	return kube.Ask(r.cluster.Gangs, func(s *gang.State) bool { return s.Overtaken(string(member.UID), nominated) })
 }
 
 // crowded is a node with pods behind a group, on which a member may fit without them.
@@ -160,7 +199,9 @@ func (p *preemption) placeWithout(order []string, all []crowded, first int) map[
 	without := func(n int) {
 		for ; empty < min(n, len(all)); empty++ {
 			for _, info := range all[empty].pods {
-				p.removeVictims(&unit{pods: []fwk.PodInfo{info}})
+				if !p.gone[string(info.GetPod().UID)] { // one that terminates may be already
+					p.removeVictims(&unit{pods: []fwk.PodInfo{info}})
+				}
 			}
 		}
 	}
@@ -191,23 +232,19 @@ func (p *preemption) placeWithout(order []string, all []crowded, first int) map[
 	return p.nodes()
 }
 
-// suspend lets a pod have what is kept for groups behind it, until resume.
-func (r *reservations) suspend(pod *corev1.Pod) {
-	if len(r.kept) == 0 {
+// suspend lets a pod, with all members of its round, have what is kept for groups behind it, and what it gives back in
+// time, until resume.
+func (r *reservations) suspend(pod *corev1.Pod, round *groupRound) {
+	if len(r.holds()) == 0 {
 		return
 	}
-	rank := r.cluster.Gangs.RankOf(pod)
-	for key, h := range r.kept {
-		switch {
-		case !r.reserves(key):
-			delete(r.kept, key)
-		case corev1helpers.PodPriority(pod) <= h.highest && rank.Before(h.rank):
-			for uid := range h.nodes {
-				// The filters count nominated pods, so the nomination itself is lifted for this cycle.
-				r.cluster.Core.Queue().DeleteNominatedPodIfExists(h.pods[uid])
-				// This wakes no pod, as it is for this cycle.
-				r.cluster.Quotas.Read(func(a *quota.Account) { a.Withdraw(uid) })
-			}
+	user, pods := r.userOf(pod, round)
+	rules := r.rules()
+	for _, h := range r.kept {
+		user.Evictable = !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return !h.evictable(p) })
+		if corev1helpers.PodPriority(pod) <= h.highest && rules.Yields(h.Hold, user) {
+			// The filters count nominated pods, so the nominations are lifted for this cycle.
+			r.withdraw(h)
 			r.suspended = append(r.suspended, h)
 		}
 	}
@@ -221,9 +258,13 @@ func (r *reservations) reserves(name string) bool {
 // resume ends what suspend does: what is still kept is nominated again.
 func (r *reservations) resume(logger klog.Logger) {
 	for _, h := range r.suspended {
-		stands := r.reserves(h.rank.Name)
+		stands := r.kept[h.Rank.Name] == h && r.isAlive(h)
 		for uid, node := range h.nodes {
-			if pod := r.cluster.Gangs.Pod(uid); stands && pod != nil {
+			pod := r.cluster.Gangs.Pod(uid)
+			if h.single { // the queue looks whether it still waits
+				pod = h.pods[uid]
+			}
+			if stands && pod != nil {
 				nominating := &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node}
 				r.cluster.Core.Queue().AddNominatedPod(logger, &framework.PodInfo{Pod: pod}, nominating)
 				r.cluster.Quotas.Read(func(a *quota.Account) { a.Nominate(uid) })

@@ -58,14 +58,15 @@ type Rounds struct {
 // NewRounds returns what places the members of gangs in a cluster. No round is under way, and nothing is kept.
 func NewRounds(c Cluster) *Rounds {
 	e := NewEvictions(c)
-	return &Rounds{
+	r := &Rounds{
 		cluster: e.cluster, planner: e.planner, Evictions: e,
 		deadlocks: deadlocks{cluster: e.cluster, planner: e.planner, evictions: e},
 		reservations: reservations{
 			cluster: e.cluster, planner: e.planner, evictions: e, kept: map[string]*reservation{},
 		},
-		answers: answers{cluster: e.cluster, planner: e.planner, evictions: e},
 	}
+	r.answers = answers{cluster: e.cluster, planner: e.planner, evictions: e, reservations: &r.reservations}
+	return r
 }
 
 // Cluster is what gangs are placed in. It does not change.
@@ -77,6 +78,8 @@ type Cluster struct {
 	Quotas *kube.Quotas
 	// Clock is that of the scheduling loop; the system's if nil.
 	Clock Clock
+	// Wall is the clock of the ends that pods declare; Clock if nil.
+	Wall Clock
 	// Changes is the log of nodes that have changed.
 	Changes Changes
 	// Events counts what may let a pod fit that did not.
@@ -147,6 +150,8 @@ type groupRound struct {
 	outcome
 	// recalled is set where no plan was made, as one for a group of equal shape has failed.
 	recalled bool
+	// lacksResources is set where no plan was made, as the cluster lacks what a PodGroup says must be free before.
+	lacksResources bool
 }
 
 // Next returns the siblings of a pod after it.
@@ -288,7 +293,7 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 		r.Evictions.Forget() // what is remembered about victims holds for one pod and one snapshot
 		defer r.planner.domains.release(f)
 		if len(r.reservations.suspended) == 0 { // for another member of the round
-			r.reservations.suspend(pod.Pod)
+			r.reservations.suspend(pod.Pod, round)
 		}
 		switch {
 		case round == nil || !round.pending[uid]:

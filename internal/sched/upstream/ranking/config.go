@@ -46,6 +46,9 @@ type Together interface {
 	IsMember(pod *corev1.Pod) bool
 	// PostFilter returns what preemption makes of a pod that does not fit and starts with others.
 	PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status)
+	// Hold returns the node that is held for a pod that starts alone and does not fit, after a PostFilter that has
+	// found no victims; "" for none.
+	Hold(ctx context.Context, pod *corev1.Pod, found *fwk.PostFilterResult) (node string)
 	// Waits is called when a reserved pod waits for a permit.
 	Waits(pod *corev1.Pod)
 }

@@ -220,11 +220,19 @@ func (p *Profile) leftOut(state fwk.CycleState, pod *corev1.Pod) sets.Set[string
 func (p *Profile) RunPostFilterPlugins(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes fwk.NodeToStatusReader,
 ) (*fwk.PostFilterResult, *fwk.Status) {
-	if p.hasNoVictims(pod) {
-		return p.Framework.RunPostFilterPlugins(ctx, state, pod, withoutVictims{nodes})
-	}
-	if p.Together == nil || p.Together.Alone(pod) {
-		return p.Framework.RunPostFilterPlugins(ctx, state, pod, nodes)
+	if alone := p.Together == nil || p.Together.Alone(pod); alone || p.hasNoVictims(pod) {
+		if p.hasNoVictims(pod) {
+			nodes = withoutVictims{nodes}
+		}
+		result, status := p.Framework.RunPostFilterPlugins(ctx, state, pod, nodes)
+		if !alone || p.Together == nil || !status.IsRejected() ||
+			result != nil && result.NominatingInfo != nil && result.NominatedNodeName != "" {
+			return result, status
+		}
+		if node := p.Together.Hold(ctx, pod, result); node != "" {
+			result = framework.NewPostFilterResultWithNominatedNode(node)
+		}
+		return result, status
 	}
 	result, status := p.Framework.RunPostFilterPlugins(ctx, state, pod, withoutVictims{nodes})
 	if !status.IsRejected() {

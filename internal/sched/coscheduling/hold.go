@@ -1,0 +1,232 @@
+package coscheduling
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/core/forecast"
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
+)
+
+const (
+	// searchEvery is how long a promise remains before a start is looked for anew, unless its time or a node is gone.
+	searchEvery = 10 * time.Second
+	// vainSearches bounds the units that look for a start in vain between two events.
+	vainSearches = 8
+)
+
+// unknownEnd is later than all ends that are declared.
+var unknownEnd = time.Unix(1<<40, 0)
+
+// unitOf returns the rank of what starts with a pod. Its name is that of no gang where the pod starts alone.
+func (c *Cluster) unitOf(p *corev1.Pod) gang.Rank {
+	rank := c.Gangs.RankOf(p)
+	if c.Gangs.Alone(p) {
+		rank.Name = "pod/" + p.Namespace + "/" + p.Name
+	}
+	return rank
+}
+
+// endOf returns when a pod ends by what it and its quota declare; zero for unknown. A pod that has not started, as far
+// as is known, starts now.
+func (c *Cluster) endOf(p *corev1.Pod, now time.Time) time.Time {
+	if p.DeletionTimestamp != nil {
+		return p.DeletionTimestamp.Time
+	}
+	d, ran := convert.Declared(p, nil), time.Duration(0)
+	d.Quota = kube.Ask(c.Quotas, func(a *quota.Account) time.Duration { return a.RunTime(string(p.UID)) })
+	if started := convert.Started(p); !started.IsZero() {
+		ran = now.Sub(started)
+	}
+	left, _ := d.RunTime().Left(ran)
+	if left == forecast.Never {
+		return time.Time{}
+	}
+	return now.Add(left)
+}
+
+// endsOf returns when pods on nodes end, of those that declare it, and these times.
+func (c *Cluster) endsOf(f framework.Framework, now time.Time) (ends map[types.UID]time.Time, times []time.Time) {
+	ends = map[types.UID]time.Time{}
+	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return ends, nil
+	}
+	for _, n := range nodes {
+		for _, info := range n.GetPods() {
+			pod := info.GetPod()
+			if end := c.endOf(pod, now); !end.IsZero() {
+				ends[pod.UID] = end
+			}
+		}
+	}
+	return ends, slices.Collect(maps.Values(ends))
+}
+
+// evictable returns what reports whether a unit may evict a pod by itself; nil where it evicts none.
+func (ev *Evictions) evictable(preemptor *corev1.Pod) func(*corev1.Pod) bool {
+	chooser := ev.chooser(preemptor)
+	if chooser == nil {
+		return func(*corev1.Pod) bool { return false }
+	}
+	may := chooser.Rules()
+	return func(p *corev1.Pod) bool {
+		// The rule for members of gangs needs a node, and most of them go with their gang alone.
+		return ev.cluster.Gangs.GangOf(p) == "" && may(nil, &framework.PodInfo{Pod: p}, preemptor)
+	}
+}
+
+// leaves returns what reports whether a pod has left its node at a time, for a unit that looks for a start: it has
+// ended by then, it is evicted for the unit at no loss, or it is behind the unit and the time is unknownEnd.
+func (r *reservations) leaves(member *corev1.Pod, ends map[types.UID]time.Time) func(p *corev1.Pod, at time.Time) bool {
+	rank, own := r.cluster.unitOf(member), r.cluster.group(member)
+	rules, evictable := r.rules(), r.evictions.evictable(member)
+	return func(p *corev1.Pod, at time.Time) bool {
+		if slices.Contains(own, r.cluster.Gangs.GangOf(p)) {
+			return false
+		}
+		end, known := ends[p.UID]
+		return known && !end.After(at) || at.Equal(unknownEnd) && rank.Before(r.cluster.unitOf(p)) ||
+			rules.Frees(rank, corev1helpers.PodPriority(p)) && evictable(p)
+	}
+}
+
+// rules are who may hold nodes, and who else may use these.
+func (r *reservations) rules() gang.HoldRules {
+	return kube.Ask(r.cluster.Gangs, (*gang.State).HoldRules)
+}
+
+// mayHold reports whether a unit may look for a promise.
+func (r *reservations) mayHold(rank gang.Rank) bool {
+	if now := r.cluster.Events.Count(); r.at != now {
+		r.at, r.vain = now, 0
+	}
+	return (r.kept[rank.Name] != nil || r.vain < vainSearches) && r.rules().MayHold(rank, r.holds())
+}
+
+// holds are what is held now. What has ended is forgotten.
+func (r *reservations) holds() (all []gang.Hold) {
+	for key, h := range r.kept {
+		if !r.isAlive(h) {
+			delete(r.kept, key)
+			continue
+		}
+		all = append(all, h.Hold)
+	}
+	return all
+}
+
+// isAlive reports whether what a reservation is for still waits. A pod that starts alone does while it is nominated.
+func (r *reservations) isAlive(h *reservation) bool {
+	if !h.single || slices.Contains(r.suspended, h) {
+		return h.single || r.reserves(h.Rank.Name)
+	}
+	for uid, node := range h.nodes {
+		for _, p := range r.cluster.Core.Queue().NominatedPodsForNode(node) {
+			if string(p.GetPod().UID) == uid {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isFresh reports whether a promise remains as it is: it was found a short while ago for the same members, on nodes
+// that exist, and its time has not come.
+func (r *reservations) isFresh(h *reservation, m *members, f framework.Framework, now time.Time) bool {
+	if h == nil || h.Start.IsZero() || !now.Before(h.Start) || now.Before(h.found) ||
+		now.Sub(h.found) >= searchEvery || len(m.order) != h.members {
+		return false
+	}
+	for uid, node := range h.nodes {
+		if _, err := f.SnapshotSharedLister().NodeInfos().Get(node); m.pods[uid] == nil || err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// userOf returns what asks for room with a pod: all members of a round.
+func (r *reservations) userOf(pod *corev1.Pod, round *groupRound) (u gang.HoldUser, pods []*corev1.Pod) {
+	u, pods = gang.HoldUser{Rank: r.cluster.unitOf(pod)}, []*corev1.Pod{pod}
+	if round != nil && round.plan != nil {
+		pods = nil
+		for _, p := range round.pods {
+			if p != nil {
+				pods = append(pods, p.Pod)
+			}
+		}
+	}
+	now := r.cluster.Wall.Now()
+	for i, p := range pods {
+		end := r.cluster.endOf(p, now)
+		if i == 0 || end.IsZero() || end.After(u.Ends) && !u.Ends.IsZero() {
+			u.Ends = end
+		}
+		if priority := corev1helpers.PodPriority(p); i == 0 || priority > u.Priority {
+			u.Priority = priority
+		}
+	}
+	return u, pods
+}
+
+// keep adds a reservation, and ends promises of which there are too many with it.
+func (r *reservations) keep(h *reservation) {
+	// A pod that starts alone is nominated at the end of its cycle: only then it counts as one that waits.
+	for _, o := range r.rules().Excess(append(r.holds(), h.Hold)) {
+		if too := r.kept[o.Rank.Name]; too != nil {
+			r.withdraw(too)
+			delete(r.kept, o.Rank.Name)
+		}
+	}
+	r.kept[h.Rank.Name] = h
+}
+
+// withdraw ends the nominations of what is held.
+func (r *reservations) withdraw(h *reservation) {
+	for uid := range h.nodes {
+		r.cluster.Core.Queue().DeleteNominatedPodIfExists(h.pods[uid])
+		// This wakes no pod.
+		r.cluster.Quotas.Read(func(a *quota.Account) { a.Withdraw(uid) })
+	}
+}
+
+// Hold returns the node that is held for a pod that starts alone, does not fit, and has no victims; "" for none.
+func (r *Rounds) Hold(ctx context.Context, pod *corev1.Pod, result *fwk.PostFilterResult) string {
+	rank, uid := r.cluster.unitOf(pod), string(pod.UID)
+	was := r.reservations.kept[rank.Name]
+	awaitsVictims := result == nil && pod.Status.NominatedNodeName != "" && was == nil
+	domains := kube.Ask(r.cluster.Gangs, func(s *gang.State) bool { return s.DomainRequest(uid) != nil })
+	if awaitsVictims || domains || !r.reservations.mayHold(rank) {
+		return ""
+	}
+	info, err := framework.NewPodInfo(pod)
+	if err != nil {
+		return ""
+	}
+	f := r.cluster.Core.Profile(pod.Spec.SchedulerName)
+	queued := &framework.QueuedPodInfo{PodInfo: info, PodSignature: f.SignPod(ctx, pod)}
+	m := &members{
+		plan: gang.Single(uid), pods: map[string]*framework.QueuedPodInfo{uid: queued}, order: []string{uid},
+	}
+	nodes, _ := r.reservations.keepNodes(ctx, m, false)
+	count := (*quota.Account).Withdraw
+	if nodes[uid] != "" {
+		count = (*quota.Account).Nominate
+	}
+	if was != nil || nodes[uid] != "" {
+		r.cluster.Quotas.Update(pod.UID, func(a *quota.Account) { count(a, uid) })
+	}
+	return nodes[uid]
+}
