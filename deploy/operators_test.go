@@ -1,6 +1,8 @@
 package deploy_test
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/tenon-project/tenon/internal/core/workload"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // TestTheManagerMayReadEachKindWithARule: a kind that it cannot read is never grouped.
@@ -39,5 +42,45 @@ func TestTheManagerMayReadEachKindWithARule(t *testing.T) {
 				t.Errorf("the manager may not %s %s", verb, name)
 			}
 		}
+	}
+}
+
+// TestRulesOfUsers: the chart gives the manager a file with the rules, and the right to read the objects.
+func TestRulesOfUsers(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	testkit.Check(t, os.WriteFile(file, []byte(`manager:
+  workloads:
+    rules:
+    - {group: example.com, versions: [v1], kind: Sweep, default: Grouped, roles: [{at: spec, name: trial}]}
+    - {group: ray.io, versions: [v1], kind: RayCluster, default: Never}
+    - {group: "", versions: [v1], kind: Pod, default: Never}
+`), 0o600))
+	found := map[string]string{}
+	for _, d := range render(t, home, "--values", file) {
+		found[d.name()] += d.text
+	}
+	config := found["ConfigMap tenon-system/tenon-manager"]
+	for _, want := range []string{"kind: ManagerConfiguration", "kind: Sweep", "kind: RayCluster"} {
+		if !strings.Contains(config, want) {
+			t.Errorf("the ConfigMap lacks %q:\n%s", want, config)
+		}
+	}
+	if strings.Contains(config, "elastic-quota") {
+		t.Error("the ConfigMap has arguments of quotas")
+	}
+	deployment := found["Deployment tenon-system/tenon-manager"]
+	for _, want := range []string{"--config=/etc/tenon/manager.yaml", "mountPath: /etc/tenon", "tenon.sh/config-hash"} {
+		if strings.Count(deployment, want) != 1 {
+			t.Errorf("the Deployment has %d times %q", strings.Count(deployment, want), want)
+		}
+	}
+	role := found["ClusterRole tenon-manager"]
+	want := "- apiGroups: [example.com]\n  resources: [\"*\"]\n  verbs: [get, list, watch]"
+	if !strings.Contains(role, want) {
+		t.Errorf("the ClusterRole lacks\n%s", want)
+	}
+	if n := strings.Count(role, "- apiGroups: [ray.io]"); n != 1 {
+		t.Errorf("the ClusterRole has %d rules for ray.io", n)
 	}
 }

@@ -116,6 +116,11 @@ func TestCheck(t *testing.T) {
 			what: "values", text: "scheduler:\n  replicas: two\n  replica: 1\n", more: []string{"--schema", values},
 			want: "file.yaml:2:3: scheduler.replicas: must be of type integer",
 		},
+		"values with a rule of workloads that is refused": {
+			what: "values", more: []string{"--schema", values},
+			text: "manager:\n  workloads:\n    rules:\n    - {kind: K, versions: [v1], default: Maybe}\n",
+			want: `manager.workloads.rules[0].default: "Maybe" is not allowed: use Grouped, Never, Parent`,
+		},
 		"no schema": {
 			what: "values", text: "a: 1\n", more: []string{"--schema", "/does/not/exist"},
 			want: "--schema: open /does/not/exist",

@@ -156,6 +156,9 @@ type Workloads struct {
 	// API groups of operators whose objects the manager may read; empty for those with a built-in rule. Pods of other
 	// operators start one by one.
 	Groups []string `json:"groups" default:"[]" pattern:"^[a-z0-9.-]+$"`
+	// Rules for your own kinds: which of their pods start together. The manager may read all objects of their API
+	// groups.
+	Rules []map[string]any `json:"rules" default:"[]"`
 }
 
 // Descheduler is the settings of tenon-descheduler.

@@ -68,6 +68,10 @@ RayCluster r ─► leading manager ─► PodGroups r-headgroup (1), r-gpu (4),
 | group nothing | ` + "`manager.workloads.grouping: Off`" + ` |
 | let the manager read fewer operators, or more | ` + "`manager.workloads.groups`" + ` |
 
+The setting ` + "`Off`" + ` changes nothing that exists: PodGroups keep their minimum, pods keep their labels, and no
+manager follows their objects. Pods that are created from then on are in no gang. Delete pending members of
+gangs, and their operators create them again without one.
+
 The scheduler itself groups plain pods of a Kueue group, with any grouping. Pods of ReplicaSets and DaemonSets are not
 grouped in a cluster, though simulate groups them by rules of your own. Volcano Jobs name a PodGroup of Volcano, which
 Tenon does not read.
@@ -77,6 +81,7 @@ All revisions of a LeaderWorkerSet's group share a gang.
 
 A rule is an entry of ` + "`workloads.rules`" + ` in [the configuration of tenon-manager](manager-config.yaml), or in
 the file of the flag ` + "`--workload-rules`" + ` of ` + "`tenon simulate`" + `.
+The chart has ` + "`manager.workloads.rules`" + `, whose API groups the manager may then read.
 It replaces the built-in rule of its kind and versions:
 
 ` + "```text" + `

@@ -126,7 +126,8 @@ func checkValues(d *strict.Document, schema string) error {
 		field, says, _ := strings.Cut(wrong.Error(), " in body ")
 		problems = append(problems, d.Problem(strings.TrimPrefix(field, "."), "%s", says))
 	}
-	return problems.Err()
+	_, err = convert.ReadWorkloadRules(d, "manager."+convert.WorkloadRules)
+	return errors.Join(problems.Err(), err)
 }
 
 // permitParts makes a schema accept files that have a part of the values: Helm adds the defaults of the others before

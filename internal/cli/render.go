@@ -77,6 +77,9 @@ func (r *renderer) pod(p explained, phase corev1.PodPhase) string {
 // body is what pod shows below its head.
 func (r *renderer) body(p explained) string {
 	r.queue(p.Queue)
+	if g := p.Gang; g != nil {
+		r.line("gang", g.Name+", by rule "+g.Rule)
+	}
 	if e := p.Expected; e != nil && e.State == view.StartsAfter { // tenon queue shows the other answers
 		r.line("expected start", e.Text(r.now)+" (place "+p.Place+")")
 	}

@@ -111,7 +111,7 @@ func readRules(file string) (*workload.Table, error) {
 	}
 	var table workload.Table
 	if d != nil && err == nil {
-		table, err = convert.ReadWorkloadRules(d)
+		table, err = convert.ReadWorkloadRules(d, convert.WorkloadRules)
 	}
 	if err != nil {
 		return nil, inputErrorf("%v", err)

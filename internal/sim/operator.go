@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -265,37 +264,16 @@ func (w *world) createSet(at origin, parent owner, set *workload.PodSet, existin
 
 // templateOf returns the template of the pods of a role, complete as that of a pod that is created.
 func templateOf(at origin, parent owner, set *workload.PodSet, p *problems) (out corev1.PodTemplateSpec, ok bool) {
-	var content map[string]any
-	switch template := set.Template.(type) {
-	case map[string]any:
-		content = template
-	case nil:
-	default:
-		p.add(at, "%s: must be an object", set.At)
-		return out, false
-	}
-	switch {
-	case content != nil:
-	case set.PodSpec != nil:
-		content = map[string]any{"spec": set.PodSpec}
-	case set.Containers != nil:
-		content = map[string]any{"spec": map[string]any{"containers": containersOf(set.Containers)}}
-	default:
-		p.add(at, "the template of the pods of role %s is missing", set.Role)
+	content, err := set.Content()
+	if err != nil {
+		p.add(at, "%s", err)
 		return out, false
 	}
 	if set.At != "" {
 		at.object += ", " + set.At
 	}
-	spec := content["spec"]
-	if own, isObject := spec.(map[string]any); isObject && set.Scheduler != "" &&
-		(own["schedulerName"] == nil || own["schedulerName"] == "") {
-		own = maps.Clone(own) // the input's
-		own["schedulerName"] = set.Scheduler
-		spec = own
-	}
 	text, err := json.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "Pod", "metadata": content["metadata"], "spec": spec,
+		"apiVersion": "v1", "kind": "Pod", "metadata": content["metadata"], "spec": content["spec"],
 	})
 	if err != nil {
 		p.add(at, "%s", oneLine(err))
@@ -323,27 +301,6 @@ func templateOf(at origin, parent owner, set *workload.PodSet, p *problems) (out
 		p.add(at, "%s", err.Error())
 	}
 	return corev1.PodTemplateSpec{ObjectMeta: made.ObjectMeta, Spec: made.Spec}, len(invalid) == 0
-}
-
-// containersOf keeps of containers what Kubernetes has too: other fields of the same names can be of other types.
-func containersOf(value any) any {
-	list, ok := value.([]any)
-	if !ok {
-		return value
-	}
-	out := make([]any, len(list))
-	for i := range list {
-		given, ok := list[i].(map[string]any)
-		if !ok {
-			return value
-		}
-		name, _ := given["name"].(string)
-		out[i] = map[string]any{
-			"name": cmp.Or(name,
-				fmt.Sprintf("container-%d", i)), "image": given["image"], "resources": given["resources"],
-		}
-	}
-	return out
 }
 
 // operateChild adds an object that an operator makes of another one, unless the input has it.

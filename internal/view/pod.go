@@ -22,6 +22,8 @@ type Pod struct {
 	// Scheduler is spec.schedulerName.
 	Scheduler string `json:"scheduler,omitempty"`
 	QoS       string `json:"qos,omitempty"`
+	// Gang is the gang that a rule for operators' objects put the pod in; absent for other pods.
+	Gang *MadeGang `json:"gang,omitempty"`
 	// Asked says in words what the pod asks for.
 	Asked string `json:"asked,omitempty"`
 	Queue *Queue `json:"queue,omitempty"`
@@ -49,6 +51,12 @@ type Pod struct {
 	Data   Data       `json:"data"`
 	// Notes are sentences about the answer itself: what it could not look at, and why.
 	Notes []string `json:"notes,omitempty"`
+}
+
+// MadeGang is a gang, as namespace/name, and the GROUP/KIND of the rule that it was made by.
+type MadeGang struct {
+	Name string `json:"name"`
+	Rule string `json:"rule"`
 }
 
 // Subject is a pod as its object has it: what an answer about the pod begins with, and what the account of its node is

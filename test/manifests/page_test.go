@@ -23,6 +23,8 @@ import (
 	"github.com/tenon-project/tenon/internal/testkit/page"
 )
 
+const simulated = "another operator's: test/system applies it to a cluster with a simulated operator"
+
 // elsewhere are the API versions whose documents no API server of ours takes, with the reason.
 var elsewhere = map[string]string{
 	"kustomize.config.k8s.io/v1beta1": "a file: deploy, TestValuesOfThePagesAreAccepted",
@@ -30,6 +32,11 @@ var elsewhere = map[string]string{
 	"descheduler/v1alpha2":            "a file: api/config/descheduler, TestTheFilesOfTheGuidesAreAccepted",
 	"kubeflow.org/v2beta1":            "another operator's: internal/sim, TestTheGangsOfTheGuideStart",
 	"kubeflow.org/v1":                 "another operator's: internal/sim, TestTheGangsOfTheGuideStart",
+	"trainer.kubeflow.org/v1alpha1":   simulated,
+	"ray.io/v1":                       simulated,
+	"sparkoperator.k8s.io/v1beta2":    simulated,
+	"jobset.x-k8s.io/v1alpha2":        simulated,
+	"leaderworkerset.x-k8s.io/v1":     simulated,
 	"scheduling.k8s.io/v1alpha2":      "an alpha API, off by default: internal/sim, TestTheGangsOfTheGuideStart",
 }
 

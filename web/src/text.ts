@@ -320,6 +320,7 @@ const texts = {
   rounds: ["Rounds", "轮次"],
   lastPlan: ["Last plan", "最近一次方案"],
   group: ["Group", "组集合"],
+  byRule: ["Rule", "规则"],
   network: ["Network", "网络"],
   chooseNamespace: [
     "With rights for one namespace alone, choose it on this page or on:", "如果只有一个命名空间的权限，请在此页或下列页面选择它：",

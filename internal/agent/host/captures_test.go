@@ -57,7 +57,7 @@ var captured = map[string]figures{
 	"256ppc-8n8s4t": {
 		Arch: "ppc64le", CPUs: 256, Online: 256, Cores: 64, Threads: 4, Sockets: 64, L3: 64, NUMA: 8, CPUNodes: 8,
 		Farthest: 40, MemoryGiB: 489,
-		Notes: []string{"256 CPUs have no package id: their sockets are the groups of core siblings"},
+		Notes: []string{"256 CPUs without a package id: the groups of core siblings count as sockets"},
 	},
 	"32em64t-2n8c+dax+nvme+mic+dimms": {
 		Arch: "amd64", CPUs: 16, Online: 16, Cores: 16, Threads: 1, Sockets: 2, L3: 2, NUMA: 2,
@@ -96,8 +96,8 @@ var captured = map[string]figures{
 		Arch: "amd64", CPUs: 24, Online: 17, Cores: 24, Threads: 1, Sockets: 2, L3: 4, NUMA: 2, CPUNodes: 2,
 		Farthest: 20, MemoryGiB: 125,
 		Notes: []string{
-			"sys/devices/system/node/node1/distance has 2 distances for 1 NUMA nodes: 10 and 20 are assumed",
-			"12 CPUs belong to no NUMA node that has a folder: they count to node 0",
+			"sys/devices/system/node/node1/distance has 2 distances for 1 NUMA node: 10 and 20 are assumed",
+			"12 CPUs without a NUMA node that has a folder: node 0 is assumed",
 		},
 	},
 }

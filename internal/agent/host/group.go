@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // groupCores builds cores from the thread siblings, or from package and core id where a kernel has no siblings. A CPU
@@ -102,11 +103,11 @@ func (s *survey) groupSockets() {
 		}
 	}
 	if bySiblings > 0 {
-		s.note("%d CPUs have no package id: their sockets are the groups of core siblings", bySiblings)
+		s.note("%s without a package id: the groups of core siblings count as sockets", view.Count(bySiblings, "CPU"))
 	}
 	if homeless > 0 {
-		s.note("%d online CPUs have neither package id nor core siblings: they count to the socket of their NUMA node",
-			homeless)
+		s.note("%s with neither package id nor core siblings: the NUMA node decides about the socket",
+			view.Count(homeless, "online CPU"))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/tenon-project/tenon/internal/core/topo"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // remoteDistance is assumed between NUMA nodes where the machine does not say.
@@ -89,7 +90,8 @@ func (s *survey) distances(file string, nodes int) []int {
 		return nil
 	}
 	if len(row) != nodes {
-		s.note("%s has %d distances for %d NUMA nodes: 10 and 20 are assumed", file, len(row), nodes)
+		s.note("%s has %s for %s: 10 and 20 are assumed", file, view.Count(len(row), "distance"),
+			view.Count(nodes, "NUMA node"))
 		return nil
 	}
 	return row
@@ -125,7 +127,7 @@ func (s *survey) placeRest(nodes []int) {
 	if len(nodes) == 0 {
 		s.note("%s has no NUMA nodes: the machine counts as one, node 0", nodeDir)
 	} else {
-		s.note("%d CPUs belong to no NUMA node that has a folder: they count to node 0", homeless)
+		s.note("%s without a NUMA node that has a folder: node 0 is assumed", view.Count(homeless, "CPU"))
 	}
 	if !contains(nodes, 0) {
 		s.addNodeZero()

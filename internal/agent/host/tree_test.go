@@ -143,7 +143,7 @@ func TestWhatFilesLeaveOpenIsFilledByRule(t *testing.T) {
 				}
 			},
 			check: func(m *topo.Machine) bool { return m.NumSockets() == 2 },
-			note:  "4 CPUs have no package id",
+			note:  "4 CPUs without a package id",
 		},
 		"missing distances are 10 and 20": {
 			change: func(f map[string]string) { delete(f, node+"node0/distance"); delete(f, node+"node1/distance") },
@@ -171,7 +171,7 @@ func TestWhatFilesLeaveOpenIsFilledByRule(t *testing.T) {
 			check: func(m *topo.Machine) bool {
 				return m.NumNUMA() == 2 && m.MemoryBytes(0) == 1<<30 && m.Distance(0, 1) == 20
 			},
-			note: "2 CPUs belong to no NUMA node",
+			note: "2 CPUs without a NUMA node",
 		},
 		"a machine of memory alone on a node keeps that node": {
 			change: func(f map[string]string) {

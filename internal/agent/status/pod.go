@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -98,17 +99,22 @@ func (r *Reporter) Claims(view *ledger.View, live map[string]bool) (settled bool
 }
 
 func describe(p ledger.Problem) (reason event.Reason, note string) {
+	cpus := view.CPUs(p.CPUs)
+	are := "are"
+	if !strings.HasPrefix(cpus, "CPUs") {
+		are = "is"
+	}
 	switch p.Kind {
 	case ledger.HeldTwice:
 		return event.AllocationConflict, fmt.Sprintf(
-			"CPUs %s are allocated to two pods: the one that has them first keeps them, the other one does not start "+
-				"on them", p.CPUs)
+			"%s %s allocated to two pods: the one that was first keeps its allocation, the other one does not start "+
+				"there",
+			cpus, are)
 	case ledger.Reserved:
-		return event.AllocationConflict, fmt.Sprintf(
-			"CPUs %s of the pod's allocation are reserved on this node", p.CPUs)
+		return event.AllocationConflict, fmt.Sprintf("%s of the pod's allocation %s reserved on this node", cpus, are)
 	case ledger.Offline:
 		return event.BoundCPUOffline, fmt.Sprintf(
-			"CPUs %s of the pod's allocation are offline: it runs on the rest of them until they are back", p.CPUs)
+			"%s of the pod's allocation %s offline: until that ends, it runs on the rest of the allocation", cpus, are)
 	case ledger.UnknownNUMA:
 		return event.AllocationUnusable, fmt.Sprintf(
 			"this machine has no CPUs on NUMA nodes %s of the pod's allocation", p.CPUs)
@@ -117,8 +123,8 @@ func describe(p ledger.Problem) (reason event.Reason, note string) {
 	case ledger.Malformed:
 		return event.AllocationUnusable, fmt.Sprintf("the pod's allocation %q is not a list of CPUs", p.CPUs)
 	}
-	return event.AllocationUnusable, fmt.Sprintf(
-		"CPUs %s of the pod's allocation are left out: %s on this machine", p.CPUs, p.Kind)
+	return event.AllocationUnusable, fmt.Sprintf("%s of the pod's allocation %s left out: %s on this machine", cpus,
+		are, p.Kind)
 }
 
 // Overlap keeps the condition KubeletStaticActive: whether the kubelet has assigned CPUs, by UID, that are exclusive to

@@ -84,7 +84,7 @@ func (o *Options) apply(fs *pflag.FlagSet, d *strict.Document, quotaArgs string)
 			return err
 		}
 	}
-	if o.Workloads, err = convert.ReadWorkloadRules(d); err != nil {
+	if o.Workloads, err = convert.ReadWorkloadRules(d, convert.WorkloadRules); err != nil {
 		return err
 	}
 	if err := o.readGrouping(fs, d, schema.Workloads); err != nil {

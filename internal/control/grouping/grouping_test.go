@@ -73,6 +73,13 @@ func run(t *testing.T, f func(w *world)) {
 			mapper.Add(gv.WithKind(kind), meta.RESTScopeNamespace)
 			lists[gv.WithResource(strings.ToLower(kind)+"s")] = kind + "List"
 		}
+		for _, r := range workload.Builtin().Rules() {
+			for _, version := range r.Versions {
+				gv := schema.GroupVersion{Group: r.Group, Version: version}
+				mapper.Add(gv.WithKind(r.Kind), meta.RESTScopeNamespace)
+				lists[gv.WithResource(strings.ToLower(r.Kind)+"s")] = r.Kind + "List"
+			}
+		}
 		w := &world{
 			t: t, client: fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists),
 			events: events.NewFakeRecorder(1000), namespaces: map[string]map[string]string{"default": {}},
@@ -391,6 +398,11 @@ func TestPodsThatAreLeftAlone(t *testing.T) {
 		"a namespace that opts out":     {namespace: map[string]string{annotation.GangLabel: "off"}},
 		"a namespace that does not ask": {setting: workload.OptIn},
 		"the setting Off":               {setting: workload.Off},
+		"two controllers, of which the first is gone": {change: func(p *corev1.Pod) {
+			gone := p.OwnerReferences[0]
+			gone.Name = "other"
+			p.OwnerReferences = append([]metav1.OwnerReference{gone}, p.OwnerReferences...)
+		}},
 		"an object that opts out": {object: strings.Replace(ray("", group("a", 2, 0)), `"name": "r"`,
 			`"name": "r", "labels": {"tenon.sh/gang": "off"}`, 1)},
 		"an object that is being deleted": {object: strings.Replace(ray("", group("a", 2, 0)), `"name": "r"`,
@@ -580,18 +592,64 @@ func TestOptingOutLater(t *testing.T) {
 	})
 }
 
+// TestAnOwnerThatGoesBetweenTwoReads: the cache still has the object, without the role of the pod; the API server has
+// it no more.
+func TestAnOwnerThatGoesBetweenTwoReads(t *testing.T) {
+	t.Parallel()
+	run(t, func(w *world) {
+		r := w.create(ray("", group("a", 2, 0)), nil)
+		w.admit(rayPod("a0", r, "a"))
+		w.client.PrependReactor("get", "rayclusters", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "rayclusters"}, "r")
+		})
+		if name, rule, err := w.o.Mark(w.t.Context(), rayPod("b0", r, "b")); name != "" || rule != "" || err != nil {
+			t.Errorf("the pod is put into %q by %q, %v", name, rule, err)
+		}
+		if name, _, err := w.o.Mark(w.t.Context(), rayPod("a1", r, "a")); name != "r-a" || err != nil {
+			t.Errorf("a pod of a role that the cache has is put into %q, %v", name, err)
+		}
+	})
+}
+
+// TestTheSettingOffLater: a manager that starts with Off has no right to read objects or to delete PodGroups. What
+// exists keeps its minimum, and new pods are in no gang.
+func TestTheSettingOffLater(t *testing.T) {
+	t.Parallel()
+	run(t, func(w *world) {
+		r := w.create(ray("", group("a", 2, 0)), nil)
+		w.admit(rayPod("a0", r, "a"))
+		w.said()
+		w.forbidden["rayclusters.ray.io"] = true
+		before := w.o.Owners
+		w.o.Grouper.Owners = NewOwners(w.client, before.mapper, before.pod, time.Now)
+		w.o.Grouper.Grouping = workload.Off
+		groups := w.client.Resource(groupResource).Namespace("default")
+		made, err := groups.Get(w.t.Context(), "r-a", metav1.GetOptions{})
+		testkit.Check(t, err)
+		w.patch(made, `{"metadata": {"labels": {"seen": "again"}}}`)
+		w.patch(w.pod("a0"), `{"metadata": {"labels": {"seen": "again"}}}`)
+		w.want("with Off", "r-a 2 of r with default/r-headgroup,default/r-a",
+			"r-headgroup 1 of r with default/r-headgroup,default/r-a")
+		w.admit(rayPod("a1", r, "a"))
+		if got, said := w.gangOf("a1"), w.said(); got != "" || len(said) > 0 {
+			t.Errorf("a new pod is in %q; Events: %v", got, said)
+		}
+	})
+}
+
 // TestRightsTakenAway: without the right to read a kind, its pods start one by one, an Event says why, and the API
 // server is asked once a minute.
 func TestRightsTakenAway(t *testing.T) {
 	t.Parallel()
-	for resource, kind := range map[string]string{
-		"rayclusters.ray.io": "ray.io/v1 RayCluster", "jobs.batch": "batch/v1 Job",
-		"statefulsets.apps": "apps/v1 StatefulSet", "jobsets.jobset.x-k8s.io": "jobset.x-k8s.io/v1alpha2 JobSet",
-		"pytorchjobs.kubeflow.org":                  "kubeflow.org/v1 PyTorchJob",
-		"leaderworkersets.leaderworkerset.x-k8s.io": "leaderworkerset.x-k8s.io/v1 LeaderWorkerSet",
-	} {
-		apiVersion, kind, _ := strings.Cut(kind, " ")
-		t.Run(resource, func(t *testing.T) {
+	table := workload.Builtin()
+	for _, r := range table.Rules() {
+		version := r.Versions[0]
+		if r.Group == "" || table.Ignores(r.Group, version, r.Kind) {
+			continue // pods are known, and pods of the others are left alone unread
+		}
+		apiVersion, kind := r.Group+"/"+version, r.Kind
+		resource := strings.ToLower(kind) + "s." + r.Group
+		t.Run(apiVersion+" "+kind, func(t *testing.T) {
 			t.Parallel()
 			run(t, func(w *world) {
 				o := w.create(fmt.Sprintf(`{"apiVersion": %q, "kind": %q, "metadata": {"name": "x"}}`, apiVersion,

@@ -90,6 +90,127 @@ func TestValuesThatCannotBeRead(t *testing.T) {
 			{"name": "s", "cliqueNames": ["a"]}, {"name": "t", "cliqueNames": ["a"]}]}}}`,
 			`spec.template.podCliqueScalingGroups[1].cliqueNames[0]: role "a" is in two sets`,
 		},
+		"hosts below 0": {ray(`{"groupName": "a", "replicas": 1, "numOfHosts": -4}`), group + ".numOfHosts: must be"},
+		"a least as text": {
+			ray(`{"groupName": "a", "replicas": 1, "minReplicas": "1"}`), group + ".minReplicas: must be",
+		},
+		"a most that is a list": {
+			ray(`{"groupName": "a", "replicas": 1, "maxReplicas": [3]}`),
+			group + ".maxReplicas: must be a whole number from 0 to 2147483647, is a list",
+		},
+		"a count that is an object": {
+			ray(`{"groupName": "a", "replicas": {"min": 1}}`),
+			group + ".replicas: must be a whole number from 0 to 2147483647, is an object",
+		},
+		"a count that is true": {ray(`{"groupName": "a", "replicas": true}`), group + ".replicas: must be"},
+		"a number beyond int64": {
+			ray(`{"groupName": "a", "replicas": 9223372036854775808}`), group + ".replicas: must be",
+		},
+		"suspension of a group as a number": {
+			ray(`{"groupName": "a", "replicas": 1, "suspend": 1}`), group + ".suspend: must be true or false, is 1",
+		},
+		"groups that are one object": {
+			torch(`{"pytorchReplicaSpecs": {"Worker": [1]}}`), "must be an object, is a list",
+		},
+		"a scheduler that is not a string": {
+			torch(`{"pytorchReplicaSpecs": {"Worker": {"template": {"spec": {"schedulerName": 1}}}}}`),
+			"spec.pytorchReplicaSpecs.Worker.template.spec.schedulerName: must be a string, is 1",
+		},
+		"a spec of pods that is a list": {
+			torch(`{"pytorchReplicaSpecs": {"Worker": {"template": {"spec": []}}}}`),
+			"spec.pytorchReplicaSpecs.Worker.template.spec: must be an object, is a list",
+		},
+		"a minimum of all beyond int32": {
+			torch(`{"runPolicy": {"schedulingPolicy": {"minAvailable": 4294967296}}, ` +
+				`"pytorchReplicaSpecs": {"Worker": {}}}`),
+			"spec.runPolicy.schedulingPolicy.minAvailable: must be a whole number",
+		},
+		"a policy that is a string": {
+			torch(`{"runPolicy": "fast"}`), `spec.runPolicy: must be an object, is "fast"`,
+		},
+		"a wish below 0": {
+			jobset(`, "annotations": {"tenon.sh/gang-min": "-1"}`, `{}`), "must be all or a whole number from 1",
+		},
+		"a wish beyond int32": {
+			jobset(`, "annotations": {"tenon.sh/gang-min": "2147483648"}`, `{}`),
+			"must be all or a whole number from 1",
+		},
+		"a wish with a fraction": {
+			jobset(`, "annotations": {"tenon.sh/gang-min": "1.5"}`, `{}`), "must be all or a whole number from 1",
+		},
+		"a wish in a template that is not a number": {
+			jobset("", `{"replicatedJobs": [{"name": "a", "template": {"spec": {"template": {"metadata": `+
+				`{"annotations": {"tenon.sh/gang-min": "few"}}}}}}]}`),
+			`template.metadata.annotations.tenon.sh/gang-min: must be all or a whole number from 1, is "few"`,
+		},
+		"annotations that are a list": {
+			jobset(`, "annotations": ["a"]`, `{}`), "metadata.annotations: must be an object, is a list",
+		},
+		"completions below 0": {
+			jobset("", `{"replicatedJobs": [{"name": "a", "template": {"spec": {"completions": -1}}}]}`),
+			"spec.replicatedJobs[0].template.spec.completions: must be",
+		},
+		"an order that is not a string": {
+			jobset("", `{"startupPolicy": {"startupPolicyOrder": 1}}`),
+			"spec.startupPolicy.startupPolicyOrder: must be a string, is 1",
+		},
+		"restarts below 0": {
+			`{"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "j"}, "spec": {}, ` +
+				`"status": {"restarts": -1}}`, "status.restarts: must be",
+		},
+		"groups of a size as text": {
+			`{"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": {"name": "l"}, ` +
+				`"spec": {"leaderWorkerTemplate": {"size": "3"}}}`, "spec.leaderWorkerTemplate.size: must be",
+		},
+		"a policy of restarts that is not a string": {
+			`{"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": {"name": "l"}, ` +
+				`"spec": {"leaderWorkerTemplate": {"restartPolicy": 1}}}`,
+			"spec.leaderWorkerTemplate.restartPolicy: must be a string, is 1",
+		},
+		"more groups than there may be pods": {
+			`{"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": {"name": "l"}, ` +
+				`"spec": {"replicas": 100001}}`, "supported up to 100000",
+		},
+		"two tasks of one name": {
+			`{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "v"}, "spec": ` +
+				`{"tasks": [{"name": "a"}, {"name": "a"}]}}`, `spec.tasks[1]: role "a" is listed twice`,
+		},
+		"a priority class that is not a string": {
+			`{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "v"}, "spec": ` +
+				`{"priorityClassName": 9, "tasks": [{"name": "a", "template": {"spec": {}}}]}}`,
+			"spec.priorityClassName: must be a string, is 9",
+		},
+		"sets that are repeated too often": {
+			`{"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": {"name": "g"},
+			"spec": {"template": {"cliques": [{"name": "a", "spec": {}}], "podCliqueScalingGroups": [
+			{"name": "s", "cliqueNames": ["a"], "replicas": 100001}]}}}`, "has more than 100000 pods",
+		},
+		"a minimum of sets as text": {
+			`{"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": {"name": "g"},
+			"spec": {"template": {"cliques": [{"name": "a", "spec": {}}], "podCliqueScalingGroups": [
+			{"name": "s", "cliqueNames": ["a"], "minAvailable": "1"}]}}}`, "minAvailable: must be a whole number",
+		},
+		"a size that is a string": {
+			`{"apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "metadata": {"name": "m"}, "spec": ` +
+				`{"size": "4"}}`, `spec.size: must be a whole number from 0 to 2147483647, is "4"`,
+		},
+		"a number of pods of Kueue that is not one": {
+			`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": ` +
+				`{"kueue.x-k8s.io/pod-group-name": "g"}, "annotations": {"kueue.x-k8s.io/pod-group-total-count": "many"}}, "spec": {}}`,
+			`must be a whole number from 0 to 2147483647, is "many"`,
+		},
+		"an object without a spec that is one": {
+			`{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": 3}`,
+			"spec: must be an object, is 3",
+		},
+		"metadata that are text": {
+			`{"apiVersion": "batch/v1", "kind": "Job", "metadata": "j", "spec": {}}`,
+			`metadata: must be an object, is "j"`,
+		},
+		"a name of an object that is a number": {
+			`{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": 5}, "spec": {}}`,
+			"metadata.name: must be a string, is 5",
+		},
 	} {
 		object := decoded(t, c.object)
 		_, err := ruleOf(t, object).Plan(object, terms())

@@ -16,7 +16,7 @@ func (e *reading) gather(out *Plan, part []slot) (reason string, err error) {
 	members := map[string][]*slot{}
 	for i := range part {
 		s := &part[i]
-		if s.outside || s.later || s.onRequest && !e.wishes() {
+		if s.outside || s.Later || s.onRequest && !e.wishes() {
 			continue
 		}
 		if e.all {
@@ -27,13 +27,9 @@ func (e *reading) gather(out *Plan, part []slot) (reason string, err error) {
 		}
 		members[s.group] = append(members[s.group], s)
 	}
-	if later := slices.ContainsFunc(part, func(s slot) bool { return s.later }); later && e.wishes() &&
+	if later := slices.ContainsFunc(part, func(s slot) bool { return s.Later }); later && e.wishes() &&
 		len(groups) == 0 {
 		return "its pods are created one after the other", nil
-	}
-	ordered, err := anyHolds(e.Ordered, e.root, e.root, "")
-	if err != nil {
-		return "", err
 	}
 	refill, err := anyHolds(e.Restarting, e.root, e.root, "")
 	if err != nil {
@@ -50,7 +46,7 @@ func (e *reading) gather(out *Plan, part []slot) (reason string, err error) {
 				started = append(started, g)
 			}
 		}
-		joined := join(started, ordered)
+		joined := join(started, out.Ordered)
 		if len(joined) > mostJoined {
 			return fmt.Sprintf("%d gangs would start together: supported up to %d", len(joined), mostJoined), nil
 		}

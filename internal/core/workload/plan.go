@@ -25,8 +25,8 @@ type Terms struct {
 // Plan is what a rule says of one object.
 type Plan struct {
 	Rule string
-	// Suspended reports whether there are no pods.
-	Suspended bool
+	// Suspended reports whether there are no pods, Ordered whether the operator creates the roles one after the other.
+	Suspended, Ordered bool
 	// Gangs are in the order in which the object lists its roles. Without them, Reason is why the minimum cannot be
 	// reached; it is empty where the pods are meant to start one by one.
 	Gangs  []Gang
@@ -50,9 +50,12 @@ type PodSet struct {
 	Role, Gang string
 	Count      int64
 	// Template, PodSpec or Containers is what the pods are made of, by the paths of the role. At is its position in the
-	// object; "" for the fallback. Scheduler is the scheduler's name where these name none; "" for Kubernetes' default.
+	// object; "" for the fallback. Scheduler and PriorityClass are the names where these name none; "" for Kubernetes'
+	// default.
 	Template, PodSpec, Containers any
-	At, Scheduler                 string
+	At, Scheduler, PriorityClass  string
+	// Later reports whether the operator creates the pods after those of other roles.
+	Later bool
 
 	pod    Pattern
 	labels map[string]Pattern
@@ -180,6 +183,9 @@ func (r *Rule) plan(object map[string]any, terms Terms, attempt *Amount) (out Pl
 	}
 	off, err := e.readTerms(e.root)
 	if err != nil {
+		return out, err
+	}
+	if out.Ordered, err = anyHolds(r.Ordered, e.root, e.root, ""); err != nil {
 		return out, err
 	}
 	if e.attempt, err = attempt.or(e.root, e.root, 0); err != nil {

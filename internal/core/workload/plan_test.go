@@ -208,3 +208,68 @@ func FuzzPlan(f *testing.F) {
 		}
 	})
 }
+
+// TestWhatPodsAreMadeOf: names of the object count where the template has none, and the object is not changed.
+func TestWhatPodsAreMadeOf(t *testing.T) {
+	t.Parallel()
+	template := map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "b"}}, "spec": map[string]any{}}
+	own := map[string]any{"spec": map[string]any{"schedulerName": "mine", "priorityClassName": "high"}}
+	for name, c := range map[string]struct {
+		set  PodSet
+		want string
+	}{
+		"names of the object": {
+			PodSet{Template: template, Scheduler: "s", PriorityClass: "p"},
+			`{"metadata":{"labels":{"a":"b"}},"spec":{"priorityClassName":"p","schedulerName":"s"}}`,
+		},
+		"names of the template": {
+			PodSet{Template: own, Scheduler: "s", PriorityClass: "p"},
+			`{"metadata":null,"spec":{"priorityClassName":"high","schedulerName":"mine"}}`,
+		},
+		"no names":       {PodSet{Template: template}, `{"metadata":{"labels":{"a":"b"}},"spec":{}}`},
+		"a spec of pods": {PodSet{PodSpec: map[string]any{"a": 1}}, `{"spec":{"a":1}}`},
+		"a spec as text": {PodSet{Template: map[string]any{"spec": "x"}}, `{"metadata":null,"spec":"x"}`},
+		"some containers": {
+			PodSet{Containers: []any{map[string]any{"image": "i", "other": 1}, map[string]any{"name": "n"}}},
+			`{"spec":{"containers":[{"image":"i","name":"container-0","resources":null},` +
+				`{"image":null,"name":"n","resources":null}]}}`,
+		},
+		"containers as text":          {PodSet{Containers: "x"}, `{"spec":{"containers":"x"}}`},
+		"a container as text":         {PodSet{Containers: []any{"x"}}, `{"spec":{"containers":["x"]}}`},
+		"a template that is a list":   {PodSet{Template: []any{}, At: "spec.t"}, "spec.t: must be an object"},
+		"a role that has no template": {PodSet{Role: "worker"}, "the template of the pods of role worker is missing"},
+	} {
+		content, err := c.set.Content()
+		got := ""
+		if err != nil {
+			got = err.Error()
+		} else {
+			text, err := json.Marshal(content)
+			testkit.Check(t, err)
+			got = string(text)
+		}
+		if got != c.want {
+			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		}
+	}
+	if spec := template["spec"].(map[string]any); len(spec) > 0 {
+		t.Errorf("the template has become %v", spec)
+	}
+}
+
+// TestTheOrderOfRoles: what is created after others, and when roles follow one another.
+func TestTheOrderOfRoles(t *testing.T) {
+	t.Parallel()
+	job := decoded(t, `{"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "m"}, "spec": {
+		"launcherCreationPolicy": "WaitForWorkersReady", "mpiReplicaSpecs": {"Launcher": {}, "Worker": {}}}}`)
+	p, err := ruleOf(t, job).Plan(job, terms())
+	testkit.Check(t, err)
+	if len(p.Pods) != 2 || !p.Pods[0].Later || p.Pods[1].Later || p.Ordered {
+		t.Errorf("a launcher that waits: %+v", p)
+	}
+	set := decoded(t, `{"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "j"}, "spec": {
+		"startupPolicy": {"startupPolicyOrder": "InOrder"}, "replicatedJobs": [{"name": "a"}]}}`)
+	if p, err = ruleOf(t, set).Plan(set, terms()); err != nil || !p.Ordered {
+		t.Errorf("a JobSet in order: %+v, %v", p, err)
+	}
+}

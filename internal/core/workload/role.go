@@ -17,7 +17,6 @@ type slot struct {
 	group            string // slots of a part that start together; "" for those with the object
 	count, size, min int64  // units of size pods
 	onRequest        bool   // it is in no gang unless the object asks for it
-	later            bool   // its pods are created after others
 	outside          bool   // its pods name a gang, want none, or have a scheduler that starts none
 	// further are the gangs of the units above min, of size pods each; "" for units that start with those below.
 	further string
@@ -68,7 +67,7 @@ func (e *reading) role(r *Role, at place) (s slot, err error) {
 	for _, c := range []struct {
 		list  []Condition
 		holds *bool
-	}{{r.Absent, &absent}, {r.Later, &s.later}, {r.OnRequest, &s.onRequest}, {r.MinIf, &hasMin}} {
+	}{{r.Absent, &absent}, {r.Later, &s.Later}, {r.OnRequest, &s.onRequest}, {r.MinIf, &hasMin}} {
 		if *c.holds, err = anyHolds(c.list, e.root, at, s.name); err != nil {
 			return s, err
 		}
@@ -128,6 +127,9 @@ func (e *reading) readTemplate(r *Role, s *slot, at place) (inGang bool, err err
 		return false, err
 	}
 	s.Scheduler = cmp.Or(s.Scheduler, r.SchedulerDefault)
+	if s.PriorityClass, err = r.PriorityClass.textAt(e.root, at); err != nil {
+		return false, err
+	}
 	spec := template
 	switch {
 	case s.Containers != nil:

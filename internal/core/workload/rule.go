@@ -88,7 +88,8 @@ type Role struct {
 	OnRequest []Condition `json:"onRequest,omitempty"`
 	// Template is the PodTemplateSpec, or TemplateOr without it. PodSpec is the spec of its pods alone, and Containers
 	// a list with at least image and resources. Scheduler is the scheduler's name of pods whose template names none;
-	// SchedulerDefault is that of an object without one. Fallback is the template of an object without one.
+	// SchedulerDefault is that of an object without one. PriorityClass is the class of pods whose template names none.
+	// Fallback is the template of an object without one.
 	Template   Path               `json:"template,omitzero"`
 	TemplateOr Path               `json:"templateOr,omitzero"`
 	PodSpec    Path               `json:"podSpec,omitzero"`
@@ -100,6 +101,7 @@ type Role struct {
 	Labels     map[string]Pattern `json:"labels,omitempty"`
 
 	SchedulerDefault string `json:"schedulerDefault,omitempty"`
+	PriorityClass    Path   `json:"priorityClass,omitzero"`
 }
 
 // Sets are lists of roles that are repeated as a whole: Count times, of which Min start with the other roles. Each
@@ -267,13 +269,42 @@ var builtin []byte
 
 // Builtin returns the table of the kinds that are known.
 func Builtin() Table {
-	var t Table
-	decoder := json.NewDecoder(bytes.NewReader(builtin))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&t.rules); err != nil {
+	t, err := readBuiltin()
+	if err != nil {
 		panic("workload: rules.json: " + err.Error()) // a part of the program
 	}
 	return t
+}
+
+// readBuiltin reads rules.json. A rule that is like another one, by its GROUP/KIND, has the fields of that one which it
+// does not list itself.
+func readBuiltin() (t Table, err error) {
+	var rules []map[string]json.RawMessage
+	if err := json.Unmarshal(builtin, &rules); err != nil {
+		return t, err
+	}
+	fields := map[string]map[string]json.RawMessage{} // of the rules so far
+	for _, own := range rules {
+		rule := maps.Clone(fields[string(own["like"])])
+		if rule == nil {
+			rule = map[string]json.RawMessage{}
+		}
+		maps.Copy(rule, own)
+		delete(rule, "like")
+		text, err := json.Marshal(rule)
+		if err != nil {
+			return t, err
+		}
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.DisallowUnknownFields()
+		var r Rule
+		if err := decoder.Decode(&r); err != nil {
+			return t, err
+		}
+		fields[`"`+r.Name()+`"`] = rule
+		t.rules = append(t.rules, &r)
+	}
+	return t, nil
 }
 
 // Rules returns all rules, in the order in which they were given.

@@ -70,10 +70,12 @@ func WorkloadGroup(namespace string, g *workload.Gang, rule string, owner metav1
 	return p
 }
 
-// ReadWorkloadRules returns the built-in table with the rules of a document, in its field workloads.rules. A nil
-// document has none. The error names the line and the path of each problem.
-func ReadWorkloadRules(d *strict.Document) (workload.Table, error) {
-	const path = "workloads.rules"
+// WorkloadRules is the field of a configuration that has rules.
+const WorkloadRules = "workloads.rules"
+
+// ReadWorkloadRules returns the built-in table with the rules of a document, in the field at a path. A nil document has
+// none. The error names the line and the path of each problem.
+func ReadWorkloadRules(d *strict.Document, path string) (workload.Table, error) {
 	table := workload.Builtin()
 	if !d.Has(path) {
 		return table, nil

@@ -38,6 +38,9 @@ func Pod(pod *corev1.Pod) view.Subject {
 	if reason, rejected := convert.Rejected(pod); rejected {
 		out.Head.Rejection = &view.Rejection{Node: pod.Spec.NodeName, Reason: reason, Message: pod.Status.Message}
 	}
+	if rule, name := pod.Annotations[annotation.GangRule], pod.Labels[annotation.PodGroup]; rule != "" && name != "" {
+		out.Head.Gang = &view.MadeGang{Name: pod.Namespace + "/" + name, Rule: rule}
+	}
 	if t := pod.CreationTimestamp; !t.IsZero() {
 		since := t.UTC()
 		out.Head.Since = &since

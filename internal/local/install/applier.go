@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -76,6 +77,22 @@ func (a *Applier) Apply(ctx context.Context, objects []*unstructured.Unstructure
 		}
 	}
 	return nil
+}
+
+// Missing returns those of the objects that do not exist.
+func (a *Applier) Missing(ctx context.Context, objects []*unstructured.Unstructured) (
+	missing []*unstructured.Unstructured, err error,
+) {
+	for _, o := range objects {
+		err := a.client.Get(ctx, client.ObjectKeyFromObject(o), o.DeepCopy())
+		switch {
+		case apierrors.IsNotFound(err):
+			missing = append(missing, o)
+		case err != nil:
+			return nil, fmt.Errorf("look for %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+	return missing, nil
 }
 
 // AwaitEstablished waits until the server serves the resources of those objects that are CustomResourceDefinitions.

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,9 +22,9 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// detach starts the cluster in a process of a session of its own, passes on what it reports, and returns when it is
-// ready.
-func detach(ctx context.Context, dir datadir.Dir, out io.Writer) error {
+// detach starts the cluster in a process of a session of its own, with simulated operators or not, passes on what it
+// reports, and returns when it is ready.
+func detach(ctx context.Context, dir datadir.Dir, operators bool, out io.Writer) error {
 	if err := dir.Make(); err != nil {
 		return cluster.Explain(err, dir)
 	}
@@ -42,7 +43,8 @@ func detach(ctx context.Context, dir datadir.Dir, out io.Writer) error {
 	}
 	defer func() { _ = reports.Close() }()
 
-	args := attached(os.Args[1:], "--data", dir.Root(), "--report-fd", "3")
+	args := attached(os.Args[1:], "--data", dir.Root(), "--report-fd", "3",
+		"--operators="+strconv.FormatBool(operators))
 	// The cluster outlives this command: ctx ends only its start, below.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), binary, args...)
 	cmd.Args[0] = name()

@@ -7,39 +7,45 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/deploy"
 	web "github.com/tenon-project/tenon/internal/console"
+	"github.com/tenon-project/tenon/internal/control/serving"
 	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/local/cluster"
 	"github.com/tenon-project/tenon/internal/local/datadir"
 	"github.com/tenon-project/tenon/internal/local/machine"
+	"github.com/tenon-project/tenon/internal/local/simoperator"
 	"github.com/tenon-project/tenon/internal/progress"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
 type upFlags struct {
-	machines []string
-	nodes    int
-	replicas int // of the scheduler
-	data     string
-	config   string // of the descheduler; empty for none
-	profiles string // file of the scheduler's configuration; empty for none
-	console  string // address to serve the console on; empty for none
-	fences   bool
-	journal  bool
-	detach   bool
-	demo     bool
-	list     bool
-	lease    time.Duration // of the schedulers' leader; 0 is the default
-	revoke   time.Duration // how long quotas may use more than their share; 0 is the default
-	server   string        // a kube-apiserver of another release; empty: the one that is built in
-	report   int           // descriptor that a detached start reports on; 0 in the foreground
+	machines  []string
+	nodes     int
+	replicas  int // of the scheduler
+	data      string
+	config    string // of the descheduler; empty for none
+	profiles  string // file of the scheduler's configuration; empty for none
+	console   string // address to serve the console on; empty for none
+	fences    bool
+	journal   bool
+	detach    bool
+	demo      bool
+	operators bool // simulated ones
+	list      bool
+	lease     time.Duration // of the schedulers' leader; 0 is the default
+	revoke    time.Duration // how long quotas may use more than their share; 0 is the default
+	server    string        // a kube-apiserver of another release; empty: the one that is built in
+	report    int           // descriptor that a detached start reports on; 0 in the foreground
 }
 
 func newUp(serve ServeConsole) *cobra.Command {
@@ -50,6 +56,7 @@ func newUp(serve ServeConsole) *cobra.Command {
 			if f.list {
 				return listMachines(c.OutOrStdout(), progress.Width(c.OutOrStdout()))
 			}
+			serving.UseLogger(klog.Background())
 			return up(c.Context(), *f, serve, c.OutOrStdout())
 		},
 	})
@@ -77,6 +84,9 @@ func newUp(serve ServeConsole) *cobra.Command {
 		"record the scheduler's decisions below journal/ of the cluster's data, for tenon replay")
 	c.Flags().BoolVar(&f.detach, "detach", false, "return when the cluster is ready, and leave it running")
 	c.Flags().BoolVar(&f.demo, "demo", false, "when the cluster is ready, apply pods of every class")
+	c.Flags().BoolVar(&f.operators, "operators", false,
+		"create the pods of objects of Kubeflow, Ray, Spark, JobSet and LeaderWorkerSet, as their operators do; "+
+			"--demo does so too")
 	c.Flags().BoolVar(&f.list, "list-machines", false, "print the presets without starting a cluster")
 	c.Flags().IntVar(&f.report, "report-fd", 0, "descriptor to report the start on")
 	c.Flags().DurationVar(&f.lease, "leader-lease", 0, "how long a leader of the scheduler that is gone leads on")
@@ -163,8 +173,8 @@ func up(ctx context.Context, f upFlags, serve ServeConsole, out io.Writer) error
 		}
 		return demo(ctx, dir, out)
 	}
-	if f.detach {
-		if err := detach(ctx, dir, out); err != nil {
+	if f.operators = f.operators || f.demo; f.detach {
+		if err := detach(ctx, dir, f.operators, out); err != nil {
 			return err
 		}
 		return show()
@@ -209,15 +219,46 @@ func run(ctx context.Context, dir datadir.Dir, nodes []datadir.Node, f upFlags, 
 	if err != nil {
 		return err
 	}
-	console.say(summary(dir, c, pages, time.Since(begun)))
-	console.send(line{Ready: true})
-	if err = show(); err == nil {
+	stopOperators := func() {}
+	if f.operators {
+		stopOperators, err = startOperators(ctx, dir, console.say)
+	}
+	if err == nil {
+		console.say(summary(dir, c, pages, time.Since(begun)))
+		console.send(line{Ready: true})
+		err = show()
+	}
+	if err == nil {
 		err = c.Wait(ctx)
 	}
+	stopOperators()
 	console.say("stopping")
 	err = errors.Join(err, c.Stop())
 	if err == nil {
 		console.say("stopped; the data are kept in " + dir.Root())
 	}
 	return err
+}
+
+// startOperators starts the simulated operators, and returns a function that stops them.
+func startOperators(ctx context.Context, dir datadir.Dir, report func(string)) (stop func(), err error) {
+	stop = func() {}
+	config, err := clientcmd.BuildConfigFromFlags("", dir.Kubeconfig())
+	if err != nil {
+		return stop, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	if err := simoperator.Install(ctx, config); err != nil {
+		return stop, err
+	}
+	operator, err := simoperator.New(config, report)
+	if err != nil {
+		return stop, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { operator.Run(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+	}, nil
 }

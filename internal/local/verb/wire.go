@@ -309,6 +309,7 @@ func newJoin() *cobra.Command {
 		if len(nodes) == 0 {
 			return fmt.Errorf("%s: --node is missing", JoinVerb)
 		}
+		serving.UseLogger(klog.Background())
 		binary, err := os.Executable()
 		if err != nil {
 			return fmt.Errorf("find the binary to start the components with: %w", err)

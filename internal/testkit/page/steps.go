@@ -233,6 +233,10 @@ func Steps() []Step {
 			Replace: []string{"NAME", "epyc-2s-1"},
 			Before:  "tenon leave --node epyc-2s-1 --wait 1m",
 		},
+		{Blocks: "docs/guide/kubeflow.md ", Scene: Demo},
+		{Blocks: "docs/guide/ray.md ", Scene: Demo},
+		{Blocks: "docs/guide/spark.md ", Scene: Demo},
+		{Blocks: "docs/guide/jobset.md ", Scene: Demo},
 		{
 			// Each of the clusters in turn would take a minute: their machines are built, and the last commands run.
 			Blocks: "docs/start/local-cluster.md tenon up", Scene: Demo,

@@ -150,6 +150,7 @@ function One({ gang: g }: { gang: Gang }) {
           [t("state"), g.state + (g.degraded ? " (degraded)" : "")],
           [t("mustStart"), g.minRequiredNumber],
           [t("mode"), `${g.mode} · ${g.gangMatchPolicy}`],
+          [t("byRule"), g.rule],
           [t("rounds"), g.scheduleCycle],
           [t("lastPlan"), plan && `${plan.placed} / ${plan.needed} · ${age(plan.at)}`],
           [t("group"), g.gangGroup.length > 1 && (
