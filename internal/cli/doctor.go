@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -135,6 +138,7 @@ func (o *doctorOptions) diagnose(ctx context.Context, flags *genericclioptions.C
 			v.Agent = &agents[0]
 		}
 	}
+	v.ClaimsUnknown = cl.readClaims(ctx, &v)
 	d := doctor.Node(v)
 	strategy, err := cl.strategy(ctx, v.Node)
 	if err != nil {
@@ -145,4 +149,29 @@ func (o *doctorOptions) diagnose(ctx context.Context, flags *genericclioptions.C
 	}
 	d.Findings = append(d.Findings, strategy...)
 	return d, nil
+}
+
+// readClaims reads what DRA drivers publish, and who has the cards of a node.
+func (c cluster) readClaims(ctx context.Context, v *convert.NodeObjects) error {
+	list, err := c.core.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) || err == nil && len(list.Items) == 0 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list resourceslices: %w", err)
+	}
+	a, err := c.load(ctx, v.Node.Name, "")
+	if err != nil {
+		return err
+	}
+	v.Slices, v.Account = list.Items, a.view(v.Node.Name)
+	for e := range v.Account.Entries() {
+		if !strings.HasPrefix(e.UID, ledger.OfClaim) {
+			continue
+		}
+		if text := kube.Contested(v.Account, []ledger.Entry{e}); text != "" {
+			v.Twice = append(v.Twice, text)
+		}
+	}
+	return nil
 }

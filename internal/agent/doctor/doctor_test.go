@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -21,6 +22,8 @@ import (
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -608,6 +611,20 @@ func TestALinkOutOfTheRootIsNotFollowed(t *testing.T) {
 	}
 }
 
+// sliceOf is the slice of a driver with one device of a node, which has an attribute.
+func sliceOf(node, attribute string) []resourcev1.ResourceSlice {
+	s := resourcev1.ResourceSlice{Spec: resourcev1.ResourceSliceSpec{
+		Driver: "x", NodeName: &node,
+		Pool: resourcev1.ResourcePool{Name: "p", Generation: 2, ResourceSliceCount: 1},
+		Devices: []resourcev1.Device{{
+			Name: "d", Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
+				resourcev1.QualifiedName(attribute): {IntValue: new(int64(0))},
+			},
+		}},
+	}}
+	return []resourcev1.ResourceSlice{s}
+}
+
 func TestANodeByWhatTheAPISays(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -696,6 +713,47 @@ func TestANodeByWhatTheAPISays(t *testing.T) {
 					Reason: "OldRuntime", Message: "containerd 1.7",
 				})
 		}, "condition", Warn, "OldRuntime: containerd 1.7"},
+		"a driver": {
+			func(v *NodeView) { v.Slices = sliceOf("n", "numaNode") }, "claims", OK, "1 device\ndriver x",
+		},
+		"a driver of another node": {
+			func(v *NodeView) { v.Slices = append(sliceOf("m", ""), sliceOf("n", "numaNode")...) }, "claims", OK,
+			"1 device\ndriver x",
+		},
+		"an older generation": {func(v *NodeView) {
+			v.Slices = append(sliceOf("n", "numaNode"), sliceOf("n", "")...)
+			v.Slices[1].Spec.Pool.Generation = 1
+		}, "claims", OK, "1 device\ndriver x"},
+		"a driver without places": {
+			func(v *NodeView) { v.Slices = sliceOf("n", "model") }, "claims", Warn,
+			"1 device, none with a known NUMA node\ndriver x",
+		},
+		"a pool that is not complete": {func(v *NodeView) {
+			v.Slices = sliceOf("n", "numaNode")
+			v.Slices[0].Spec.Pool.ResourceSliceCount = 2
+		}, "claims", Warn, "1 device, pool p has 1 of 2 ResourceSlices"},
+		"a driver for CPUs": {
+			func(v *NodeView) { v.Slices = sliceOf("n", "dra.cpu/cpuID") }, "claims", Warn,
+			"pins CPUs, and so does Tenon",
+		},
+		"a driver and a device plugin": {func(v *NodeView) {
+			v.Slices = sliceOf("n", "numaNode")
+			v.Slices[0].Spec.Devices[0].Attributes["uuid"] = resourcev1.DeviceAttribute{StringValue: new("GPU-0")}
+			inventory, _ := device.NewInventory(&device.Spec{Devices: []device.Device{{
+				Type: device.GPU, ID: "GPU-0", Healthy: true,
+			}}}, nil, nil)
+			v.Account = ledger.New(ledger.Facts{Devices: inventory}).View()
+			v.Device = &devicev1alpha1.Device{}
+			v.Device.Annotations = map[string]string{annotation.DeviceModeKey: annotation.DeviceFollow}
+		}, "claims", Warn, "1 of them cards of the node's Device"},
+		"a card with two holders": {
+			func(v *NodeView) { v.Twice = []string{"device x/p/d is held outside DRA by c/d"} }, "claims", Fail,
+			"is held outside DRA by c/d\nresourceclaims.resource.k8s.io\ntwo pods use one card",
+		},
+		"claims that may not be read": {
+			func(v *NodeView) { v.ClaimsUnknown = errors.New("list resourceslices: forbidden") }, "claims", Unknown,
+			"list resourceslices: forbidden",
+		},
 		"what an agent that is gone wrote": {func(v *NodeView) {
 			v.Agent = nil
 			v.Node.Status.Conditions = append(v.Node.Status.Conditions, corev1.NodeCondition{Type: "tenon.sh/X"})

@@ -31,6 +31,7 @@ func Node(v NodeView) []Finding {
 		all.add("isolation", v.isolation()...)
 	}
 	all.add("devices", v.devices())
+	all.add("claims", v.claims()...)
 	all.add("agent", v.agent())
 	all.add("traces", v.traces())
 	all.add("condition", v.conditions()...)

@@ -4,11 +4,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	scheduling "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/quota"
 )
 
@@ -53,5 +55,11 @@ type NodeObjects struct {
 	// Agent is the agent's pod on the node; nil where there is none. AgentUnknown says why it could not be looked for.
 	Agent        *corev1.Pod
 	AgentUnknown error
-	Now          time.Time
+	// Slices are the ResourceSlices of the cluster, Account is that of the node. Twice names each card that a claim and
+	// a pod have. ClaimsUnknown says why these could not be read.
+	Slices        []resourcev1.ResourceSlice
+	Account       *ledger.View
+	Twice         []string
+	ClaimsUnknown error
+	Now           time.Time
 }
