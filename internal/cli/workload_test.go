@@ -76,7 +76,8 @@ func TestWorkloadsLeadToTheirPodsAndToTheRefusalOfThoseNeverMade(t *testing.T) {
 		waits("web-1-b", "r", "SMTAlignment: not whole cores {}"),
 		waits("external", "other", "InsufficientCPU: too few {}"),
 		failed("old", "r", "an older word", 1),
-		failed("new", "r", `admission webhook "validate-new.pods.tenon.sh" denied the request: CPURequestNotInteger`, 2),
+		failed("new", "r",
+			`admission webhook "validate-new.pods.tenon.sh" denied the request: CPURequestNotInteger`, 2),
 		failed("external", "other", "of another", 3),
 	}
 	e := explanation{cluster: cluster{core: fake.NewClientset(objects...)}, namespace: "default", warn: io.Discard}

@@ -78,8 +78,8 @@ func (r *Rounds) makePlan(ctx context.Context, round *groupRound, current string
 	return fits
 }
 
-// makesWay returns what reports whether a pod would go for a gang that starts now: it has a lower priority, and the gang
-// evicts pods, or it is behind a gang that was overtaken too often.
+// makesWay returns what reports whether a pod would go for a gang that starts now: it has a lower priority, and the
+// gang evicts pods, or it is behind a gang that was overtaken too often.
 func (r *Rounds) makesWay(member *corev1.Pod) func(*corev1.Pod) bool {
 	evicts, priority := r.Evictions.chooser(member) != nil, r.cluster.Gangs.Priority(member)
 	rank, overtaken := r.cluster.Gangs.RankOf(member), r.reservations.isOvertaken(member, false)
