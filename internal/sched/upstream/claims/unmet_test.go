@@ -61,8 +61,8 @@ func TestCountsAgreeWithTheAllocator(t *testing.T) {
 		model := rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "one model")
 		s.claims, s.match = [][]want{{{model: model, count: 1}}}, false
 		u := s.refusal()
-		fits := len((&question{plan: u.plan, node: u.node, site: u.siteOf("n", nil)}).first(context.Background(),
-			u.claims)) > 0
+		q := &question{plan: u.plan, node: u.node, site: u.siteOf("n", nil), state: u.state}
+		fits := len(q.first(context.Background(), u.claims)) > 0
 		f := u.Finding()
 		if fits == (f.Asked > 0) {
 			t.Fatalf("the allocator finds a device: %t, the text is %q\n%+v", fits, f.Detail, s.cards)
