@@ -76,7 +76,7 @@ func TestClaimsBesideOtherFeatures(t *testing.T) {
 			[]int{0, 0},
 			[]string{
 				"a Scheduled gpu/n0/d0",
-				"b Unschedulable " + refusedDevices(1, 1, 1),
+				"b Unschedulable QuotaExceeded: " + refusedDevices(1, 1, 1),
 			},
 		},
 		"a quota counts a claim of two pods once": {
@@ -87,12 +87,12 @@ func TestClaimsBesideOtherFeatures(t *testing.T) {
 		"a quota counts all devices as 32 before they are allocated": {
 			deviceQuota(0, 31) + pod("a", 2, "all"),
 			[]int{0, 0},
-			[]string{"a Unschedulable " + refusedDevices(31, 0, 32)},
+			[]string{"a Unschedulable QuotaExceeded: " + refusedDevices(31, 0, 32)},
 		},
 		"a quota counts all devices as those that were allocated": {
 			deviceQuota(0, 32) + pod("a", 2, "all") + pod("b", 1, "one"),
 			[]int{0},
-			[]string{"a Scheduled gpu/n0/d0", "b Unschedulable cannot allocate all claims"},
+			[]string{"a Scheduled gpu/n0/d0", "b Unschedulable InsufficientClaimDevices"},
 		},
 		"preemption frees the device of a claim whose only pod is evicted": {
 			namedClaim("s", "a") + running("a", 1, "=s") + pod("b", 2, "one"),
@@ -107,7 +107,7 @@ func TestClaimsBesideOtherFeatures(t *testing.T) {
 		"no pod is evicted for a claim that another pod keeps": {
 			namedClaim("s", "a", "c") + running("a", 1, "=s") + running("c", 3, "=s") + pod("b", 2, "one"),
 			[]int{0},
-			[]string{"a Existing gpu/n0/d0", "b Unschedulable cannot allocate all claims", "c Existing gpu/n0/d0"},
+			[]string{"a Existing gpu/n0/d0", "b Unschedulable InsufficientClaimDevices", "c Existing gpu/n0/d0"},
 		},
 		"a pod that uses a Reservation has claims": {
 			reservationFor("r", "web", "a: b", "cpu: 4", "") + claimingUser,
@@ -122,12 +122,7 @@ func TestClaimsBesideOtherFeatures(t *testing.T) {
 		"no member of a gang gets a device unless all do": {
 			exclusive("a", 12, "LSR", says("g", 2), with("one")) + exclusive("b", 12, "LSR", says("g", 2), with("one")),
 			[]int{0},
-			[]string{
-				"a Waiting of gang default/g only 1 of 2 members fit: pod default/b does not: UpstreamFilter: 0/1 " +
-					"nodes are available: 1 cannot allocate all claims.",
-				"b Waiting of gang default/g only 1 of 2 members fit: pod default/b does not: UpstreamFilter: 0/1 " +
-					"nodes are available: 1 cannot allocate all claims.",
-			},
+			[]string{"a Waiting", "b Waiting"},
 		},
 		"an extended resource that a DeviceClass maps": {
 			"\n{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: mapped}, spec: " +
@@ -136,7 +131,7 @@ func TestClaimsBesideOtherFeatures(t *testing.T) {
 				strings.Replace(pod("a", 2), "memory: 64Mi", "memory: 64Mi, example.com/gpu: 1", 1) +
 				pod("b", 1, "one"),
 			[]int{0},
-			[]string{"a Scheduled", "b Unschedulable cannot allocate all claims"},
+			[]string{"a Scheduled", "b Unschedulable InsufficientClaimDevices"},
 		},
 		"pods without devices are spared": {
 			namedClaim("s", "a") + running("a", 1, "=s") + running("c", 1) + pod("b", 2, "one"),
@@ -157,8 +152,11 @@ func TestClaimsBesideOtherFeatures(t *testing.T) {
 				for j := range p.Claims {
 					text += " " + strings.Join(p.Claims[j].Devices, " ")
 				}
-				if len(p.Reasons) > 0 && p.State != "Preempted" {
-					text += " " + p.Reasons[0].Message
+				if p.State == "Unschedulable" {
+					text += " " + p.Reasons[0].Code.String()
+					if strings.HasPrefix(p.Reasons[0].Message, "Insufficient quotas") {
+						text += ": " + p.Reasons[0].Message
+					}
 				}
 				got = append(got, text)
 			}
