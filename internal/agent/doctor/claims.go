@@ -54,8 +54,8 @@ func (v *NodeView) claims() (out []Finding) {
 		case d.devices > 0 && d.placed == 0:
 			f.Found += ", none with a known NUMA node"
 			f = f.Because(Warn, "devices of claims are not aligned with the CPUs of their pods",
-				"use a version of the driver that publishes numaNode, or run the agent, which reports cards by uuid or "+
-					"PCI address")
+				"use a version of the driver that publishes numaNode, or run the agent, which reports cards by uuid "+
+					"or PCI address")
 		}
 		out = append(out, f)
 	}

@@ -196,7 +196,8 @@ func TestValuesThatCannotBeRead(t *testing.T) {
 		},
 		"a number of pods of Kueue that is not one": {
 			`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": ` +
-				`{"kueue.x-k8s.io/pod-group-name": "g"}, "annotations": {"kueue.x-k8s.io/pod-group-total-count": "many"}}, "spec": {}}`,
+				`{"kueue.x-k8s.io/pod-group-name": "g"}, ` +
+				`"annotations": {"kueue.x-k8s.io/pod-group-total-count": "many"}}, "spec": {}}`,
 			`must be a whole number from 0 to 2147483647, is "many"`,
 		},
 		"an object without a spec that is one": {

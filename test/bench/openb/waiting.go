@@ -9,16 +9,18 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/fragment"
 	"github.com/tenon-project/tenon/internal/sched/app"
+	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sim"
 )
 
@@ -128,18 +130,19 @@ func sumWaits(t *sim.Timeline) string {
 
 // config returns the default configuration with the arguments of a rule.
 func (r waitRule) config() (*config.KubeSchedulerConfiguration, error) {
-	file, err := os.CreateTemp("", "waiting-*.yaml")
+	cfg, err := app.DefaultConfig([]string{corev1.DefaultSchedulerName})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.Remove(file.Name()) }()
-	_, err = fmt.Fprintf(file, "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"+
-		"profiles:\n- schedulerName: default-scheduler\n  pluginConfig:\n"+
-		"  - name: Coscheduling\n    args: {%s}\n", r.args)
-	if err = errors.Join(err, file.Close()); err != nil {
-		return nil, err
-	}
-	return app.ReadConfig(r.name, file.Name())
+	profile := &cfg.Profiles[0]
+	profile.PluginConfig = slices.DeleteFunc(profile.PluginConfig, func(c config.PluginConfig) bool {
+		return c.Name == coscheduling.Name
+	})
+	profile.PluginConfig = append(profile.PluginConfig, config.PluginConfig{
+		Name: coscheduling.Name,
+		Args: &runtime.Unknown{Raw: []byte("{" + r.args + "}"), ContentType: runtime.ContentTypeYAML},
+	})
+	return cfg, nil
 }
 
 // thinned returns one of everyNode nodes.
