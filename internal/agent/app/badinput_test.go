@@ -41,7 +41,7 @@ func TestUnusableInputIsReportedOnThePod(t *testing.T) {
 	}{
 		"CPUs that the machine does not have": {
 			[]*corev1.Pod{written("bad", `{"cpuset":"4-5,400"}`)},
-			"AllocationUnusable CPUs 400 of the pod's allocation are left out: unknown on this machine", nil,
+			"AllocationUnusable CPU 400 of the pod's allocation is left out: unknown on this machine", nil,
 		},
 		"only CPUs that the machine does not have": {
 			[]*corev1.Pod{written("bad", `{"cpuset":"400-401"}`)},
@@ -61,7 +61,7 @@ func TestUnusableInputIsReportedOnThePod(t *testing.T) {
 		},
 		"CPUs that another pod has": {
 			[]*corev1.Pod{written("first", `{"cpuset":"4-5"}`), written("bad", `{"cpuset":"5-6"}`)},
-			"AllocationConflict CPUs 5 are allocated to two pods", apply.ErrHandOverPending,
+			"AllocationConflict CPU 5 is allocated to two pods", apply.ErrHandOverPending,
 		},
 		"shared pools on NUMA nodes that the machine does not have": {
 			[]*corev1.Pod{func() *corev1.Pod {

@@ -196,7 +196,7 @@ func TestMachineThatShrinksIsPublishedAnew(t *testing.T) {
 		for e := range recorder.Events {
 			changed = changed || strings.Contains(e,
 				"TopologyChanged the machine has CPUs 0-4,6-31 on 1 NUMA node, it had 0-31")
-			unusable = unusable || strings.Contains(e, "AllocationUnusable CPUs 5 of the pod's allocation are left out")
+			unusable = unusable || strings.Contains(e, "AllocationUnusable CPU 5 of the pod's allocation is left out")
 		}
 		if !changed || !unusable {
 			t.Errorf("the change was reported on the Node: %v, on the pod: %v; want both", changed, unusable)
