@@ -171,6 +171,7 @@ export interface Pod {
   since?: string;
   scheduler?: string;
   qos?: string;
+  gang?: MadeGang;
   asked?: string;
   queue?: Queue;
   rootCause?: WhyWire;
@@ -417,6 +418,11 @@ export interface AmountUse {
   usedPercent: number;
   reclaimable?: string;
   batch?: string;
+}
+
+export interface MadeGang {
+  name: string;
+  rule: string;
 }
 
 export interface Queue {

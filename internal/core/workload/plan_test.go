@@ -240,13 +240,11 @@ func TestWhatPodsAreMadeOf(t *testing.T) {
 		"a role that has no template": {PodSet{Role: "worker"}, "the template of the pods of role worker is missing"},
 	} {
 		content, err := c.set.Content()
-		got := ""
+		text, broken := json.Marshal(content)
+		testkit.Check(t, broken)
+		got := string(text)
 		if err != nil {
 			got = err.Error()
-		} else {
-			text, err := json.Marshal(content)
-			testkit.Check(t, err)
-			got = string(text)
 		}
 		if got != c.want {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)

@@ -81,7 +81,7 @@ func sparkPod(u *unstructured.Unstructured, role string) (pod *unstructured.Unst
 		return cmp.Or(s, otherwise)
 	}
 	cores, _, _ := unstructured.NestedInt64(spec, "cores")
-	if cpu, err = resource.ParseQuantity(text("coreRequest", strconv.FormatInt(max(cores, 1), 10))); err != nil {
+	if cpu, err = annotation.ParseQuantity(text("coreRequest", strconv.FormatInt(max(cores, 1), 10))); err != nil {
 		return fail(fmt.Errorf("coreRequest: %w", err))
 	}
 	if memory, err = sparkMemory(text("memory", "1g")); err != nil {
@@ -141,8 +141,8 @@ func sparkMemory(text string) (resource.Quantity, error) {
 	units := map[string]string{"k": "Ki", "m": "Mi", "g": "Gi", "t": "Ti"}
 	for unit, suffix := range units {
 		if number, ok := strings.CutSuffix(lower, unit); ok {
-			return resource.ParseQuantity(number + suffix)
+			return annotation.ParseQuantity(number + suffix)
 		}
 	}
-	return resource.ParseQuantity(lower + "Mi")
+	return annotation.ParseQuantity(lower + "Mi")
 }

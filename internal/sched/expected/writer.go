@@ -102,7 +102,7 @@ func (w *Writer) publish(ctx context.Context) error {
 	for i := range f.Queue {
 		waiting[f.Queue[i].Name] = &f.Queue[i]
 	}
-	w.measure(f, waiting)
+	w.measure(waiting)
 	var failed []error
 	exist := map[types.UID]bool{}
 	for _, g := range w.Groups() {
@@ -121,7 +121,7 @@ func (w *Writer) publish(ctx context.Context) error {
 }
 
 // measure compares what has started with the first estimates, and notes those of the others.
-func (w *Writer) measure(f *view.Forecast, waiting map[string]*view.WaitingUnit) {
+func (w *Writer) measure(waiting map[string]*view.WaitingUnit) {
 	for name, p := range w.promises.Gone(func(unit string) bool { return waiting[unit] != nil }) {
 		started := w.started(w.pods[name])
 		if started.IsZero() {

@@ -45,7 +45,7 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 	} else {
 		var o v1alpha1.PodGroup
 		if err := json.NewDecoder(r.Body).Decode(&o); err != nil || o.UID == "" {
-			return nil, fmt.Errorf("%s: %v", r.URL, err)
+			return nil, fmt.Errorf("%s: no PodGroup with a UID: %w", r.URL, err)
 		}
 		said := "removed"
 		for _, c := range o.Status.Conditions {
@@ -128,7 +128,7 @@ func TestAGangSaysWhenItIsExpectedToStart(t *testing.T) {
 			go w.Run(ctx)
 			expect := func(what string, want ...string) {
 				t.Helper()
-				time.Sleep(time.Minute)
+				<-time.After(time.Minute)
 				synctest.Wait()
 				if diff := cmp.Diff(want, c.take()); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", what, diff)

@@ -57,9 +57,9 @@ func (p *Plugin) Score(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, n f
 		}
 	}
 	if scarce == 0 {
-		return fwk.MaxNodeScore, nil
+		return fwk.MaxScore, nil
 	}
-	return (unused - scarce) * fwk.MaxNodeScore / unused, nil
+	return (unused - scarce) * fwk.MaxScore / unused, nil
 }
 
 // ScoreExtensions returns nil: scores are final.

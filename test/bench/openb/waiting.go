@@ -26,12 +26,12 @@ import (
 
 // Sizes of the replay in time.
 const (
-	everyNode  = 24               // one of so many nodes of the trace
-	smallPods  = 800              // drawn from the trace
-	longestRun = 2 * time.Hour    // longer run times count as this
-	gangPart   = 30               // percent of the GPU time that gangs ask for
-	shortGang  = 20 * time.Minute // gangs run from this to longestGang
-	longGang   = 90 * time.Minute
+	everyNode  = 24              // one of so many nodes of the trace
+	smallPods  = 800             // drawn from the trace
+	longestRun = 2 * time.Hour   // longer run times count as this
+	gangPart   = 40              // percent of the GPU time that gangs ask for
+	shortGang  = 5 * time.Minute // gangs run from this to longGang
+	longGang   = 25 * time.Minute
 	perMember  = 8 // GPUs of a member
 )
 
@@ -73,7 +73,7 @@ func replayWaiting(out io.Writer, t *trace, kind, times string, loads []int) err
 		return err
 	}
 	for _, load := range loads {
-		until := spread(jobs, load, t.capacity)
+		until := spread(jobs, load, t.capacity) * 5 / 4 // the last ones have time to start
 		for _, rule := range waitRules() {
 			cfg, err := rule.config()
 			if err != nil {
@@ -91,28 +91,34 @@ func replayWaiting(out io.Writer, t *trace, kind, times string, loads []int) err
 				return fmt.Errorf("%s: %w", rule.name, err)
 			}
 			fmt.Fprintf(out, "waiting trace=%s load=%d rule=%q %s time=%.0fs\n", kind, load, rule.name,
-				sumWaits(r.Timeline), time.Since(began).Seconds())
+				sumWaits(r.Timeline, jobs, until), time.Since(began).Seconds())
 		}
 	}
 	return nil
 }
 
-// sumWaits sums up a timeline. A gang starts with its last member.
-func sumWaits(t *sim.Timeline) string {
-	var small []float64
-	gangs := map[string]float64{}
+// sumWaits sums up how long jobs waited. A gang starts with its last member; what has not started has waited to the end.
+func sumWaits(t *sim.Timeline, jobs []timed, end time.Duration) string {
+	starts := map[string]float64{}
 	for _, e := range t.Events {
-		switch {
-		case e.Event != sim.Started:
-		case e.Gang == "":
-			small = append(small, e.Waited)
-		default:
-			gangs[e.Gang] = max(gangs[e.Gang], e.Waited)
+		if e.Event == sim.Started {
+			job := e.Pod[strings.Index(e.Pod, "job-"):strings.LastIndex(e.Pod, "-")]
+			starts[job] = max(starts[job], e.After)
 		}
 	}
-	var large []float64
-	for _, waited := range gangs {
-		large = append(large, waited)
+	var small, large []float64
+	waiting := 0
+	for i, j := range jobs {
+		start, started := starts[jobName(i)]
+		if !started {
+			start = end.Seconds()
+			waiting++
+		}
+		if waited := max(0, start-j.arrives.Seconds()); j.members > 0 {
+			large = append(large, waited)
+		} else {
+			small = append(small, waited)
+		}
 	}
 	used := 0.0
 	for _, u := range t.Use {
@@ -125,8 +131,10 @@ func sumWaits(t *sim.Timeline) string {
 		return fmt.Sprintf("%d/%.1f/%.1f", len(waits), mean/60, p95/60)
 	}
 	return fmt.Sprintf("large=%s small=%s minutes (count/mean/p95) gpus=%.1f%% not-started=%d", text(large),
-		text(small), used, t.Waits.Waiting)
+		text(small), used, waiting)
 }
+
+func jobName(i int) string { return fmt.Sprintf("job-%04d", i) }
 
 // config returns the default configuration with the arguments of a rule.
 func (r waitRule) config() (*config.KubeSchedulerConfiguration, error) {
@@ -222,7 +230,7 @@ func (t *trace) manifests(jobs []timed, factor time.Duration) (io.Reader, error)
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i, j := range jobs {
 		for m := range max(1, j.members) {
-			o, err := j.object(fmt.Sprintf("job-%04d-%d", i, m), "", t.models)
+			o, err := j.object(fmt.Sprintf("%s-%d", jobName(i), m), "", t.models)
 			if err != nil {
 				return nil, err
 			}

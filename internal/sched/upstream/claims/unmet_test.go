@@ -2,6 +2,7 @@ package claims
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -207,7 +208,11 @@ func TestARefusalNamesThePodsWithCards(t *testing.T) {
 	if got.Message() != notAllocated || got.Code() != full.Code() {
 		t.Errorf("got %v", got)
 	}
-	f := got.AsError().(*unmet).Finding()
+	var refused *unmet
+	if !errors.As(got.AsError(), &refused) {
+		t.Fatalf("got %T", got.AsError())
+	}
+	f := refused.Finding()
 	want := "c0/r0 requests 2 of 2 devices of class any: 1 held outside DRA by ns/w, 1 free"
 	if f.Code != why.ClaimDevicesHeld || f.Detail != want || f.Asked != 2 || f.Free != 1 {
 		t.Errorf("the finding is %+v, want %q", f, want)
