@@ -125,6 +125,7 @@ const (
 func kept() []string {
 	return []string{
 		"tenon-scheduler list podgroups.scheduling.k8s.io", "tenon-scheduler watch podgroups.scheduling.k8s.io",
+		"tenon-scheduler patch podgroups/status.scheduling.k8s.io",
 		"tenon-scheduler create leases.coordination.k8s.io",
 	}
 }
