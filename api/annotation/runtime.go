@@ -9,6 +9,11 @@ import (
 // closest quota above it, counts for pods without any, and without activeDeadlineSeconds.
 const ExpectedRuntime = "tenon.sh/expected-runtime"
 
+// ExpectedStart is the condition of a PodGroup that says when its gang, which waits, is expected to start: True where
+// the start is known, False where the gang would not fit if no other pod ran, and Unknown otherwise. A gang that has
+// started has none.
+const ExpectedStart = "tenon.sh/ExpectedStart"
+
 // Bounds of ExpectedRuntime.
 const (
 	shortestRuntime = time.Second

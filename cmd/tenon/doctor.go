@@ -24,20 +24,27 @@ func definitions() (names []string) {
 	return names
 }
 
+// examiner examines objects of the API.
+type examiner struct{}
+
+func (examiner) Node(o convert.NodeObjects) view.Diagnosis {
+	return view.NewDiagnosis("node "+o.Node.Name, doctor.Node(doctor.NodeView(o)))
+}
+
+func (examiner) Cluster(o convert.ClusterObjects) view.Diagnosis {
+	return view.NewDiagnosis("cluster before an installation in "+o.Namespace.Name,
+		doctor.Cluster(doctor.ClusterView(o), definitions()))
+}
+
+func (examiner) Workloads(o convert.WorkloadObjects) view.Diagnosis {
+	return view.NewDiagnosis("workloads", doctor.Workloads(doctor.WorkloadView(o)))
+}
+
 // doctors examine for the verb doctor.
 var doctors = cli.Doctor{
 	Machines: added(),
 	Machine:  examineMachine,
 	GPUs:     examineGPUs,
-	Node: func(o convert.NodeObjects) view.Diagnosis {
-		return view.NewDiagnosis("node "+o.Node.Name, doctor.Node(doctor.NodeView(o)))
-	},
-	Cluster: func(o convert.ClusterObjects) view.Diagnosis {
-		return view.NewDiagnosis("cluster before an installation in "+o.Namespace.Name,
-			doctor.Cluster(doctor.ClusterView(o), definitions()))
-	},
-	Workloads: func(o convert.WorkloadObjects) view.Diagnosis {
-		return view.NewDiagnosis("workloads", doctor.Workloads(doctor.WorkloadView(o)))
-	},
+	API:      examiner{},
 	Warnings: func(pod *corev1.Pod) []string { return admission.Create(pod, nil).Warnings },
 }

@@ -160,7 +160,7 @@ func newCheckCluster(flags *genericclioptions.ConfigFlags, streams genericioopti
 			if err != nil {
 				return err
 			}
-			d := doctor.Cluster(objects)
+			d := doctor.API.Cluster(objects)
 			return printChecks(streams.Out, format, &d)
 		},
 	})

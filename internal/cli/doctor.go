@@ -42,14 +42,19 @@ type Doctor struct {
 	Machine func(ctx context.Context, root, agent string) (view.Diagnosis, error)
 	// GPUs examines what NVIDIA's cards of the machine below a folder need.
 	GPUs func(ctx context.Context, root string) (view.Diagnosis, error)
-	// Node examines what the API says of a node.
-	Node func(convert.NodeObjects) view.Diagnosis
-	// Cluster examines a cluster that is to get Tenon.
-	Cluster func(convert.ClusterObjects) view.Diagnosis
-	// Workloads examines what operators and Kueue write for pods.
-	Workloads func(convert.WorkloadObjects) view.Diagnosis
+	// API examines objects.
+	API Examiner
 	// Warnings are what admission warns of in a pod. nil: explain shows none.
 	Warnings func(*corev1.Pod) []string
+}
+
+// Examiner examines what the API says.
+type Examiner interface {
+	Node(convert.NodeObjects) view.Diagnosis
+	// Cluster examines a cluster that is to get Tenon.
+	Cluster(convert.ClusterObjects) view.Diagnosis
+	// Workloads examines what operators and Kueue write for pods.
+	Workloads(convert.WorkloadObjects) view.Diagnosis
 }
 
 type doctorOptions struct {
@@ -139,7 +144,7 @@ func (o *doctorOptions) diagnose(ctx context.Context, flags *genericclioptions.C
 		}
 	}
 	v.ClaimsUnknown = cl.readClaims(ctx, &v)
-	d := doctor.Node(v)
+	d := doctor.API.Node(v)
 	strategy, err := cl.strategy(ctx, v.Node)
 	if err != nil {
 		strategy = []view.Finding{{

@@ -12,6 +12,13 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
+// examiner examines nodes alone.
+type examiner struct{ Examiner }
+
+func (examiner) Node(o convert.NodeObjects) view.Diagnosis {
+	return view.NewDiagnosis("node "+o.Node.Name, doctor.Node(doctor.NodeView(o)))
+}
+
 // doctors are those of the command.
 var doctors = Doctor{
 	Machine: func(ctx context.Context, root, agent string) (view.Diagnosis, error) {
@@ -20,8 +27,6 @@ var doctors = Doctor{
 	GPUs: func(ctx context.Context, root string) (view.Diagnosis, error) {
 		return doctor.OfGPUs(ctx, host.Root{Dir: root})
 	},
-	Node: func(o convert.NodeObjects) view.Diagnosis {
-		return view.NewDiagnosis("node "+o.Node.Name, doctor.Node(doctor.NodeView(o)))
-	},
+	API:      examiner{},
 	Warnings: func(pod *corev1.Pod) []string { return admission.Create(pod, nil).Warnings },
 }

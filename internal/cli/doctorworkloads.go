@@ -34,7 +34,7 @@ func newDoctorWorkloads(flags *genericclioptions.ConfigFlags, streams genericioo
 			if err != nil {
 				return err
 			}
-			d := doctor.Workloads(objects)
+			d := doctor.API.Workloads(objects)
 			return printChecks(streams.Out, format, &d)
 		},
 	})

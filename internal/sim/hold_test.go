@@ -46,6 +46,14 @@ func (l *live) hold(change func(*gang.HoldRules)) {
 	})
 }
 
+// newHolding is a cluster in which one unit may hold nodes.
+func newHolding(t testing.TB, in string) *live {
+	t.Helper()
+	l := newLive(t, in)
+	l.hold(func(r *gang.HoldRules) { r.Most = 1 })
+	return l
+}
+
 // started reports whether a pod has a node.
 func (l *live) started(name string) bool { return len(l.on(name)) > 0 }
 
@@ -65,7 +73,7 @@ func (l *live) node(name string, change func(*corev1.Node)) {
 // n1 for another hour; a gang of two whole nodes waits for it.
 func beforeStart(t *testing.T, change ...func(*live)) *live {
 	t.Helper()
-	l := newLive(t, cpuNode("n0", 4)+cpuNode("n1", 4))
+	l := newHolding(t, cpuNode("n0", 4)+cpuNode("n1", 4))
 	for _, f := range change {
 		f(l)
 	}
@@ -123,7 +131,7 @@ func TestNodesAreHeldUntilADeclaredStart(t *testing.T) {
 // TestAPodThatStartsAloneHoldsANode until the declared start, and no longer.
 func TestAPodThatStartsAloneHoldsANode(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
-		l := newLive(t, cpuNode("n0", 4))
+		l := newHolding(t, cpuNode("n0", 4))
 		l.pod("old0", 2, runsFor("1h"))
 		l.pod("old1", 2, runsFor("2h"))
 		l.runUntilIdle()
@@ -160,7 +168,7 @@ func TestAPodThatStartsAloneHoldsANode(t *testing.T) {
 // TestOneUnitHoldsNodes: with EASY the first in the order, with more holds also those behind it.
 func TestOneUnitHoldsNodes(t *testing.T) {
 	for most, want := range map[int]bool{1: true, 2: false} {
-		l := newLive(t, cpuNode("n0", 4)+cpuNode("n1", 2))
+		l := newHolding(t, cpuNode("n0", 4)+cpuNode("n1", 2))
 		l.hold(func(r *gang.HoldRules) { r.Most = most })
 		l.pod("old0", 4, runsFor("1h"))
 		l.pod("old1", 1, runsFor("1h"))
@@ -305,7 +313,7 @@ func (l *live) tryGang() {
 func (l *live) restart() {
 	ctx, cancel := context.WithCancel(l.ctx)
 	l.Cleanup(cancel)
-	again := newLive(l.TB, cpuNode("n0", 4)+cpuNode("n1", 4))
+	again := newHolding(l.TB, cpuNode("n0", 4)+cpuNode("n1", 4))
 	again.time.at = l.time.at
 	for _, o := range l.api.pods.GetStore().List() {
 		again.api.create(again.api.pods, o.(*corev1.Pod))

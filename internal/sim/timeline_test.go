@@ -10,26 +10,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
-	"github.com/tenon-project/tenon/internal/sched/app"
-	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // passing lets time pass for a text. It returns what happens, a line each without its day.
-func passing(t *testing.T, in string, until Until, change ...func(*config.KubeSchedulerConfiguration),
-) (Result, []string) {
+func passing(t *testing.T, in string, until Until) (Result, []string) {
 	t.Helper()
-	cfg, err := app.DefaultConfig([]string{corev1.DefaultSchedulerName})
-	testkit.Check(t, err)
-	for _, f := range change {
-		f(cfg)
-	}
 	r, err := Run(t.Context(), Input{
-		Paths: []string{stdin}, Stdin: strings.NewReader(in), Warn: io.Discard, Until: until, Config: cfg,
+		Paths: []string{stdin}, Stdin: strings.NewReader(in), Warn: io.Discard, Until: until,
 	})
 	testkit.Check(t, err)
 	var lines []string
@@ -38,15 +27,6 @@ func passing(t *testing.T, in string, until Until, change ...func(*config.KubeSc
 			fmt.Sprintf("%s %s %s", secondsText(e.After), e.Event, strings.TrimPrefix(e.Pod, "default/")), " "))
 	}
 	return r, lines
-}
-
-// holdsNothing lets no unit hold nodes.
-func holdsNothing(cfg *config.KubeSchedulerConfiguration) {
-	args := &runtime.Unknown{Raw: []byte(`{"maxHolds": 0}`), ContentType: runtime.ContentTypeJSON}
-	profile := &cfg.Profiles[0]
-	profile.PluginConfig = append(slices.DeleteFunc(profile.PluginConfig, func(c config.PluginConfig) bool {
-		return c.Name == coscheduling.Name
-	}), config.PluginConfig{Name: coscheduling.Name, Args: args})
 }
 
 // expects declares how long a pod runs.
@@ -210,7 +190,7 @@ func TestATimelineSaysWhatItLeavesOut(t *testing.T) {
 }
 
 // TestATimelineAgreesWithAList: random pods of one priority on one node start as in a list that is tried from its head
-// after each end, where none holds room.
+// after each end.
 func TestATimelineAgreesWithAList(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 40 {
@@ -236,7 +216,7 @@ func TestATimelineAgreesWithAList(t *testing.T) {
 				}
 			}
 		}
-		_, got := passing(t, in, Until{After: 20 * time.Minute}, holdsNothing)
+		_, got := passing(t, in, Until{After: 20 * time.Minute})
 		for _, lines := range [][]string{want, got} { // pods that end together end one after the other
 			slices.Sort(lines)
 		}
@@ -270,21 +250,19 @@ func TestUntilIsRead(t *testing.T) {
 
 func TestATimelineIsDrawn(t *testing.T) {
 	r, _ := passing(t, plain("w", 4)+shared("a", "3", expects("1h"), "")+shared("b", "4", "", "")+
-		shared("g-0", "2", pair+expects("30m"), "")+shared("g-1", "2", pair+expects("30m"), "")+
-		shared("c", "4", "", ""), Until{After: 2 * time.Hour})
+		shared("g-0", "2", pair+expects("30m"), "")+shared("g-1", "2", pair+expects("30m"), ""),
+		Until{After: 2 * time.Hour})
 	var out strings.Builder
 	testkit.Check(t, Print(&out, r, "table"))
 	_, got, _ := strings.Cut(out.String(), "on 1 node\n")
 	want := `
 from 2000-01-01T00:00:00Z for 2h0m0s
-AFTER    EVENT    NAME                     WAITED   RUNS     NODE
-0s       Started  default/a                0s       1h0m0s   w
-1h0m0s   Ended    default/a                -        -        w
-1h0m0s   Started  gang default/g (2 pods)  1h0m0s   30m0s    w
-1h30m0s  Ended    gang default/g (2 pods)  -        -        w
-1h30m0s  Started  default/b                1h30m0s  unknown  w
+AFTER   EVENT    NAME       WAITED  RUNS     NODE
+0s      Started  default/a  0s      1h0m0s   w
+1h0m0s  Ended    default/a  -       -        w
+1h0m0s  Started  default/b  1h0m0s  unknown  w
 
-waits: 4 started, mean 52m30s, p95 1h30m0s, longest 1h30m0s; 1 waiting, up to 2h0m0s
+waits: 2 started, mean 30m0s, p95 1h0m0s, longest 1h0m0s; 2 waiting, up to 2h0m0s
 use: 88 % of cpu, 2 % of memory
 no declared run time, so no end: default/b
 `

@@ -115,10 +115,6 @@ type PodGroupStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ExpectedStart is the type of the condition that says when a gang that waits is expected to start. It is True where
-// the start is known, and False where the gang would not fit if no other pod ran. A gang that has started has none.
-const ExpectedStart = "tenon.sh/ExpectedStart"
-
 // ScheduledCondition returns the type of the condition that is True when the gang was started once.
 func ScheduledCondition(kind schema.GroupVersionKind) string {
 	if kind.Group == NativeGroupName && kind.Version != "v1alpha2" {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	groupv1alpha1 "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/expected"
@@ -85,7 +86,10 @@ func Run(ctx context.Context, s *Scheduler) error {
 		Synced: s.store.Synced(),
 	}).Run(ctx)
 	if s.options.ForecastInterval > 0 {
-		go expected.New(s.expectations()).Run(ctx)
+		go expected.New(expected.Options{
+			Interval: s.options.ForecastInterval, Cluster: expectations{s}, Client: s.client, Synced: s.store.Synced(),
+			Errors: s.expectedErrors,
+		}).Run(ctx)
 	}
 	go func() {
 		if err := s.explanations(ctx).Run(ctx); err != nil {
@@ -114,21 +118,24 @@ func Run(ctx context.Context, s *Scheduler) error {
 	return err
 }
 
-// expectations is what publishes when pods are expected to start.
-func (s *Scheduler) expectations() expected.Options {
-	return expected.Options{
-		Interval: s.options.ForecastInterval, Waits: func() bool { return len(objects{s}.Waiting()) > 0 },
-		Forecast: func(ctx context.Context) (*view.Forecast, error) {
-			answer, err := s.whatIf.Answer(ctx, &view.WhatIf{Ask: view.Ask{Mode: view.PlayForward}})
-			if err != nil {
-				return nil, err
-			}
-			return answer.Forecast, nil
-		},
-		Groups: s.gangs.Objects, Pod: s.pod, Client: s.client, Leading: s.core.Tracker.Leading.Load,
-		Synced: s.store.Synced(), Errors: s.expectedErrors,
+// expectations is what expected starts are read from.
+type expectations struct{ *Scheduler }
+
+func (s expectations) Leads() bool { return s.core.Tracker.Leading.Load() }
+
+func (s expectations) Waits() bool { return len(objects{s.Scheduler}.Waiting()) > 0 }
+
+func (s expectations) Forecast(ctx context.Context) (*view.Forecast, error) {
+	answer, err := s.whatIf.Answer(ctx, &view.WhatIf{Ask: view.Ask{Mode: view.PlayForward}})
+	if err != nil {
+		return nil, err
 	}
+	return answer.Forecast, nil
 }
+
+func (s expectations) Groups() []*groupv1alpha1.PodGroup { return s.gangs.Objects() }
+
+func (s expectations) Pod(namespace, name string) *corev1.Pod { return s.pod(namespace, name) }
 
 // recorder returns the recorder for a profile's name.
 func (s *Scheduler) recorder(name string) events.EventRecorderLogger {

@@ -22,7 +22,7 @@ import (
 const (
 	// searchEvery is how long a promise remains before a start is looked for anew, unless its time or a node is gone.
 	searchEvery = 10 * time.Second
-	// vainSearches bounds the units that look for a start in vain between two events.
+	// vainSearches bounds the units that look for a start in vain between two events, and within searchEvery.
 	vainSearches = 8
 )
 
@@ -109,8 +109,9 @@ func (r *reservations) rules() gang.HoldRules {
 
 // mayHold reports whether a unit may look for a promise.
 func (r *reservations) mayHold(rank gang.Rank) bool {
-	if now := r.cluster.Events.Count(); r.at != now {
-		r.at, r.vain = now, 0
+	events, now := r.cluster.Events.Count(), r.cluster.Wall.Now()
+	if r.at != events && now.Sub(r.since).Abs() >= searchEvery {
+		r.at, r.since, r.vain = events, now, 0
 	}
 	return (r.kept[rank.Name] != nil || r.vain < vainSearches) && r.rules().MayHold(rank, r.holds())
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -56,9 +57,10 @@ type reservations struct {
 	kept map[string]*reservation
 	// suspended are those whose room the cycle under way may use; empty between cycles.
 	suspended []*reservation
-	// vain is how many units have looked for a start in vain since at events were counted.
-	vain int
-	at   uint64
+	// vain is how many units have looked for a start in vain since a time, when at events had been counted.
+	vain  int
+	at    uint64
+	since time.Time
 }
 
 // keepNodes keeps nodes for a group whose plan has failed, and returns the nodes that the members are nominated to. A
@@ -86,7 +88,11 @@ func (r *reservations) keepNodes(ctx context.Context, m *members, portion bool) 
 		return h.nodes, gang.Promised
 	}
 	delete(r.kept, rank.Name)
-	ends, times := r.cluster.endsOf(f, now)
+	var ends map[types.UID]time.Time
+	var times []time.Time
+	if r.rules().Most > 0 {
+		ends, times = r.cluster.endsOf(f, now)
+	}
 	found := gang.Promised
 	if overtaken {
 		times, found = append(times, unknownEnd), gang.Reserved

@@ -18,6 +18,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/forecast"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -31,18 +32,23 @@ const manager = "tenon-scheduler-forecast"
 type Options struct {
 	// Interval is the time between two forecasts: at most one write for each gang.
 	Interval time.Duration
+	Cluster  Cluster
+	Client   rest.Interface
+	Synced   <-chan struct{}       // closed once all pods are known
+	Errors   *metrics.HistogramVec // see NewErrors
+}
+
+// Cluster is what a writer reads.
+type Cluster interface {
+	// Leads reports whether this scheduler leads: no other one writes.
+	Leads() bool
 	// Waits reports whether any pod waits: otherwise no forecast is made.
-	Waits func() bool
+	Waits() bool
 	// Forecast makes a forecast. It is called beside the scheduling loop and bounds its own time.
-	Forecast func(context.Context) (*view.Forecast, error)
+	Forecast(context.Context) (*view.Forecast, error)
 	// Groups returns all PodGroups, Pod a pod, nil for one that does not exist.
-	Groups func() []*v1alpha1.PodGroup
-	Pod    func(namespace, name string) *corev1.Pod
-	Client rest.Interface
-	// Leading reports whether this scheduler leads: no other one writes. Synced is closed once all pods are known.
-	Leading func() bool
-	Synced  <-chan struct{}
-	Errors  *metrics.HistogramVec // see NewErrors
+	Groups() []*v1alpha1.PodGroup
+	Pod(namespace, name string) *corev1.Pod
 }
 
 // NewErrors returns the metric of errors, by what the estimate was based on and the direction.
@@ -76,7 +82,7 @@ func (w *Writer) Run(ctx context.Context) {
 	case <-w.Synced:
 	}
 	for {
-		if w.Leading() {
+		if w.Cluster.Leads() {
 			if err := w.publish(ctx); err != nil && ctx.Err() == nil {
 				klog.FromContext(ctx).Error(err, "Expected starts not published")
 			}
@@ -92,9 +98,9 @@ func (w *Writer) Run(ctx context.Context) {
 // publish makes a forecast, measures what has started since the last one, and writes the conditions that changed.
 func (w *Writer) publish(ctx context.Context) error {
 	f := &view.Forecast{At: time.Now()}
-	if w.Waits() {
+	if w.Cluster.Waits() {
 		var err error
-		if f, err = w.Forecast(ctx); err != nil {
+		if f, err = w.Cluster.Forecast(ctx); err != nil {
 			return fmt.Errorf("forecast: %w", err)
 		}
 	}
@@ -105,7 +111,7 @@ func (w *Writer) publish(ctx context.Context) error {
 	w.measure(waiting)
 	var failed []error
 	exist := map[types.UID]bool{}
-	for _, g := range w.Groups() {
+	for _, g := range w.Cluster.Groups() {
 		exist[g.UID] = true
 		unit := waiting["gang/"+g.Namespace+"/"+g.Name]
 		if err := w.say(ctx, g, w.condition(g, unit, f.At)); err != nil {
@@ -153,7 +159,7 @@ func (w *Writer) measure(waiting map[string]*view.WaitingUnit) {
 func (w *Writer) started(pods []string) (first time.Time) {
 	for _, name := range pods {
 		namespace, name, _ := strings.Cut(name, "/")
-		pod := w.Pod(namespace, name)
+		pod := w.Cluster.Pod(namespace, name)
 		if pod == nil || pod.Spec.NodeName == "" {
 			continue
 		}
@@ -171,7 +177,7 @@ func (w *Writer) condition(g *v1alpha1.PodGroup, u *view.WaitingUnit, now time.T
 		return nil
 	}
 	c := &metav1.Condition{
-		Type: v1alpha1.ExpectedStart, Status: metav1.ConditionUnknown, Reason: "NotEstimated",
+		Type: annotation.ExpectedStart, Status: metav1.ConditionUnknown, Reason: "NotEstimated",
 		LastTransitionTime: metav1.NewTime(now), ObservedGeneration: g.Generation,
 	}
 	own := u.Start
@@ -196,7 +202,7 @@ func (w *Writer) condition(g *v1alpha1.PodGroup, u *view.WaitingUnit, now time.T
 func (w *Writer) say(ctx context.Context, g *v1alpha1.PodGroup, c *metav1.Condition) error {
 	was, known := w.said[g.UID]
 	if !known {
-		was = meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ExpectedStart)
+		was = meta.FindStatusCondition(g.Status.Conditions, annotation.ExpectedStart)
 	}
 	switch {
 	case c == nil && was == nil, c != nil && was != nil && c.Reason == was.Reason && c.Message == was.Message:

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/testkit"
@@ -30,12 +32,15 @@ import (
 
 // server is an API server that records what is applied. Groups of apart have the status apart.
 type server struct {
-	apart   bool
-	fails   int // requests that fail before one does not
-	applied []string
+	sync.Mutex // a test has it while the writer rests
+	apart      bool
+	fails      int // requests that fail before one does not
+	applied    []string
 }
 
 func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.Lock()
+	defer s.Unlock()
 	code := http.StatusOK
 	if s.fails > 0 {
 		s.fails--
@@ -83,15 +88,39 @@ func (c *cluster) writer(t *testing.T) *Writer {
 	missed := NewErrors()
 	c.registry.MustRegister(missed)
 	return New(Options{
-		Interval: time.Minute, Waits: func() bool { return len(c.queue) > 0 },
-		Forecast: func(context.Context) (*view.Forecast, error) {
-			c.asked++
-			return &view.Forecast{At: time.Now(), Queue: slices.Clone(c.queue)}, c.fault
-		},
-		Groups: func() []*v1alpha1.PodGroup { return c.groups },
-		Pod:    func(namespace, name string) *corev1.Pod { return c.pods[namespace+"/"+name] },
-		Client: client, Leading: func() bool { return c.leads }, Synced: synced, Errors: missed,
+		Interval: time.Minute, Cluster: c, Client: client, Synced: synced, Errors: missed,
 	})
+}
+
+func (c *cluster) Leads() bool {
+	c.Lock()
+	defer c.Unlock()
+	return c.leads
+}
+
+func (c *cluster) Waits() bool {
+	c.Lock()
+	defer c.Unlock()
+	return len(c.queue) > 0
+}
+
+func (c *cluster) Forecast(context.Context) (*view.Forecast, error) {
+	c.Lock()
+	defer c.Unlock()
+	c.asked++
+	return &view.Forecast{At: time.Now(), Queue: slices.Clone(c.queue)}, c.fault
+}
+
+func (c *cluster) Groups() []*v1alpha1.PodGroup {
+	c.Lock()
+	defer c.Unlock()
+	return c.groups
+}
+
+func (c *cluster) Pod(namespace, name string) *corev1.Pod {
+	c.Lock()
+	defer c.Unlock()
+	return c.pods[namespace+"/"+name]
 }
 
 // take returns what was applied since the last time.
@@ -125,11 +154,15 @@ func TestAGangSaysWhenItIsExpectedToStart(t *testing.T) {
 			w := c.writer(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
+			c.Lock()
+			defer c.Unlock()
 			go w.Run(ctx)
 			expect := func(what string, want ...string) {
 				t.Helper()
+				c.Unlock()
 				<-time.After(time.Minute)
 				synctest.Wait()
+				c.Lock()
 				if diff := cmp.Diff(want, c.take()); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", what, diff)
 				}
@@ -175,7 +208,7 @@ func TestAGangSaysWhenItIsExpectedToStart(t *testing.T) {
 // TestANewLeaderRemovesAnOldCondition that says when a gang starts which has started.
 func TestANewLeaderRemovesAnOldCondition(t *testing.T) {
 	g := podGroup("train")
-	g.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ExpectedStart, Status: metav1.ConditionTrue}}
+	g.Status.Conditions = []metav1.Condition{{Type: annotation.ExpectedStart, Status: metav1.ConditionTrue}}
 	c := &cluster{groups: []*v1alpha1.PodGroup{g}, leads: true}
 	w := c.writer(t)
 	testkit.Check(t, w.publish(t.Context()))
