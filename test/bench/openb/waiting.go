@@ -97,7 +97,8 @@ func replayWaiting(out io.Writer, t *trace, kind, times string, loads []int) err
 	return nil
 }
 
-// sumWaits sums up how long jobs waited. A gang starts with its last member; what has not started has waited to the end.
+// sumWaits sums up how long jobs waited. A gang starts with its last member; what has not started, waited to
+// the end.
 func sumWaits(t *sim.Timeline, jobs []timed, end time.Duration) string {
 	starts := map[string]float64{}
 	for _, e := range t.Events {
