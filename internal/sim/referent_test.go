@@ -165,8 +165,8 @@ func TestPodsWithVolumesAndClaimsAreDecidedOrSaidToBeUndecidable(t *testing.T) {
 				podWith("s", "resourceClaims: [{name: c, resourceClaimTemplateName: t}]")),
 			map[string]string{
 				"p": "Scheduled b", "q": "Scheduled b", "r": "Scheduled b",
-				"s": "Unschedulable: cannot allocate all claims: s-c/r requests 1 of class card, of which the node has " +
-					"no device",
+				"s": "Unschedulable: cannot allocate all claims: s-c/r requests 1 of class card, of which the node " +
+					"has no device",
 			},
 		},
 		"a resource claim of more devices than an allocation has": {

@@ -35,8 +35,8 @@ type CoschedulingArgs struct {
 	MaxOvertakes *int32 `json:"maxOvertakes,omitempty"`
 	// MaxHolds is how many pods and gangs that do not fit hold the nodes on which they can start first by the declared
 	// run times of other pods, 0 to 1000, the first ones in the order of HoldOrder. 1 is EASY backfilling, more is
-	// conservative backfilling, 0 holds nothing for a declared start. Each search for a start takes time from scheduling.
-	// Default: 0.
+	// conservative backfilling, 0 holds nothing for a declared start. Each search for a start takes time from
+	// scheduling. Default: 0.
 	MaxHolds *int32 `json:"maxHolds,omitempty"`
 	// HoldOrder is who holds first: Priority (default), and of one priority the oldest, or Age, the oldest.
 	HoldOrder string `json:"holdOrder,omitempty"`
