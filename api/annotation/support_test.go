@@ -147,6 +147,7 @@ func TestKeysWithoutEffectAreNamed(t *testing.T) {
 var notOfObjects = map[string]string{
 	BindKeyPrefix:             "the beginning of keys",
 	EnforcementDegraded:       "a condition of a Node",
+	ExpectedStart:             "a condition of a PodGroup",
 	KubeletStateContradictory: "a condition of a Node",
 	EvictionRequester:         "a requester of evictions",
 	MigrationFinalizer:        "a finalizer",
