@@ -8,12 +8,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
@@ -142,7 +144,15 @@ func (c *cluster) stored(t *testing.T, objects dynamic.Interface, mapper meta.Re
 	} {
 		u := &unstructured.Unstructured{}
 		testkit.Check(t, u.UnmarshalJSON([]byte(text)))
-		testkit.Check(t, create(t.Context(), objects, mapper, u.Object))
+		// The API server admits a pod by a cache of PriorityClasses, which may not have a new one yet.
+		testkit.Check(t, wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true,
+			func(ctx context.Context) (bool, error) {
+				err := create(ctx, objects, mapper, u.Object)
+				if apierrors.IsForbidden(err) {
+					return false, nil
+				}
+				return true, err
+			}))
 	}
 	pod, err := pods.Get(t.Context(), "stored", metav1.GetOptions{})
 	testkit.Check(t, err)
