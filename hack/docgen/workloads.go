@@ -72,9 +72,9 @@ The setting ` + "`Off`" + ` changes nothing that exists: PodGroups keep their mi
 manager follows their objects. Pods that are created from then on are in no gang. Delete pending members of
 gangs, and their operators create them again without one.
 
-The scheduler itself groups plain pods of a Kueue group, with any grouping. Pods of ReplicaSets and DaemonSets are not
-grouped in a cluster, though simulate groups them by rules of your own. Volcano Jobs name a PodGroup of Volcano, which
-Tenon does not read.
+The scheduler itself groups [plain pods of Kueue](../guide/kueue.md#groups-of-plain-pods), with any grouping. Pods of
+ReplicaSets and DaemonSets are not grouped in a cluster, though simulate groups them by rules of your own. Volcano Jobs
+name a PodGroup of Volcano, which Tenon does not read.
 All revisions of a LeaderWorkerSet's group share a gang.
 
 ## Rules of your own

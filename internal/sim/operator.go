@@ -111,11 +111,7 @@ func (w *world) join(at origin, t *corev1.Pod) {
 	if err != nil || rule == nil {
 		return
 	}
-	from := w.operated.owners[keyOfLink(link)]
-	if link.Kind == "Pod" && link.Group == "" {
-		from = t
-	}
-	plan := w.plan(rule, link, from)
+	plan := w.plan(rule, link, w.operated.owners[keyOfLink(link)])
 	if gang, _ := plan.GangOf(t.Labels); gang != "" {
 		metav1.SetMetaDataLabel(&t.ObjectMeta, annotation.PodGroup, plan.objects[gang])
 	}
@@ -127,9 +123,6 @@ func (w *world) plan(rule *workload.Rule, link workload.Link, from metav1.Object
 	out := &planned{objects: map[string]string{}, err: err}
 	if err == nil {
 		out.Plan, out.err = rule.Plan(content, convert.WorkloadTerms(schedulerNames))
-	}
-	if link.Kind == "Pod" && link.Group == "" && len(out.Gangs) > 0 {
-		link.Name = out.Gangs[0].Name // all pods that name it have the same plan
 	}
 	key := keyOfLink(link)
 	if known := w.operated.plans[key]; known != nil {

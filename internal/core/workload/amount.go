@@ -16,7 +16,7 @@ func (a *Amount) read(root, from place) (n int64, has bool, err error) {
 		return 0, false, err
 	}
 	if has {
-		n, err = wholeNumber(found, a.Text)
+		n, err = wholeNumber(found, false)
 	}
 	if a.Default != nil && (!has || a.ZeroIsAbsent && n == 0) {
 		n, has = *a.Default, true

@@ -194,12 +194,6 @@ func TestValuesThatCannotBeRead(t *testing.T) {
 			`{"apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "metadata": {"name": "m"}, "spec": ` +
 				`{"size": "4"}}`, `spec.size: must be a whole number from 0 to 2147483647, is "4"`,
 		},
-		"a number of pods of Kueue that is not one": {
-			`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": ` +
-				`{"kueue.x-k8s.io/pod-group-name": "g"}, ` +
-				`"annotations": {"kueue.x-k8s.io/pod-group-total-count": "many"}}, "spec": {}}`,
-			`must be a whole number from 0 to 2147483647, is "many"`,
-		},
 		"an object without a spec that is one": {
 			`{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": 3}`,
 			"spec: must be an object, is 3",

@@ -43,7 +43,7 @@ func (t Table) Decide(pod Link, labels map[string]string, terms Terms, read Read
 		contents[found.UID] = content
 		return found, err
 	})
-	if err != nil || rule == nil || rule.Default == Parent || pod.Owner == nil {
+	if err != nil || rule == nil || rule.Default == Parent {
 		return Decision{}, err
 	}
 	d.Owner = owner

@@ -78,9 +78,6 @@ func (t Table) Match(pod Link, lookup func(Link) (Link, error)) (*Rule, Link, er
 			rule, owner = r, at
 		}
 	}
-	if rule == nil && pod.Owner == nil {
-		rule, owner = t.Find(pod.Group, pod.Version, pod.Kind), pod
-	}
 	return rule, owner, nil
 }
 

@@ -36,7 +36,7 @@ func TestWhichOwnerDecides(t *testing.T) {
 		"unknown kinds are walked through": {[]string{"example.com/v1 Thing", "ray.io/v1 RayCluster"}, "RayCluster 1"},
 		"a version without a rule":         {[]string{"ray.io/v2 RayCluster"}, "none"},
 		"only unknown kinds":               {[]string{"example.com/v1 Thing"}, "none"},
-		"a pod without owner":              {nil, "Pod p"},
+		"a pod without owner":              {nil, "none"},
 		"six owners": {[]string{
 			"e.example/v1 A", "e.example/v1 B", "e.example/v1 C", "e.example/v1 D", "e.example/v1 E", "ray.io/v1 " +
 				"RayCluster",

@@ -167,11 +167,7 @@ func (r *Rule) PlanOf(object map[string]any, terms Terms, labels map[string]stri
 func (r *Rule) plan(object map[string]any, terms Terms, attempt *Amount) (out Plan, err error) {
 	e := reading{Rule: r, terms: terms, root: place{value: object}}
 	out.Rule = r.Name()
-	owner := r.Owner
-	if owner.isZero() {
-		owner = field("metadata", "name")
-	}
-	if e.owner, err = owner.textAt(e.root, e.root); err != nil {
+	if e.owner, err = field("metadata", "name").textAt(e.root, e.root); err != nil {
 		return out, err
 	}
 	if out.Suspended, err = anyHolds(r.Suspended, e.root, e.root, ""); err != nil || out.Suspended {

@@ -31,8 +31,6 @@ type Rule struct {
 	Default  Default  `json:"default"`
 	// Covers are GROUP/KIND of objects between this one and its pods, for which this rule counts.
 	Covers []string `json:"covers,omitempty"`
-	// Owner is the name that gangs have; default: that of the object.
-	Owner Path `json:"owner,omitzero"`
 	// Suspended are conditions under which there are no pods, Declared those under which the object has gangs of
 	// Kubernetes. One that holds is enough, as for all lists of conditions.
 	Suspended []Condition `json:"suspended,omitempty"`
@@ -128,7 +126,6 @@ type Amount struct {
 	Default      *int64 `json:"default,omitempty"`
 	ZeroIsAbsent bool   `json:"zeroIsAbsent,omitempty"`
 	Minus        int64  `json:"minus,omitempty"`
-	Text         bool   `json:"text,omitempty"` // it is written as a string, as in annotations
 }
 
 // Condition compares the values at a path in one way. Where there is none, only Not and Differs can hold.
