@@ -31,13 +31,15 @@ type Gangs struct {
 	state    *gang.State
 	pods     map[string]*corev1.Pod          // members, by UID, as they were put last
 	objects  map[string][]*v1alpha1.PodGroup // by gang; the first counts
+	// concealed has the nodes that members are nominated to without the API showing it, by UID.
+	concealed map[string]string
 }
 
 // NewGangs returns an empty store with the default arguments.
 func NewGangs() *Gangs {
 	s := &Gangs{
 		rules: convert.DefaultGangRules(), pods: map[string]*corev1.Pod{},
-		objects: map[string][]*v1alpha1.PodGroup{},
+		objects: map[string][]*v1alpha1.PodGroup{}, concealed: map[string]string{},
 	}
 	s.reset()
 	return s
@@ -191,6 +193,7 @@ func (s *Gangs) RemovePod(p *corev1.Pod) {
 func (s *Gangs) remove(uid string) {
 	s.Update(func(state *gang.State) gang.Effects {
 		delete(s.pods, uid)
+		delete(s.concealed, uid)
 		return state.Remove(uid)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
@@ -21,7 +22,10 @@ import (
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 	testclock "k8s.io/utils/clock/testing"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
 )
@@ -50,7 +54,7 @@ func newWriter(t *testing.T, in string) *writer {
 	reporter := refusals.NewReporter(client, func(...metrics.Registerable) {}, func(string, string) {}, w.clock)
 	w.handle = reporter.Wrap(w.handle)
 	for name, f := range w.core.Profiles {
-		w.core.Profiles[name] = &writing{f.(*profile), client}
+		w.core.Profiles[name] = &writing{f.(*profile), client, w.gangs}
 	}
 	w.held = &coscheduling.Held{
 		Gangs: w.gangs, Client: client, Clock: w.clock, Leading: func() bool { return true },
@@ -64,17 +68,20 @@ func newWriter(t *testing.T, in string) *writer {
 type writing struct {
 	*profile
 	client kubernetes.Interface
+	gangs  *kube.Gangs
 }
 
-func (w *writing) APICacher() fwk.APICacher { return &patcher{client: w.client} }
+func (w *writing) APICacher() fwk.APICacher { return &patcher{client: w.client, gangs: w.gangs} }
 
 type patcher struct {
 	fwk.APICacher // not called
 	client        kubernetes.Interface
+	gangs         *kube.Gangs
 }
 
 func (p *patcher) PatchPodStatus(pod *corev1.Pod, conditions []*corev1.PodCondition, nominating *fwk.NominatingInfo,
 ) (<-chan error, error) {
+	pod = shown(p.gangs, pod).(*corev1.Pod)
 	status := pod.Status.DeepCopy()
 	changed := false
 	for _, condition := range conditions {
@@ -187,5 +194,81 @@ func TestAFailedRoundWritesOnce(t *testing.T) {
 		if got := writes[fmt.Sprint("g", i)]; !slices.Equal(got, []string{"POST binding"}) {
 			t.Errorf("member %d: %q, want one Binding", i, got)
 		}
+	}
+}
+
+// concealing is a handler of pods behind an informer with the transform of the gangs.
+type concealing struct {
+	cache.ResourceEventHandler
+	gangs *kube.Gangs
+}
+
+func (c concealing) OnUpdate(old, now any) {
+	c.ResourceEventHandler.OnUpdate(shown(c.gangs, old), shown(c.gangs, now))
+}
+
+// shown returns what an informer has of a pod.
+func shown(gangs *kube.Gangs, object any) any {
+	object, _ = gangs.ShowConcealed(object.(*corev1.Pod).DeepCopy())
+	return object
+}
+
+// nominations are the nominated nodes of the members of a gang that the API shows.
+func (w *writer) nominations(gangName string) (all []string) {
+	for _, o := range w.api.pods.GetStore().List() {
+		if p := o.(*corev1.Pod); p.Annotations[annotation.GangName] == gangName && p.Status.NominatedNodeName != "" {
+			all = append(all, p.Name+" "+p.Status.NominatedNodeName)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// TestAutoscalersSeeAGangForWhichNodesAreKeptLong: the API shows its nominations for two minutes. The nodes are kept
+// for it longer, and by a scheduler that serves no autoscaler they are shown as long.
+func TestAutoscalersSeeAGangForWhichNodesAreKeptLong(t *testing.T) {
+	for name, plain := range map[string]bool{"concealed": false, "plain reasons": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWriter(t, cpuNode("n0", 4)+cpuNode("n1", 4))
+			for i, h := range w.api.pods.handlers {
+				w.api.pods.handlers[i] = concealing{h, w.gangs}
+			}
+			w.held.PlainReasons = plain
+			w.overtakes(12)
+			nominated := []string{"a0 n0", "a1 n1"}
+			if r := w.why("a"); r.Code != why.GangReserved || !slices.Equal(w.nominations("a"), nominated) {
+				t.Fatalf("it waits by %+v, nominated to %q", r, w.nominations("a"))
+			}
+			w.look(time.Minute)
+			if got := w.nominations("a"); !slices.Equal(got, nominated) {
+				t.Errorf("after a minute %q are nominated", got)
+			}
+			w.look(2 * time.Minute)
+			want := []string(nil)
+			if plain {
+				want = nominated
+			}
+			if got := w.nominations("a"); !slices.Equal(got, want) {
+				t.Errorf("after three minutes %q are nominated, want %q", got, want)
+			}
+			w.end("s")
+			w.runUntilIdle()
+			w.pod("late", 1)
+			w.look(time.Second)
+			if got := w.nominations("a"); len(w.on("late")) > 0 || !slices.Equal(got, want) {
+				t.Errorf("%d pods behind it were started; nominated are %q, want %q", len(w.on("late")), got, want)
+			}
+			for len(w.on("s")) > 0 {
+				w.end("s")
+				w.runUntilIdle()
+			}
+			w.look(time.Second)
+			if len(w.on("a")) != 2 || len(w.on("late")) != 0 {
+				t.Errorf("all have ended, and it waits by %+v", w.why("a"))
+			}
+			if w.gangs.Concealed("uid-a0") != "" {
+				t.Error("a member that has started is still concealed")
+			}
+		})
 	}
 }

@@ -33,6 +33,10 @@ type CoschedulingArgs struct {
 	// it while it does not fit. Then the scheduler reserves nodes on which it will fit. 0: it reserves none. Default:
 	// 10.
 	MaxOvertakes *int32 `json:"maxOvertakes,omitempty"`
+	// ReservedBeforeScaleUp is how long the members of a gang for which nodes are reserved show these nodes as
+	// status.nominatedNodeName. Cluster autoscalers add no nodes for them in the meantime. Later the scheduler still
+	// reserves the nodes but removes the field. It has no effect with --autoscaler-reasons=false. Default: 2m.
+	ReservedBeforeScaleUp *metav1.Duration `json:"reservedBeforeScaleUp,omitempty"`
 	// MaxHolds is how many pods and gangs that do not fit hold the nodes on which they can start first by the declared
 	// run times of other pods, 0 to 1000, the first ones in the order of HoldOrder. 1 is EASY backfilling, more is
 	// conservative backfilling, 0 holds nothing for a declared start. Each search for a start takes time from
@@ -83,6 +87,7 @@ func (a *CoschedulingArgs) SetDefaults() {
 	a.DefaultTimeout = cmp.Or(a.DefaultTimeout, &metav1.Duration{Duration: 10 * time.Minute})
 	a.EnablePreemption = cmp.Or(a.EnablePreemption, new(true))
 	a.PreemptionDelay = cmp.Or(a.PreemptionDelay, &metav1.Duration{})
+	a.ReservedBeforeScaleUp = cmp.Or(a.ReservedBeforeScaleUp, &metav1.Duration{Duration: 2 * time.Minute})
 	a.InterruptedGangs = cmp.Or(a.InterruptedGangs, annotation.GangKeepBound)
 	a.EnableJointGPUs = cmp.Or(a.EnableJointGPUs, new(true))
 	a.MaxOvertakes = cmp.Or(a.MaxOvertakes, new(int32(10)))
@@ -106,6 +111,10 @@ func (a *CoschedulingArgs) Validate() field.ErrorList {
 	}
 	if d := a.PreemptionDelay; d != nil && d.Duration < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("preemptionDelay"), d.Duration.String(), "must be 0s or more"))
+	}
+	if d := a.ReservedBeforeScaleUp; d != nil && d.Duration < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("reservedBeforeScaleUp"), d.Duration.String(),
+			"must be 0s or more"))
 	}
 	if n := a.MaxOvertakes; n != nil && *n < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("maxOvertakes"), *n, "must be 0, for never, or more"))

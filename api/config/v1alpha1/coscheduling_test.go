@@ -31,6 +31,7 @@ func TestDecodeCoscheduling(t *testing.T) {
 		`{"resolverPeriod":"5s"}`:    `resolverPeriod: unknown field`,
 		`{"preemptionDelay":"5"}`:    `missing unit in duration`,
 		`{"preemptionDelay":"-1ms"}`: `preemptionDelay: Invalid value: "-1ms": must be 0s or more`,
+		`{"reservedBeforeScaleUp":"-1s"}`: `reservedBeforeScaleUp: Invalid value: "-1s": must be 0s or more`,
 		`{"maxOvertakes":-1}`:        `maxOvertakes: Invalid value: -1: must be 0, for never, or more`,
 		`{"maxOvertakes":"10"}`:      `"10" is not allowed: use a number`,
 		`{"maxOvertake":1}`:          `maxOvertake: unknown field, did you mean "maxOvertakes"?`,

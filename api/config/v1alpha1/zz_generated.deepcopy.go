@@ -68,6 +68,11 @@ func (in *CoschedulingArgs) DeepCopyInto(out *CoschedulingArgs) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.ReservedBeforeScaleUp != nil {
+		in, out := &in.ReservedBeforeScaleUp, &out.ReservedBeforeScaleUp
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	if in.MaxHolds != nil {
 		in, out := &in.MaxHolds, &out.MaxHolds
 		*out = new(int32)

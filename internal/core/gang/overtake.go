@@ -127,6 +127,12 @@ func (s *State) Reserves(name string) bool {
 	return g != nil && g.claim != nil && g.claim.outlook >= Reserved
 }
 
+// IsReserved reports whether nodes are kept for the group of a member.
+func (s *State) IsReserved(uid string) bool {
+	m := s.members[uid]
+	return m != nil && m.gang.group != nil && s.Reserves(m.gang.group.key)
+}
+
 // claims notes what a failed plan of a group found out.
 func (s *State) claims(g *group, found Outlook) {
 	was := g.claim

@@ -65,6 +65,17 @@ func TestAllMembersOfAGangThatLacksRoomAreUnschedulable(t *testing.T) {
 	}
 }
 
+// TestNodesAreKeptForMembers: of the gang, and for no pod that is not known.
+func TestNodesAreKeptForMembers(t *testing.T) {
+	t.Parallel()
+	for outlook, want := range map[gang.Outlook]bool{gang.Short: false, gang.Reserved: true, gang.Promised: true} {
+		s, uid := waiting(t, 2, gang.Failure{Outlook: outlook})
+		if got := s.IsReserved(uid); got != want || s.IsReserved("unknown") {
+			t.Errorf("%v: nodes are kept: %t, for an unknown pod: %t", outlook, got, s.IsReserved("unknown"))
+		}
+	}
+}
+
 func TestWhoOvertakesAGang(t *testing.T) {
 	t.Parallel()
 	plain := func(priority int32, created int64, name string) gang.Rank {

@@ -218,6 +218,8 @@ func GangDefaults(a *config.CoschedulingArgs) gang.Settings {
 type GangRules struct {
 	MaxOvertakes    int
 	PreemptionDelay time.Duration
+	// ReservedBeforeScaleUp is after how long the API no longer shows the nominations to kept nodes.
+	ReservedBeforeScaleUp time.Duration
 	// JoinsWholeGPUs: GPUs of gangs whose members all ask for whole ones are allocated jointly.
 	JoinsWholeGPUs bool
 	Holds          gang.HoldRules
@@ -226,6 +228,7 @@ type GangRules struct {
 // GangRulesOf translates the arguments of the plugin Coscheduling, defaults filled in.
 func GangRulesOf(a *config.CoschedulingArgs) GangRules {
 	r := GangRules{MaxOvertakes: int(*a.MaxOvertakes), PreemptionDelay: a.PreemptionDelay.Duration}
+	r.ReservedBeforeScaleUp = a.ReservedBeforeScaleUp.Duration
 	r.JoinsWholeGPUs = *a.EnableJointGPUs
 	r.Holds = gang.HoldRules{
 		Most: int(*a.MaxHolds), Order: gang.HoldOrder(a.HoldOrder), Backfill: *a.EnableBackfill,

@@ -75,6 +75,8 @@ type Held struct {
 	budget flowcontrol.RateLimiter
 	// known has the pods that wait now, by UID.
 	known map[string]*held
+	// kept has since when nodes are kept for the members that show it, by UID.
+	kept map[string]time.Time
 	// reported has what the last Event about a group was about, by group, as long as a pod of it waits.
 	reported map[string]why.Code
 	// overruled has the UIDs of the pods that got an Event because another pod decides about their gang, as long as it
@@ -206,6 +208,7 @@ func (h *Held) Look(ctx context.Context) {
 	h.overrule(overruled)
 	maps.DeleteFunc(h.reported, func(group string, _ why.Code) bool { return !waiting.Has(group) })
 	h.withdraw(ctx)
+	h.conceal(ctx, now)
 	for _, p := range pods {
 		k := h.known[string(p.UID)]
 		due := k.said.Code != k.refusal.Code || k.said != k.refusal && now.Sub(k.written) >= heldRepeat

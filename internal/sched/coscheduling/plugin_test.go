@@ -202,6 +202,7 @@ type writer struct {
 	patches map[string][]string // messages of conditions, by pod
 	reasons map[string]string   // of the last condition, by pod
 	cleared []string            // pods whose nominations were ended
+	nodes   map[string]string   // that are nominated, by pod
 	leading bool
 	fails   bool
 }
@@ -211,6 +212,7 @@ func newWriter(t *testing.T, gangs *kube.Gangs) *writer {
 	w := &writer{
 		clock: testclock.NewFakeClock(time.Unix(1e9, 0)), events: events.NewFakeRecorder(1000),
 		patches: map[string][]string{}, reasons: map[string]string{}, leading: true,
+		nodes: map[string]string{},
 	}
 	client := fake.NewClientset()
 	client.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -221,6 +223,9 @@ func newWriter(t *testing.T, gangs *kube.Gangs) *writer {
 		var p corev1.Pod
 		if err := json.Unmarshal(patch.GetPatch(), &p); err != nil {
 			t.Error(err)
+		}
+		if node := p.Status.NominatedNodeName; node != "" {
+			w.nodes[patch.GetName()] = node
 		}
 		if strings.Contains(string(patch.GetPatch()), `"nominatedNodeName":null`) {
 			w.cleared = append(w.cleared, patch.GetName())
@@ -854,5 +859,61 @@ func TestAllProfilesSortTheQueueAlike(t *testing.T) {
 		if diff := cmp.Diff(c.want, c.given); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// TestANominationIsShownAgain: when pods are evicted for members whose nominations were removed, and nothing is written
+// twice, nor where a write fails.
+func TestANominationIsShownAgain(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		next gang.Failure
+		want string
+	}{
+		"pods are evicted":    {gang.Failure{UID: "uid-b", Preempts: true}, "n"},
+		"no nodes are kept":   {gang.Failure{UID: "uid-b", Outlook: gang.Short}, ""},
+		"nodes are kept more": {gang.Failure{UID: "uid-b", Outlook: gang.Reserved}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, gangs := newPlugin(t)
+			w := newWriter(t, gangs)
+			for _, name := range []string{"a", "b"} {
+				p := member(name, "g", "2")
+				p.Status.NominatedNodeName = "n"
+				gangs.PutPod(p)
+			}
+			fails := func(f gang.Failure) {
+				t.Helper()
+				plan, _, refused := gangs.Begin(member("a", "g", "2"))
+				if plan == nil {
+					t.Fatalf("the gang is not planned: %+v", refused)
+				}
+				conclude(gangs, plan.Members, nil, f, w.clock.Now())
+			}
+			again := w.clock.Now().Add(time.Second)
+			fails(gang.Failure{UID: "uid-b", Outlook: gang.Reserved, Again: again})
+			w.pass(t.Context(), 100)
+			if len(w.cleared) > 0 {
+				t.Fatalf("%v are cleared early", w.cleared)
+			}
+			w.fails = true
+			w.pass(t.Context(), 30)
+			w.fails = false
+			if gangs.Concealed("uid-a") != "" {
+				t.Error("a nomination that the API shows is concealed")
+			}
+			w.pass(t.Context(), 10)
+			slices.Sort(w.cleared)
+			if !slices.Equal(w.cleared, []string{"a", "b"}) || gangs.Concealed("uid-a") != "n" {
+				t.Fatalf("%v are cleared", w.cleared)
+			}
+			expire(gangs, w.clock.Now())
+			fails(c.next)
+			w.pass(t.Context(), 3)
+			if w.nodes["a"] != c.want || len(w.cleared) != 2 {
+				t.Errorf("nominated to %q, and %v are cleared", w.nodes["a"], w.cleared)
+			}
+		})
 	}
 }

@@ -49,6 +49,7 @@ func (r *Rounds) PostFilter(pod *corev1.Pod) (*fwk.PostFilterResult, *fwk.Status
 	node, count := failed.nodes[uid], (*quota.Account).Nominate
 	if node == "" {
 		count = (*quota.Account).Withdraw
+		r.cluster.Gangs.Reveal(func(concealed string) bool { return concealed == uid })
 	}
 	r.cluster.Quotas.Update(pod.UID, func(a *quota.Account) { count(a, uid) })
 	result := framework.NewPostFilterResultWithNominatedNode(node)

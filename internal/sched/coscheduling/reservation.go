@@ -292,17 +292,56 @@ func (h *Held) withdraw(ctx context.Context) {
 		return p.Status.NominatedNodeName != "" && p.Spec.NodeName == "" && s.Gate(string(p.UID)).Code != why.None
 	}) {
 		h.Withdraw(p)
+		h.Gangs.Reveal(func(uid string) bool { return uid == string(p.UID) })
 		if !h.budget.TryAccept() {
 			continue // its status says so later; until then it may be nominated again
 		}
-		status := p.Status.DeepCopy()
-		status.NominatedNodeName = ""
-		err := schedpod.PatchStatus(ctx, h.Client, p, status)
-		if err != nil && !apierrors.IsNotFound(err) {
-			klog.FromContext(ctx).Error(err, "Failed to withdraw the nomination of a pod that is held back", "pod",
-				klog.KObj(p))
+		h.nominate(ctx, p, "")
+	}
+}
+
+// conceal removes the nominations of members from the API once nodes have been kept for them long enough: a cluster
+// autoscaler adds no node for a nominated pod. The scheduler still sees them, see kube.Gangs.ShowConcealed. It writes
+// them again where victims are evicted on these nodes.
+func (h *Held) conceal(ctx context.Context, now time.Time) {
+	was := h.kept
+	h.kept = map[string]time.Time{}
+	for _, p := range h.Gangs.Pods(func(p *corev1.Pod, s *gang.State) bool {
+		return p.Status.NominatedNodeName != "" && p.Spec.NodeName == "" && s.IsReserved(string(p.UID))
+	}) {
+		uid := string(p.UID)
+		since, known := was[uid]
+		if !known {
+			since = now
+		}
+		h.kept[uid] = since
+		node := p.Status.NominatedNodeName
+		if h.PlainReasons || now.Sub(since) < h.Gangs.Rules().ReservedBeforeScaleUp ||
+			h.Gangs.Concealed(uid) == node || !h.budget.TryAccept() {
+			continue
+		}
+		h.Gangs.Conceal(uid, node) // before the informer brings the pod without it
+		if !h.nominate(ctx, p, "") {
+			h.Gangs.Exhibit(uid)
 		}
 	}
+	for p, node := range h.Gangs.Reveal(func(uid string) bool { return h.kept[uid].IsZero() }) {
+		r := kube.Ask(h.Gangs, func(s *gang.State) gang.Refusal { return s.Why(string(p.UID)) })
+		if r.Code == why.GangPreempting && p.Spec.NodeName == "" {
+			h.nominate(ctx, p, node)
+		}
+	}
+}
+
+// nominate writes the nominated node of a pod, "" for none, and reports whether it is written.
+func (h *Held) nominate(ctx context.Context, p *corev1.Pod, node string) bool {
+	status := p.Status.DeepCopy()
+	status.NominatedNodeName = node
+	err := schedpod.PatchStatus(ctx, h.Client, p, status)
+	if err != nil && !apierrors.IsNotFound(err) {
+		klog.FromContext(ctx).Error(err, "Failed to write the nominated node of a pod", "pod", klog.KObj(p), "node", node)
+	}
+	return err == nil
 }
 
 // preemptsAt returns when the group of a member that has failed now may evict pods; zero where it may at once.
