@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -75,10 +77,55 @@ its eviction does not count against the limits of its workload.
 
 // condition is what the page says of the reason of a condition. Codes of no attempt are in no condition.
 func condition(e why.Entry) string {
-	if e.Class == why.Attention || e.Class == why.Enforcement {
+	if e.NewNode == why.NoCondition {
 		return ""
 	}
 	return fmt.Sprintf(" Condition: `%s`.", e.Condition)
+}
+
+// autoscaled says what the cluster autoscaler does for a pod that is refused by a code, and which new node helps. The
+// tests of internal/sim compare it with what a model of the autoscaler does.
+func autoscaled(e why.Entry) (acts, helps string) {
+	helps = map[why.NewNode]string{
+		why.EmptyNode: "any node with room", why.OtherNode: "a node that meets the request", why.NoNode: "no",
+	}[e.NewNode]
+	switch {
+	case e.NewNode == why.NoNode:
+		return "ignores the pod", helps
+	case e.Plugin == "Coscheduling" && e.Class == why.Gang:
+		return "as for the member that failed", helps
+	case e.Name == why.VictimsTerminating.String():
+		return "ignores the pod: it is nominated", helps
+	case e.Class == why.Victims:
+		return "as for the other codes of the pod", helps
+	case slices.Contains([]string{
+		"NodeNUMAResource", "DeviceShare", "LoadAwareScheduling", "Reservation", "ElasticQuota", "Coscheduling",
+	}, e.Plugin):
+		return "adds nodes if the requests exceed what each node has free", helps
+	}
+	return "adds nodes", helps
+}
+
+// autoscaler is the table of what cluster autoscalers do.
+func autoscaler(b *bytes.Buffer) {
+	fmt.Fprintf(b, `
+## What cluster autoscalers do
+
+The cluster autoscaler acts on the reason `+"`Unschedulable`"+`, unless the plugins of Kubernetes accept some
+node for the pod or the pod is nominated to a node. It does not run plugins of Tenon. Karpenter acts on the same
+reason and compares requests, labels and taints. What else helps is the advice at each code. Codes that are in no
+condition of a pod are left out.
+
+| Code | Condition | A new node helps | The cluster autoscaler |
+|---|---|---|---|
+`)
+	for _, e := range why.Registry() {
+		if e.NewNode != why.NoCondition {
+			acts, helps := autoscaled(e)
+			fmt.Fprintf(b, "| [`%s`](#%s) | `%s` | %s | %s |\n", e.Name, strings.ToLower(e.Name), e.Condition, helps,
+				acts)
+		}
+	}
 }
 
 // reasons is the page of all codes, class by class.
@@ -114,5 +161,6 @@ Every refusal of Tenon is one of these codes, on every surface: the pod's condit
 			fmt.Fprintf(&b, "- `%s`: %s.\n", e.Extra, e.ExtraMeaning)
 		}
 	}
+	autoscaler(&b)
 	return b.Bytes()
 }

@@ -18,6 +18,8 @@ type Entry struct {
 	Class Class
 	// Condition is the reason of the pod's condition PodScheduled: Unschedulable unless codes.json names another one.
 	Condition string
+	// NewNode is which node that is added to the cluster may help; empty for codes that no condition of a pod has.
+	NewNode NewNode
 	// Plugin is the plugin that refuses, "any" when several do.
 	Plugin string
 	// Resolvable: waiting or preemption may help.
@@ -34,6 +36,17 @@ type Entry struct {
 	// Cause and Remedy are a sentence each.
 	Cause, Remedy string
 }
+
+// NewNode is which node that a cluster autoscaler adds may let a refused pod fit.
+type NewNode string
+
+// Values of NewNode. A code has the condition Unschedulable if it is EmptyNode or OtherNode.
+const (
+	EmptyNode   NewNode = "empty" // one as the others, without pods
+	OtherNode   NewNode = "other" // one with other labels, taints, settings or hardware
+	NoNode      NewNode = "no"
+	NoCondition NewNode = "" // the code is in no condition of a pod
+)
 
 // Registry returns the entries of all codes, sorted by class and name.
 func Registry() []Entry {

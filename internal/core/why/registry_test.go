@@ -62,11 +62,22 @@ func TestAnAutoscalerAddsNodesOnlyWhereOneCouldHelp(t *testing.T) {
 		why.SchedulingGated:       {"SchedulingGate"},
 		why.SchedulerError:        {"PluginFailed"},
 	}
+	unconditional := []string{ // a Reservation waits, no attempt was made, or the pod has a node
+		"NoScheduler", "NotAttempted", "ObjectNotGiven", "AdmissionRefused", "PreAllocationRequired",
+		"PreAllocationUnmet", "PreAllocationUnsupported", "PreAllocationClusterDisabled", "Preempted",
+		"UnallocatedExclusivePod",
+	}
 	got := map[string][]string{}
 	for _, e := range why.Registry() {
 		code, _ := why.ParseCode(e.Name)
 		if e.Condition != code.Condition() {
 			t.Errorf("%s: the entry has %q, the code %q", e.Name, e.Condition, code.Condition())
+		}
+		helps := e.NewNode == why.EmptyNode || e.NewNode == why.OtherNode
+		if none := e.NewNode == why.NoCondition; !none && helps != (e.Condition == "Unschedulable") ||
+			none != slices.Contains(unconditional, e.Name) || !none && !helps && e.NewNode != why.NoNode {
+			t.Errorf("%s: a new node helps: %q, with the condition %s; decide for each new code", e.Name, e.NewNode,
+				e.Condition)
 		}
 		if e.Condition != "Unschedulable" {
 			got[e.Condition] = append(got[e.Condition], e.Name)
