@@ -103,6 +103,20 @@ const (
 // nothing, and no pod is given CPUs or devices there. `tenon leave` sets it.
 const LeaveKey = "node.tenon.sh/leave"
 
+// What Nodes have for autoscalers, which add and remove them.
+const (
+	// StartupTaint is a taint that a Node registers with. The manager removes it once the agent has reported the
+	// machine, and with the value StartupDevices once devices are reported, too.
+	StartupTaint = "tenon.sh/agent-not-ready"
+	// ScaleDownDisabled is an annotation: with the value "true" the cluster autoscaler keeps the Node.
+	ScaleDownDisabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+	// DoNotDisrupt is an annotation: with the value "true" Karpenter keeps the Node.
+	DoNotDisrupt = "karpenter.sh/do-not-disrupt"
+)
+
+// StartupDevices is a value of StartupTaint.
+const StartupDevices = "devices"
+
 // IsLeaving reports whether a Node with these annotations is to be left.
 func IsLeaving(annotations map[string]string) bool {
 	_, leaving := annotations[LeaveKey]

@@ -19,6 +19,7 @@ const (
 	PodResource    Place = "Pod resource"
 	NodeLabel      Place = "Node label"
 	NodeAnnotation Place = "Node annotation"
+	NodeTaint      Place = "Node taint"
 	ObjectKind     Place = "Kind"
 
 	QuotaLabel            Place = "ElasticQuota label"
@@ -71,6 +72,8 @@ func Supports() []Support {
 		{"node reservation", Done, NodeAnnotation, []string{NodeReservation, NodeSystemQoSResource}},
 		{"take-over from the kubelet", Done, NodeLabel, []string{TopologyMode}},
 		{"take-over from the kubelet", Done, NodeAnnotation, []string{LeaveKey}},
+		{"nodes that autoscalers add", Done, NodeTaint, []string{StartupTaint}},
+		{"nodes that autoscalers keep", Done, NodeAnnotation, []string{ScaleDownDisabled, DoNotDisrupt}},
 		{"what a node has", Done, TopologyAnnotation, []string{
 			KubeletCPUManagerPolicy, KubeletCPUManagerPolicyAlias1, KubeletCPUManagerPolicyAlias2, CPUTopology,
 			PodCPUAllocsKey, CPUSharedPoolsKey, BECPUSharedPoolsKey, Writer, TakeoverKey, ReportKey, KubeletKey,

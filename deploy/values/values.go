@@ -140,6 +140,9 @@ type Manager struct {
 	RequireNRIPlugin bool `json:"requireNRIPlugin" default:"true"`
 	// Accept an ElasticQuota whose max has only some of the resources of its parent's.
 	RelaxResourceKeys bool `json:"relaxResourceKeys" default:"false"`
+	// Set the annotations by which the cluster autoscaler and Karpenter keep a node, on nodes with Reservations that
+	// hold capacity.
+	ProtectReservations bool `json:"protectReservations" default:"false"`
 	// Publish the amounts of devices that Tenon allocates in the capacity of their nodes.
 	PublishDeviceResources bool `json:"publishDeviceResources" default:"true"`
 	// Gangs of the pods that operators create.

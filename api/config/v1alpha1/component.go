@@ -64,6 +64,9 @@ type AgentConfiguration struct {
 type ManagerConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
+	// ProtectReservations sets the annotations by which the cluster autoscaler and Karpenter keep a node, on nodes with
+	// Reservations that hold capacity. Default: false.
+	ProtectReservations bool `json:"protectReservations,omitempty"`
 	// PublishDeviceResources publishes the amounts of devices in the capacity of their nodes. Default: true.
 	PublishDeviceResources bool `json:"publishDeviceResources,omitempty"`
 	// RelaxResourceKeys accepts an ElasticQuota whose max has only some of the resources of its parent's. Default:

@@ -59,6 +59,8 @@ type Options struct {
 	// Off follows no object.
 	Workloads        workload.Table
 	WorkloadGrouping workload.Grouping
+	// ProtectReservations keeps autoscalers from removing nodes with Reservations, while this manager leads.
+	ProtectReservations bool
 	// PublishDevices shows in Nodes, while this manager leads, what their Device objects say.
 	PublishDevices bool
 	// SLOConfigNamespace is that of the ConfigMap slo-controller-config. "" leaves the use and the reclaimable amounts

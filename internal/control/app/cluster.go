@@ -28,6 +28,7 @@ import (
 	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/control/gangstatus"
 	"github.com/tenon-project/tenon/internal/control/grouping"
+	"github.com/tenon-project/tenon/internal/control/nodescaling"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/accounts"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -126,7 +127,7 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 		follow(groups, i)
 	}
 	follow(others.Of("Device"), c.devices)
-	c.gathered = slices.Concat(c.synced, []cache.InformerSynced{c.devices.HasSynced})
+	c.gathered = slices.Concat(c.synced, []cache.InformerSynced{c.devices.HasSynced, c.topologies.HasSynced})
 	if sloNamespace != "" {
 		c.metrics, c.slos = kube.NewNodeMetricInformer(reader), kube.NewNodeSLOInformer(reader)
 		c.strategy = coreinformers.NewFilteredConfigMapInformer(client, sloNamespace, 0, cache.Indexers{},
@@ -136,7 +137,8 @@ func newCluster(config *rest.Config, client kubernetes.Interface, store *kube.Qu
 		c.gathered = append(c.gathered, c.metrics.HasSynced, c.slos.HasSynced, c.strategy.HasSynced)
 	}
 	c.synced = c.synced[:webhooks:webhooks]
-	failed = append(failed, c.made.AddIndexers(grouping.IndexGroups()))
+	failed = append(failed, c.made.AddIndexers(grouping.IndexGroups()),
+		c.reservations.AddIndexers(nodescaling.IndexReservations()))
 	if err := errors.Join(failed...); err != nil {
 		return nil, fmt.Errorf("follow pods, nodes and quotas: %w", err)
 	}

@@ -49,6 +49,9 @@ func newCommand(run func(context.Context, Options) error) *cobra.Command {
 		"accept an ElasticQuota whose max has only some of the resources of its parent's")
 	f.StringVar(&quotaArgs, "elastic-quota-args", "",
 		"`file` with the ElasticQuotaArgs of the scheduler (default: built-in defaults)")
+	f.BoolVar(&o.ProtectReservations, "protect-reservations", false,
+		"set the annotations by which the cluster autoscaler and Karpenter keep a node, on nodes with Reservations "+
+			"that hold capacity")
 	f.BoolVar(&o.PublishDevices, "publish-device-resources", true,
 		"publish the amounts of devices that Tenon allocates in the capacity of their nodes, and the labels of GPUs")
 	f.String(groupingFlag, string(workload.Declared),

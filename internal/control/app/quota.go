@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/internal/control/devicecapacity"
 	"github.com/tenon-project/tenon/internal/control/gangstatus"
 	"github.com/tenon-project/tenon/internal/control/grouping"
+	"github.com/tenon-project/tenon/internal/control/nodescaling"
 	"github.com/tenon-project/tenon/internal/control/nodestrategy"
 	"github.com/tenon-project/tenon/internal/control/quotaprofile"
 	"github.com/tenon-project/tenon/internal/control/quotarevoke"
@@ -91,6 +92,10 @@ func addControllers(mgr manager.Manager, all *Options, c *cluster, gangs *groupi
 			Writes: m.writes,
 		}).Start,
 		quotaprofile.New(nodes, objects).Start,
+		nodescaling.New(nodescaling.Options{
+			Nodes: c.nodes, Topologies: c.topologies, Devices: c.devices, Reservations: c.reservations, Client: client,
+			Protect: all.ProtectReservations,
+		}).Start,
 	}
 	if all.PublishDevices {
 		starts = append(starts, devicecapacity.New(devicecapacity.Options{

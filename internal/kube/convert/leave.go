@@ -19,11 +19,14 @@ const CapacityManager = "tenon-manager-devices"
 // of NodeMetrics and NodeSLOs.
 const ColocationManager = "tenon-manager-colocation"
 
+// ScalingManager is the field manager under which the manager writes annotations for autoscalers into Nodes.
+const ScalingManager = "tenon-manager-scaling"
+
 // WithOwned keeps of an object's managed fields what the manager applied.
 func WithOwned(object metav1.Object) {
 	var ours []metav1.ManagedFieldsEntry
 	for _, e := range object.GetManagedFields() {
-		if (e.Manager == CapacityManager || e.Manager == ColocationManager) &&
+		if slices.Contains([]string{CapacityManager, ColocationManager, ScalingManager}, e.Manager) &&
 			e.Operation == metav1.ManagedFieldsOperationApply {
 			ours = append(ours, e)
 		}
@@ -59,6 +62,11 @@ func Clean(node *corev1.Node, keep func(name string) bool) (clean *corev1.Node, 
 	for _, key := range Owned(node, CapacityManager, "", "f:metadata", "f:labels") {
 		if drop("label", key) {
 			delete(clean.Labels, key)
+		}
+	}
+	for _, key := range Owned(node, ScalingManager, "", "f:metadata", "f:annotations") {
+		if drop("annotation", key) {
+			delete(clean.Annotations, key)
 		}
 	}
 	if annotation.IsLeaving(node.Annotations) && drop("annotation", annotation.LeaveKey) {

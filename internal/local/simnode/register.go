@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/agent/host"
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -103,6 +104,9 @@ func (n *node) object() *corev1.Node {
 		condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory", "simulated", now),
 		condition(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure", "simulated", now),
 		condition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID", "simulated", now),
+	}
+	if boot, err := host.BootID(n.root); err == nil {
+		out.Status.NodeInfo.BootID = boot // as the agent reads it
 	}
 	out.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(n.port)
 	out.Status.NodeInfo.ContainerRuntimeVersion = "tenon://" + n.o.Version

@@ -217,6 +217,7 @@ func Steps() []Step {
 			Replace: []string{"MANIFESTS", "manifests", "NAME", "cannot-fit"},
 		},
 		{Blocks: "docs/start/from-volcano.md kubectl label", Scene: Demo, Replace: []string{"NODE", "epyc-2s-1"}},
+		{Blocks: "docs/guide/autoscaling.md kubectl taint", Scene: Demo, Replace: []string{"NODE", "epyc-2s-1"}},
 		{Blocks: "docs/guide/run-the-agent.md kubectl get pods -A", Scene: Demo},
 		{Blocks: "docs/guide/move-gpus.md kubectl get pods -A", Scene: Demo},
 		{
