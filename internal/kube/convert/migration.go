@@ -91,7 +91,7 @@ func Successor(pod *corev1.Pod) *corev1.Pod {
 }
 
 // SuccessorTemplate returns what a Reservation for the successor of a pod reserves. A Reservation is not a member of a
-// gang.
+// gang, and has no ResourceClaims: Kubernetes allocates these to pods alone, and the successor has them.
 func SuccessorTemplate(pod *corev1.Pod) *corev1.PodTemplateSpec {
 	next := Successor(pod)
 	for _, key := range []string{annotation.PodGroup, annotation.CommunityPodGroup, annotation.LightweightGang} {
@@ -100,6 +100,12 @@ func SuccessorTemplate(pod *corev1.Pod) *corev1.PodTemplateSpec {
 	delete(next.Annotations, annotation.GangName)
 	delete(next.Annotations, annotation.SoftEvictionKey)
 	next.Spec.SchedulingGroup, next.Spec.SchedulingGates, next.Spec.EphemeralContainers = nil, nil, nil
+	next.Spec.ResourceClaims = nil
+	for _, containers := range [][]corev1.Container{next.Spec.InitContainers, next.Spec.Containers} {
+		for i := range containers {
+			containers[i].Resources.Claims = nil
+		}
+	}
 	return &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
 		Namespace: pod.Namespace, Labels: next.Labels, Annotations: next.Annotations,
 	}, Spec: next.Spec}

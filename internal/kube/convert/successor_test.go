@@ -11,7 +11,8 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// TestTheRoomOfASuccessorIsNotOfItsGang: a Reservation for a member of a gang waited for the other members.
+// TestTheRoomOfASuccessorIsNotOfItsGang: a Reservation for a member of a gang waited for the other members, and one with
+// ResourceClaims is refused.
 func TestTheRoomOfASuccessorIsNotOfItsGang(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{
@@ -25,7 +26,12 @@ func TestTheRoomOfASuccessorIsNotOfItsGang(t *testing.T) {
 				annotation.GangName: "g", annotation.ResourceStatusKey: `{"cpuset":"0-3"}`, "note": "kept",
 			},
 		},
-		Spec: corev1.PodSpec{NodeName: "n0", Containers: []corev1.Container{{Name: "main"}}},
+		Spec: corev1.PodSpec{
+			NodeName: "n0", ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu"}},
+			Containers: []corev1.Container{{
+				Name: "main", Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "gpu"}}},
+			}},
+		},
 	}
 	before := pod.DeepCopy()
 	got := convert.SuccessorTemplate(pod)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,6 +30,7 @@ type dra struct {
 	claims  map[string]*resourcev1.ResourceClaim
 	pending map[types.UID]*resourcev1.AllocationResult
 	devices []resourcev1.Device
+	onB     []resourcev1.Device // the devices of node b
 }
 
 func (d *dra) ResourceClaims() fwk.ResourceClaimTracker                 { return d }
@@ -54,8 +56,13 @@ func (d *dra) List() (all []*resourcev1.ResourceClaim, err error) {
 func (d *dra) GetPendingAllocation(uid types.UID) *resourcev1.AllocationResult { return d.pending[uid] }
 
 func (d *dra) GatherAllocatedState() (*structured.AllocatedState, error) {
-	all := sets.New[structured.DeviceID]()
-	for _, a := range d.pending {
+	all, given := sets.New[structured.DeviceID](), slices.Collect(maps.Values(d.pending))
+	for _, c := range d.claims {
+		if c.Status.Allocation != nil {
+			given = append(given, c.Status.Allocation)
+		}
+	}
+	for _, a := range given {
 		r := a.Devices.Results[0]
 		all.Insert(structured.MakeDeviceID(r.Driver, r.Pool, r.Device))
 	}
@@ -66,12 +73,16 @@ func (d *dra) GatherAllocatedState() (*structured.AllocatedState, error) {
 }
 
 func (d *dra) ListWithDeviceTaintRules() ([]*resourcev1.ResourceSlice, error) {
-	slice := &resourcev1.ResourceSlice{Spec: resourcev1.ResourceSliceSpec{
-		Driver: "x", NodeName: ptr.To("a"), Devices: d.devices,
-		Pool: resourcev1.ResourcePool{Name: "a", Generation: 1, ResourceSliceCount: 1},
-	}}
-	slice.Name = "s"
-	return []*resourcev1.ResourceSlice{slice}, nil
+	var all []*resourcev1.ResourceSlice
+	for node, devices := range map[string][]resourcev1.Device{"a": d.devices, "b": d.onB} {
+		slice := &resourcev1.ResourceSlice{Spec: resourcev1.ResourceSliceSpec{
+			Driver: "x", NodeName: &node, Devices: devices,
+			Pool: resourcev1.ResourcePool{Name: node, Generation: 1, ResourceSliceCount: 1},
+		}}
+		slice.Name = node
+		all = append(all, slice)
+	}
+	return all, nil
 }
 
 // classOfCards has the class of all devices, and none of no device.

@@ -121,6 +121,16 @@ func (l liveAccounts) OpenClaims(pod *corev1.Pod) (claims []*resourcev1.Resource
 
 func (l liveAccounts) ChangeClaim(claim *resourcev1.ResourceClaim) { l.s.core.Imagined.Change(claim) }
 
+// Arrive reads templates from the API server's cache. No informer keeps them: scheduling does not read them.
+func (l liveAccounts) Arrive(ctx context.Context, pod, like *corev1.Pod) ([]*resourcev1.ResourceClaim, error) {
+	templates := l.s.config.Client.ResourceV1().ResourceClaimTemplates(pod.Namespace)
+	return l.s.core.Imagined.Arrive(pod, like, func(name string) (*resourcev1.ResourceClaimTemplate, error) {
+		return templates.Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
+	})
+}
+
+func (l liveAccounts) Leave(t whatif.Trial, pod *corev1.Pod) { l.s.core.Imagined.Leave(pod, t.Take) }
+
 func (l liveAccounts) Quotas() whatif.Quotas { return elasticquota.NewCopy(l.s.quotas) }
 
 // cycles are whatif.Cycles: those of the scheduler's profiles.
@@ -162,6 +172,7 @@ func (c cycles) Reserve(ctx context.Context, f framework.Framework, cs fwk.Cycle
 		if contested := c.core.Imagined.Charge(trial.Put); contested != "" {
 			return nil, "", fwk.NewStatus(fwk.Unschedulable, contested)
 		}
+		c.core.Imagined.Use(pod)
 	}
 	return placement.Read(cs).Record, within, nil
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/quota"
@@ -87,6 +88,12 @@ func (c *Copy) Put(pod *corev1.Pod) {
 	c.Read(func(a *quota.Account) { a.Put(p) })
 }
 
+// PutClaim counts a ResourceClaim.
+func (c *Copy) PutClaim(claim *resourcev1.ResourceClaim) {
+	charge := convert.QuotaCharge(claim)
+	c.Read(func(a *quota.Account) { a.PutCharge(charge) })
+}
+
 // Reserve makes a pod hold what it asks for, whatever the limits.
 func (c *Copy) Reserve(uid string) { c.Read(func(a *quota.Account) { _ = a.Reserve(uid) }) }
 
@@ -102,10 +109,17 @@ func (c *Copy) Limit(uid string) (x *view.QuotaLimit) {
 // Most returns how many pods like this one the quotas admit one after the other, at most limit, and reserves them in c
 // outside of any gang. If it is fewer than limit, name is the quota that refuses the next one, and refused says why. It
 // takes a number of steps logarithmic in limit, because pods are admitted one after the other if and only if one pod
-// with their sum is.
-func (c *Copy) Most(pod *corev1.Pod, limit int) (n int, name string, refused *fwk.Status) {
+// with their sum is. Each pod has own ResourceClaims beside those that all of them share.
+func (c *Copy) Most(pod *corev1.Pod, own []*resourcev1.ResourceClaim, limit int,
+) (n int, name string, refused *fwk.Status) {
 	one := c.quotas.Convert(pod)
 	one.Gang, one.Node = "", ""
+	for _, claim := range own {
+		charge := convert.QuotaCharge(claim)
+		one.Amounts = maps.Clone(one.Amounts)
+		one.Amounts.Add(charge.Amounts)
+		one.Claims = slices.DeleteFunc(slices.Clone(one.Claims), func(id string) bool { return id == charge.ID })
+	}
 	c.Read(func(a *quota.Account) {
 		for size := 1 << bits.Len(uint(limit)); size > 0; size >>= 1 {
 			if n+size > limit {

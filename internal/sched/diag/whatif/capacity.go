@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -42,6 +43,7 @@ type count struct {
 	// f is the profile of the pod that is counted.
 	f    framework.Framework
 	pod  *corev1.Pod
+	own  []*resourcev1.ResourceClaim // of the pod alone: each counted one has as many
 	cs   fwk.CycleState // after PreFilter
 	with fwk.PodInfo    // of the pod
 	// all are the nodes that are counted. An element is replaced by a copy once a pod is put on the node.
@@ -60,11 +62,11 @@ type count struct {
 // capacity answers how many more pods fit. Pods about which each node decides by itself are counted on all nodes side
 // by side. Others are placed one after the other by whole cycles.
 func (s *session) capacity(q *view.WhatIf, out *view.WhatIfAnswer) error {
-	pod, err := s.model(&q.Ask)
+	pod, own, err := s.model(&q.Ask)
 	if err != nil {
 		return err
 	}
-	c := &count{session: s, pod: pod}
+	c := &count{session: s, pod: pod, own: own}
 	// Quotas are asked once at the end, and not by each pod.
 	c.admitted = true
 	if c.f, err = s.profile(pod); err != nil {
@@ -120,38 +122,35 @@ func (s *session) capacity(q *view.WhatIf, out *view.WhatIfAnswer) error {
 	return err
 }
 
-// model returns the pod that the counted ones are equal to.
-func (s *session) model(ask *view.Ask) (*corev1.Pod, error) {
+// model returns the pod that the counted ones are equal to, and the ResourceClaims that each has for itself.
+func (s *session) model(ask *view.Ask) (alike *corev1.Pod, own []*resourcev1.ResourceClaim, err error) {
 	switch {
 	case len(ask.Pods) != 1:
-		return nil, bad("ask.pods has %d pods, want one: the pod that is counted", len(ask.Pods))
+		return nil, nil, bad("ask.pods has %d pods, want one: the pod that is counted", len(ask.Pods))
 	case ask.Reserve || len(ask.Movable) > 0:
-		return nil, bad("ask.reserve and ask.movable are not for mode %s", view.CountPods)
+		return nil, nil, bad("ask.reserve and ask.movable are not for mode %s", view.CountPods)
 	case ask.Members < 0 || ask.Members > view.MostMembers:
-		return nil, bad("ask.members is %d, want 1 to %d", ask.Members, view.MostMembers)
+		return nil, nil, bad("ask.members is %d, want 1 to %d", ask.Members, view.MostMembers)
 	}
 	pod := s.pods[ask.Pods[0]]
 	if pod == nil {
-		var err error
 		if pod, err = s.named(ask.Pods[0]); err != nil {
-			return nil, fmt.Errorf("ask.pods[0]: %w", err)
+			return nil, nil, fmt.Errorf("ask.pods[0]: %w", err)
 		}
 	}
 	for i := range pod.Spec.Volumes {
 		if v := &pod.Spec.Volumes[i]; v.PersistentVolumeClaim != nil || v.Ephemeral != nil {
-			return nil, bad("pod %s: volume %s has a claim: the location of further volumes is unknown; ask about "+
+			return nil, nil, bad("pod %s: volume %s has a claim: the location of further volumes is unknown; ask about "+
 				"the pod without it", ask.Pods[0], v.Name)
 		}
 	}
-	if len(pod.Spec.ResourceClaims) > 0 {
-		return nil, bad("pod %s: spec.resourceClaims: the devices of further claims are unknown; ask about the pod "+
-			"without them", ask.Pods[0])
-	}
 	template := convert.SuccessorTemplate(pod)
-	alike := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	alike = &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 	alike.Name, alike.UID = pod.Name, types.UID(fmt.Sprintf("whatif-%d-alike", s.round))
 	alike.OwnerReferences, alike.Spec.NodeName = pod.OwnerReferences, ""
-	return alike, nil
+	alike.Spec.ResourceClaims = pod.Spec.ResourceClaims
+	own, err = s.arrive(alike, pod)
+	return alike, own, err
 }
 
 // notes say what is not counted.
@@ -265,12 +264,28 @@ func (c *count) parallel(n int, f func(i int) error) error {
 	return errors.Join(failed...)
 }
 
-// eachByItself reports whether no pod of the count changes what another node answers.
-func (c *count) eachByItself() bool {
+// eachByItself reports whether no pod of the count changes what another node answers, apart from what some plugins
+// answer.
+func (c *count) eachByItself(apart ...string) bool {
 	skipped := c.cs.GetSkipFilterPlugins()
 	return !slices.ContainsFunc(c.f.ListPlugins().Filter.Enabled, func(p config.Plugin) bool {
-		return !skipped.Has(p.Name) && !nodeByNode.Has(p.Name) && (p.Name != names.InterPodAffinity || c.selects())
+		return !skipped.Has(p.Name) && !nodeByNode.Has(p.Name) && !slices.Contains(apart, p.Name) &&
+			(p.Name != names.InterPodAffinity || c.selects())
 	})
+}
+
+// rounds returns the nodes that repeat puts pods on in each round, until no more fit on them: all of them at once, or
+// one after the other where only ResourceClaims of their own make pods depend on each other.
+func (c *count) rounds() (rounds []func(node string) bool) {
+	if len(c.own) < len(c.pod.Spec.ResourceClaims) || !c.eachByItself(names.DynamicResources) {
+		return append(rounds, c.allowed)
+	}
+	for _, n := range c.all {
+		if one := n.Node().Name; c.allowed(one) {
+			rounds = append(rounds, func(node string) bool { return node == one })
+		}
+	}
+	return rounds
 }
 
 // selects reports whether pods of the count look for others, which may be of the count.
@@ -346,7 +361,7 @@ func (c *count) fill(i, most int) error {
 	}
 }
 
-// repeat places one pod after the other by whole cycles until one fits nowhere.
+// repeat places one pod after the other by whole cycles until none fits.
 func (c *count) repeat() error {
 	index := make(map[string]int, len(c.all))
 	for i, n := range c.all {
@@ -360,15 +375,25 @@ func (c *count) repeat() error {
 			}
 		}
 	}()
-	for n := 1; ; n++ {
+	rounds := c.rounds()
+	for n := 1; len(rounds) > 0; n++ {
 		next := *c.pod
 		next.Name, next.UID = fmt.Sprintf("%s-%d", c.pod.Name, n), types.UID(fmt.Sprintf("%s-%d", c.pod.UID, n))
-		p, err := c.place(&next, c.allowed)
-		if p == nil || err != nil {
+		next.Status.ResourceClaimStatuses = nil
+		if _, err := c.arrive(&next, c.pod); err != nil {
 			return err
 		}
-		c.fit[index[p.node]]++
+		p, err := c.place(&next, rounds[0])
+		switch {
+		case err != nil:
+			return err
+		case p == nil:
+			rounds = rounds[1:]
+		default:
+			c.fit[index[p.node]]++
+		}
 	}
+	return nil
 }
 
 // describe adds to the answer what was counted. Nodes are of one group if they take the same number of pods and lack
@@ -451,7 +476,7 @@ func (c *count) askQuotas(out *view.Capacity) {
 	if account == nil {
 		account = c.Quotas()
 	}
-	n, name, status := account.Most(c.pod, out.Room)
+	n, name, status := account.Most(c.pod, c.own, out.Room)
 	if status == nil {
 		return
 	}

@@ -122,20 +122,26 @@ func (s *session) scaleGang(raw json.RawMessage) error {
 		if s.pods[key] != nil || s.Pod(next.Namespace, next.Name) != nil {
 			return bad("scaleGang: pod %s exists already", key)
 		}
-		s.add(key, next)
+		if err := s.add(key, next, members[0]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
 // add makes a pod one that can be asked about, with devices under the names that the webhook writes. Its UID has the
-// number of the session: what plugins remember by UID is never of a pod of another session.
-func (s *session) add(key string, pod *corev1.Pod) {
+// number of the session: what plugins remember by UID is never of a pod of another session. like is as for arrive.
+func (s *session) add(key string, pod, like *corev1.Pod) error {
 	convert.NameDevices(pod)
 	pod.UID, pod.ResourceVersion = types.UID(fmt.Sprintf("whatif-%d-%d", s.round, len(s.pods))), ""
+	if _, err := s.arrive(pod, like); err != nil {
+		return err
+	}
 	s.created[pod.UID] = true
 	if s.pods[key] = pod; s.quotas != nil {
 		s.quotas.Put(pod)
 	}
+	return nil
 }
 
 // strictly reads JSON without unknown fields.
@@ -160,7 +166,9 @@ func (s *session) removeNamed(key string) error {
 	if err := s.remove(pod); err != nil {
 		return bad("removePod: %v", err)
 	}
-	s.pods[key] = s.successor(pod)
+	if s.pods[key], err = s.successor(pod); err != nil {
+		return err
+	}
 	s.leave(key, pod)
 	return nil
 }
@@ -185,6 +193,9 @@ func (s *session) patchPod(p *view.Patch) error {
 	// Plugins remember what they read of a pod by its UID, while the version is the same.
 	s.patches++
 	next.ResourceVersion = fmt.Sprintf("whatif-%d", s.patches)
+	if _, err := s.arrive(next, nil); err != nil {
+		return bad("patchPod: %v", err)
+	}
 	s.pods[p.Name] = next
 	s.quotas.Put(next)
 	return nil
@@ -274,14 +285,17 @@ func (s *session) pending(key string) (*corev1.Pod, error) {
 
 // successor returns the pod that comes in the place of a bound one, as its controller would create it. Its quotas count
 // it in the place of the other.
-func (s *session) successor(pod *corev1.Pod) *corev1.Pod {
+func (s *session) successor(pod *corev1.Pod) (*corev1.Pod, error) {
 	next := convert.Successor(pod)
 	next.UID = types.UID(string(pod.UID) + "-successor")
+	if _, err := s.arrive(next, pod); err != nil {
+		return nil, err
+	}
 	s.successors[string(next.UID)] = string(pod.UID)
 	if s.quotas != nil {
 		s.quotas.Put(next)
 	}
-	return next
+	return next, nil
 }
 
 // addPod adds a pod, and places it where it has a node.
@@ -302,7 +316,9 @@ func (s *session) addPod(raw json.RawMessage) (*placed, error) {
 	}
 	node := pod.Spec.NodeName
 	pod.Spec.NodeName = ""
-	s.add(key, pod)
+	if err := s.add(key, pod, nil); err != nil {
+		return nil, fmt.Errorf("addPod: %w", err)
+	}
 	if node == "" {
 		return nil, nil
 	}

@@ -136,7 +136,11 @@ func (l *lowering) both(m defrag.Move) (int64, error) {
 // move places the successor of a pod, then removes the pod. Both are on their nodes for a moment, as in the cluster, so
 // the successor gets nothing that the pod still holds.
 func (l *lowering) move(m defrag.Move) (bool, error) {
-	p, err := l.place(l.successor(l.movable[m.UID]), func(node string) bool { return node == m.Target })
+	next, err := l.successor(l.movable[m.UID])
+	if err != nil {
+		return false, err
+	}
+	p, err := l.place(next, func(node string) bool { return node == m.Target })
 	if p == nil || err != nil {
 		return false, err
 	}

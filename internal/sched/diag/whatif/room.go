@@ -199,7 +199,7 @@ func wishes(pod *corev1.Pod) []any {
 	return []any{
 		pod.Namespace, pod.Spec.SchedulerName, pod.Spec.NodeSelector, pod.Spec.Affinity, pod.Spec.Tolerations,
 		pod.Spec.TopologySpreadConstraints, pod.Labels[annotation.QoSClass], corev1helpers.PodPriority(pod), resources,
-		resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}), pod.Annotations,
+		pod.Spec.ResourceClaims, resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}), pod.Annotations,
 	}
 }
 
@@ -323,7 +323,10 @@ func (r *room) Targets(uid string) (ranked, ruled []string, err error) {
 		return nil, nil, nil
 	}
 	pod := r.movable[uid]
-	next := r.successor(pod)
+	next, err := r.successor(pod)
+	if err != nil {
+		return nil, nil, err
+	}
 	f, cs, fit, refused, err := r.filter(next, func(node string) bool { return node != pod.Spec.NodeName })
 	if err != nil {
 		return nil, nil, err
@@ -358,7 +361,11 @@ func (r *room) Works(moves []defrag.Move) (works bool, err error) {
 		return false, nil
 	}
 	for _, m := range moves {
-		p, err := r.place(r.successor(r.movable[m.UID]), func(node string) bool { return node == m.Target })
+		next, err := r.successor(r.movable[m.UID])
+		if err != nil {
+			return false, err
+		}
+		p, err := r.place(next, func(node string) bool { return node == m.Target })
 		if p == nil || err != nil {
 			return false, err
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
@@ -553,8 +554,31 @@ func (s *session) preempt(pod *corev1.Pod) (*placed, []view.Victim, error) {
 	return p, victims, err
 }
 
-// remove takes a bound pod off its node.
+// arrive gives a pod of the question the ResourceClaims of its templates. like is a pod that has such claims, nil for
+// none.
+func (s *session) arrive(pod, like *corev1.Pod) (own []*resourcev1.ResourceClaim, err error) {
+	if own, err = s.Arrive(s.ctx, pod, like); err != nil {
+		return nil, bad("pod %s/%s: %v", pod.Namespace, pod.Name, err)
+	}
+	for _, c := range own {
+		if s.quotas != nil {
+			s.quotas.PutClaim(c)
+		}
+	}
+	return own, nil
+}
+
+// remove takes a bound pod off its node and its ResourceClaims.
 func (s *session) remove(pod *corev1.Pod) error {
+	err := s.take(pod)
+	if err == nil {
+		s.Leave(s.trial, pod)
+	}
+	return err
+}
+
+// take takes a bound pod off its node.
+func (s *session) take(pod *corev1.Pod) error {
 	info, err := s.nodes.change(pod.Spec.NodeName)
 	if err == nil {
 		err = info.RemovePod(klog.FromContext(s.ctx), pod)

@@ -143,14 +143,18 @@ func (c *pastSession) goBack() (next *corev1.Pod, later int, err error) {
 			return nil, 0, err
 		}
 	}
-	return c.asked(c.pod), later, nil
+	next, err = c.asked(c.pod)
+	return next, later, err
 }
 
 // asked returns a pod as the scheduler would have been asked to place it.
-func (c *pastSession) asked(pod *corev1.Pod) *corev1.Pod {
-	next := c.successor(pod)
+func (c *pastSession) asked(pod *corev1.Pod) (*corev1.Pod, error) {
+	next, err := c.successor(pod)
+	if err != nil {
+		return nil, err
+	}
 	next.Spec.SchedulerName = c.Scheduler
-	return next
+	return next, nil
 }
 
 // allocate gives the pods of a node whose devices another program chose those that Tenon would have given them. While
@@ -217,10 +221,14 @@ func (c *pastSession) allocate(node string) error {
 func (c *pastSession) reallocate(info fwk.PodInfo, was ledger.Entry) (ledger.Entry, error) {
 	pod := info.GetPod()
 	node := pod.Spec.NodeName
-	if err := c.remove(pod); err != nil {
+	if err := c.take(pod); err != nil {
 		return was, err
 	}
-	next := c.asked(pod)
+	next, err := c.asked(pod)
+	if err != nil {
+		return was, err
+	}
+	next.Spec.ResourceClaims = nil // the pod keeps what it has by claims
 	f, cs, fit, err := c.feasible(next, func(name string) bool { return name == node })
 	if err != nil {
 		return was, err

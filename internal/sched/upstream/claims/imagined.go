@@ -1,19 +1,22 @@
 package claims
 
 import (
-	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/dynamic-resource-allocation/structured"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/ptr"
 
+	"github.com/tenon-project/tenon/internal/core/claim"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube"
 )
@@ -26,15 +29,21 @@ type Imagined struct {
 	books *Books // nil where accounts do not count; its accounts are those of the question
 
 	mu sync.RWMutex // guards what follows
-	// granted are the claims that pods of the question would get, changed those that it has changed.
+	// granted are the claims that pods of the question would get, changed those that it has changed, created those of
+	// pods that it adds, by namespace/name. users are the pods of the question that use a claim, gone the pods that it
+	// removes, and free the claims whose last pod it has removed.
 	granted, changed map[types.UID]*resourcev1.ResourceClaim
+	created          map[string]*resourcev1.ResourceClaim
+	users            map[types.UID][]types.UID
+	gone, free       map[types.UID]bool
 }
 
 // Imagine returns the claims as they are. known says which device is which card; nil for claims alone.
 func Imagine(cluster fwk.SharedDRAManager, known *kube.Claims) *Imagined {
 	i := &Imagined{
 		SharedDRAManager: cluster, granted: map[types.UID]*resourcev1.ResourceClaim{},
-		changed: map[types.UID]*resourcev1.ResourceClaim{},
+		changed: map[types.UID]*resourcev1.ResourceClaim{}, created: map[string]*resourcev1.ResourceClaim{},
+		users: map[types.UID][]types.UID{}, gone: map[types.UID]bool{}, free: map[types.UID]bool{},
 	}
 	if cluster != nil && known != nil {
 		i.books = Keep(cluster, known, nil)
@@ -52,6 +61,108 @@ func (i *Imagined) Reset(accounts View) {
 	defer i.mu.Unlock()
 	clear(i.granted)
 	clear(i.changed)
+	clear(i.created)
+	clear(i.users)
+	clear(i.gone)
+	clear(i.free)
+}
+
+// Arrive creates the claims of a pod that a question adds, as the controller would, and returns them: a claim for each
+// template that has none for the pod yet. The spec is that of the claim that a like pod has of the template, nil for
+// none, or else that of the template, which read returns.
+func (i *Imagined) Arrive(pod, like *corev1.Pod, read func(name string) (*resourcev1.ResourceClaimTemplate, error),
+) (own []*resourcev1.ResourceClaim, err error) {
+	if i.SharedDRAManager == nil {
+		return nil, nil
+	}
+	for k := range pod.Spec.ResourceClaims {
+		ref := &pod.Spec.ResourceClaims[k]
+		if name, _, err := resourceclaim.Name(pod, ref); err == nil && name != nil || ref.ResourceClaimTemplateName == nil {
+			continue
+		}
+		c := &resourcev1.ResourceClaim{}
+		if known := i.ofTemplate(like, ref); known != nil {
+			c.Spec = known.Spec
+		} else if t, err := read(*ref.ResourceClaimTemplateName); err != nil {
+			return nil, fmt.Errorf("spec.resourceClaims[%d]: %w", k, err)
+		} else {
+			c.Spec = t.Spec.Spec
+		}
+		c.Name, c.Namespace = string(pod.UID)+"-"+ref.Name, pod.Namespace
+		c.UID = types.UID(c.Name)
+		c.OwnerReferences = []metav1.OwnerReference{
+			*metav1.NewControllerRef(pod, corev1.SchemeGroupVersion.WithKind("Pod")),
+		}
+		i.mu.Lock()
+		i.created[c.Namespace+"/"+c.Name] = c
+		i.mu.Unlock()
+		own = append(own, c)
+		// The list may be that of a pod that this one was copied from.
+		pod.Status.ResourceClaimStatuses = append(slices.Clip(pod.Status.ResourceClaimStatuses),
+			corev1.PodResourceClaimStatus{Name: ref.Name, ResourceClaimName: &c.Name})
+	}
+	return own, nil
+}
+
+// ofTemplate returns the claim that a pod has of the template of a reference; nil for none.
+func (i *Imagined) ofTemplate(pod *corev1.Pod, ref *corev1.PodResourceClaim) *resourcev1.ResourceClaim {
+	if pod == nil {
+		return nil
+	}
+	name, _, err := resourceclaim.Name(pod, ref)
+	if err != nil || name == nil {
+		return nil
+	}
+	c, err := i.ResourceClaims().Get(pod.Namespace, *name)
+	if err != nil {
+		return nil
+	}
+	return c
+}
+
+// Use notes that a pod of the question uses its claims: they are not free when the pods of the cluster are gone.
+func (i *Imagined) Use(pod *corev1.Pod) {
+	if i.SharedDRAManager == nil {
+		return
+	}
+	for _, c := range claimsOf(i, pod) {
+		i.mu.Lock()
+		i.users[c.UID] = append(i.users[c.UID], pod.UID)
+		i.mu.Unlock()
+	}
+}
+
+// Leave removes a pod. A claim whose last pod it was is free, and take takes it out of the accounts of its nodes.
+func (i *Imagined) Leave(pod *corev1.Pod, take func(node, uid string)) {
+	if i.SharedDRAManager == nil {
+		return
+	}
+	for _, c := range claimsOf(i, pod) {
+		if c.Status.Allocation == nil || !i.leave(pod.UID, c) || i.books == nil {
+			continue
+		}
+		for node, e := range i.books.claims.Entries(c) {
+			take(node, e.UID)
+		}
+	}
+}
+
+// leave removes a pod of a claim, and reports whether the claim is free.
+func (i *Imagined) leave(pod types.UID, c *resourcev1.ResourceClaim) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.gone[pod] = true
+	users := slices.Concat(reservedFor(c), i.users[c.UID])
+	if !claim.EndsWith(users, func(uid types.UID) bool { return i.gone[uid] }) {
+		return false
+	}
+	delete(i.users, c.UID)
+	if i.granted[c.UID] != nil {
+		delete(i.granted, c.UID)
+	} else {
+		i.free[c.UID] = true
+	}
+	return true
 }
 
 // Change replaces a claim until the next question.
@@ -113,14 +224,20 @@ type imagined struct {
 
 // seen returns a claim as the question sees it.
 func (c *imagined) seen(claim *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
-	if claim.Status.Allocation != nil {
-		return claim
-	}
 	c.i.mu.RLock()
-	granted, changed := c.i.granted[claim.UID], c.i.changed[claim.UID]
+	granted, changed, free := c.i.granted[claim.UID], c.i.changed[claim.UID], c.i.free[claim.UID]
 	c.i.mu.RUnlock()
-	if other := cmp.Or(granted, changed); other != nil {
-		return other
+	switch {
+	case granted != nil:
+		return granted
+	case free:
+		claim = claim.DeepCopy()
+		claim.Status = resourcev1.ResourceClaimStatus{}
+		return claim
+	case claim.Status.Allocation != nil:
+		return claim
+	case changed != nil:
+		return changed
 	}
 	if pending := c.ResourceClaimTracker.GetPendingAllocation(claim.UID); pending != nil {
 		claim = claim.DeepCopy()
@@ -131,11 +248,33 @@ func (c *imagined) seen(claim *resourcev1.ResourceClaim) *resourcev1.ResourceCla
 
 // Get returns a claim.
 func (c *imagined) Get(namespace, name string) (*resourcev1.ResourceClaim, error) {
-	claim, err := c.ResourceClaimTracker.Get(namespace, name)
-	if err != nil {
-		return nil, err
+	c.i.mu.RLock()
+	claim := c.i.created[namespace+"/"+name]
+	c.i.mu.RUnlock()
+	if claim == nil {
+		var err error
+		if claim, err = c.ResourceClaimTracker.Get(namespace, name); err != nil {
+			return nil, err
+		}
 	}
 	return c.seen(claim), nil
+}
+
+// released calls f with the claims of the cluster whose devices are free in the question.
+func (c *imagined) released(f func(*resourcev1.ResourceClaim)) error {
+	c.i.mu.RLock()
+	free := maps.Clone(c.i.free)
+	c.i.mu.RUnlock()
+	if len(free) == 0 {
+		return nil
+	}
+	all, err := c.ResourceClaimTracker.List()
+	for _, claim := range all {
+		if free[claim.UID] && claim.Status.Allocation != nil {
+			f(claim)
+		}
+	}
+	return err
 }
 
 // List returns all claims.
@@ -155,8 +294,15 @@ func (c *imagined) ListAllAllocatedDevices() (sets.Set[structured.DeviceID], err
 		return nil, err
 	}
 	all = all.Clone()
+	err = c.released(func(claim *resourcev1.ResourceClaim) {
+		for k := range claim.Status.Allocation.Devices.Results {
+			if d := &claim.Status.Allocation.Devices.Results[k]; d.ShareID == nil && !ptr.Deref(d.AdminAccess, false) {
+				all.Delete(structured.MakeDeviceID(d.Driver, d.Pool, d.Device))
+			}
+		}
+	})
 	c.each(func(id structured.DeviceID, _ *resourcev1.DeviceRequestAllocationResult) { all.Insert(id) })
-	return all, nil
+	return all, err
 }
 
 // GatherAllocatedState returns the devices that claims have, and the shares of devices.
@@ -170,6 +316,7 @@ func (c *imagined) GatherAllocatedState() (*structured.AllocatedState, error) {
 		AllocatedSharedDeviceIDs: state.AllocatedSharedDeviceIDs.Clone(),
 		AggregatedCapacity:       state.AggregatedCapacity.Clone(),
 	}
+	err = c.released(func(claim *resourcev1.ResourceClaim) { release(all, claim) })
 	c.each(func(id structured.DeviceID, d *resourcev1.DeviceRequestAllocationResult) {
 		if d.ShareID == nil {
 			all.AllocatedDevices.Insert(id)
@@ -180,7 +327,7 @@ func (c *imagined) GatherAllocatedState() (*structured.AllocatedState, error) {
 			all.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(id, d.ConsumedCapacity))
 		}
 	})
-	return all, nil
+	return all, err
 }
 
 // each calls f for each device that a pod of the question would get. Administrators' access takes no device.

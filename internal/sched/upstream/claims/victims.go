@@ -8,10 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/dynamic-resource-allocation/structured"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/ptr"
+
+	"github.com/tenon-project/tenon/internal/core/claim"
 )
 
 // victimsKey is where a dry run of preemption has its victims.
@@ -68,15 +69,11 @@ func resolvable(status *fwk.Status, node fwk.NodeInfo) *fwk.Status {
 // from a template or not. It returns nil if none of their claims is.
 func (p *plan) without(gone victims) *structured.AllocatedState {
 	var freed *structured.AllocatedState
+	isGone := func(uid types.UID) bool { return gone[uid] != nil }
 	seen := map[types.UID]bool{}
 	for _, pod := range gone {
-		for i := range pod.Spec.ResourceClaims {
-			name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i])
-			if err != nil || name == nil {
-				continue
-			}
-			c, err := p.dra.ResourceClaims().Get(pod.Namespace, *name)
-			if err != nil || seen[c.UID] || c.Status.Allocation == nil || !endsWith(c, gone) {
+		for _, c := range claimsOf(p.dra, pod) {
+			if seen[c.UID] || c.Status.Allocation == nil || !claim.EndsWith(reservedFor(c), isGone) {
 				continue
 			}
 			if seen[c.UID] = true; freed == nil {
@@ -96,12 +93,13 @@ func (p *plan) without(gone victims) *structured.AllocatedState {
 	return freed
 }
 
-// endsWith reports whether all pods that a claim is reserved for are gone.
-func endsWith(c *resourcev1.ResourceClaim, gone victims) bool {
-	return len(c.Status.ReservedFor) > 0 &&
-		!slices.ContainsFunc(c.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool {
-			return gone[r.UID] == nil
-		})
+// reservedFor returns the pods, or groups of pods, that a claim is reserved for.
+func reservedFor(c *resourcev1.ResourceClaim) []types.UID {
+	users := make([]types.UID, len(c.Status.ReservedFor))
+	for i := range users {
+		users[i] = c.Status.ReservedFor[i].UID
+	}
+	return users
 }
 
 // release takes the devices of a claim out of what is allocated.
