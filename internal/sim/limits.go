@@ -1,13 +1,17 @@
 package sim
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/limits"
 )
 
@@ -71,6 +75,19 @@ func (w *world) refusedClaim(p *corev1.Pod) string {
 	for _, key := range claimsOf(p) {
 		if text := w.refusedClaims[key]; text != "" {
 			return "PersistentVolumeClaim " + key + ": " + text
+		}
+	}
+	for _, key := range convert.ClaimsOf(p) {
+		c := w.resourceClaims[key]
+		if c == nil || c.Status.Allocation != nil ||
+			w.namespace(p.Namespace).Labels[resourcev1.DRAAdminNamespaceLabelKey] == "true" {
+			continue
+		}
+		for i, r := range c.Spec.Devices.Requests {
+			if r.Exactly != nil && ptr.Deref(r.Exactly.AdminAccess, false) {
+				return fmt.Sprintf("ResourceClaim %s: spec.devices.requests[%d].exactly.adminAccess: must not be set "+
+					"unless namespace %s has the label %s: true", key, i, p.Namespace, resourcev1.DRAAdminNamespaceLabelKey)
+			}
 		}
 	}
 	return ""

@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// TestTheRoomOfASuccessorIsNotOfItsGang: a Reservation for a member of a gang waited for the other members, and one with
-// ResourceClaims is refused.
+// TestTheRoomOfASuccessorIsNotOfItsGang: a Reservation for a member of a gang waited for the other members, and one
+// with ResourceClaims is refused.
 func TestTheRoomOfASuccessorIsNotOfItsGang(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{

@@ -114,7 +114,7 @@ func TestQuestionsAboutPodsWithClaims(t *testing.T) {
 		}
 		return `{"changes":[` + strings.Join(changes, ",") + `],"ask":{"pods":[` + strings.Join(names, ",") + `]}}`
 	}
-	low := object.Priority(5000)
+	low, ofTeam := object.Priority(5000), object.Label(annotation.QuotaName, "team")
 	for name, tt := range map[string]struct {
 		onA, onB int
 		pods     func(d *dra) []*corev1.Pod
@@ -149,20 +149,21 @@ func TestQuestionsAboutPodsWithClaims(t *testing.T) {
 		},
 		"copies under a quota of the class": {
 			onA: 3, most: "2", pods: func(d *dra) []*corev1.Pod {
-				return []*corev1.Pod{exclusive("p", "2", d.claimed("one", ""), object.Label(annotation.QuotaName, "team"))}
+				return []*corev1.Pod{exclusive("p", "2", d.claimed("one", ""), ofTeam)}
 			},
 			question: fmt.Sprintf(count, ""), want: []string{"2 of 3 InsufficientClaimDevices"},
 		},
 		"copies that share a claim count once in the quota of the class": {
 			onA: 1, most: "1", pods: func(d *dra) []*corev1.Pod {
-				return []*corev1.Pod{exclusive("p", "8", d.claimed("=s", ""), object.Label(annotation.QuotaName, "team"))}
+				return []*corev1.Pod{exclusive("p", "8", d.claimed("=s", ""), ofTeam)}
 			},
 			question: fmt.Sprintf(count, ""), want: []string{"3 of 3 SharedPoolFloor"},
 		},
 		"no copy fits": {
 			onB: 1, pods: func(d *dra) []*corev1.Pod {
 				return []*corev1.Pod{
-					exclusive("p", "2", d.claimed("one", "")), bound("o", "b", list(0, 2), d.claimed("one", "b/d0")),
+					exclusive("p", "2", d.claimed("one", "")),
+					bound("o", "b", list(0, 2), d.claimed("one", "b/d0")),
 				}
 			},
 			question: fmt.Sprintf(count, ""),
@@ -179,7 +180,8 @@ func TestQuestionsAboutPodsWithClaims(t *testing.T) {
 		"a removed pod leaves the device of its claim": {
 			onA: 1, pods: func(d *dra) []*corev1.Pod {
 				return []*corev1.Pod{
-					exclusive("p", "2", d.claimed("one", "")), bound("o", "a", list(0, 2), d.claimed("one", "a/d0")),
+					exclusive("p", "2", d.claimed("one", "")),
+					bound("o", "a", list(0, 2), d.claimed("one", "a/d0")),
 				}
 			},
 			question: `{"changes":[{"removePod":"default/o"}],"ask":{"pods":["default/p","default/o"]}}`,
@@ -195,7 +197,8 @@ func TestQuestionsAboutPodsWithClaims(t *testing.T) {
 		"another pod keeps the claim of a removed one": {
 			onA: 1, pods: func(d *dra) []*corev1.Pod {
 				return []*corev1.Pod{
-					exclusive("p", "2", d.claimed("one", "")), bound("o", "a", list(0, 2), d.claimed("=s", "a/d0")),
+					exclusive("p", "2", d.claimed("one", "")),
+					bound("o", "a", list(0, 2), d.claimed("=s", "a/d0")),
 					bound("k", "a", list(2, 2), d.claimed("=s", "a/d0")),
 				}
 			},
@@ -205,7 +208,8 @@ func TestQuestionsAboutPodsWithClaims(t *testing.T) {
 		"all pods of a claim are removed": {
 			onA: 1, pods: func(d *dra) []*corev1.Pod {
 				return []*corev1.Pod{
-					exclusive("p", "2", d.claimed("one", "")), bound("o", "a", list(0, 2), d.claimed("=s", "a/d0")),
+					exclusive("p", "2", d.claimed("one", "")),
+					bound("o", "a", list(0, 2), d.claimed("=s", "a/d0")),
 					bound("k", "a", list(2, 2), d.claimed("=s", "a/d0")),
 				}
 			},
@@ -215,7 +219,8 @@ func TestQuestionsAboutPodsWithClaims(t *testing.T) {
 		"the only pod of a claim is evicted": {
 			onA: 1, pods: func(d *dra) []*corev1.Pod {
 				return []*corev1.Pod{
-					exclusive("p", "2", d.claimed("one", "")), bound("o", "a", list(0, 2), low, d.claimed("one", "a/d0")),
+					exclusive("p", "2", d.claimed("one", "")),
+					bound("o", "a", list(0, 2), low, d.claimed("one", "a/d0")),
 				}
 			},
 			question: fmt.Sprintf(asks, `,"mode":"preempt"`), want: []string{"evicts o", "p on a"},
@@ -223,7 +228,8 @@ func TestQuestionsAboutPodsWithClaims(t *testing.T) {
 		"all pods of a claim are evicted": {
 			onA: 1, pods: func(d *dra) []*corev1.Pod {
 				return []*corev1.Pod{
-					exclusive("p", "2", d.claimed("one", "")), bound("o", "a", list(0, 2), low, d.claimed("=s", "a/d0")),
+					exclusive("p", "2", d.claimed("one", "")),
+					bound("o", "a", list(0, 2), low, d.claimed("=s", "a/d0")),
 					bound("k", "a", list(2, 2), low, d.claimed("=s", "a/d0")),
 				}
 			},
@@ -232,7 +238,8 @@ func TestQuestionsAboutPodsWithClaims(t *testing.T) {
 		"a pod that may not be evicted keeps the claim": {
 			onA: 1, pods: func(d *dra) []*corev1.Pod {
 				return []*corev1.Pod{
-					exclusive("p", "2", d.claimed("one", "")), bound("o", "a", list(0, 2), low, d.claimed("=s", "a/d0")),
+					exclusive("p", "2", d.claimed("one", "")),
+					bound("o", "a", list(0, 2), low, d.claimed("=s", "a/d0")),
 					bound("k", "a", list(2, 2), d.claimed("=s", "a/d0")),
 				}
 			},
@@ -276,8 +283,9 @@ func TestQuestionsAboutPodsWithClaims(t *testing.T) {
 		},
 		"added pods under a changed quota of the class": {
 			onA: 2, most: "2", question: strings.Replace(strings.ReplaceAll(added("one", "p", "q"), `"},"spec"`,
-				`","labels":{"quota.scheduling.koordinator.sh/name":"team"}},"spec"`), `"changes":[`, `"changes":[{"setQuota":`+
-				`{"name":"team","max":{"card.deviceclass.resource.k8s.io/devices":1}}},`, 1),
+				`","labels":{"quota.scheduling.koordinator.sh/name":"team"}},"spec"`), `"changes":[`,
+				`"changes":[{"setQuota":`+
+					`{"name":"team","max":{"card.deviceclass.resource.k8s.io/devices":1}}},`, 1),
 			want: []string{"p on a", "q: QuotaExceeded"},
 		},
 		"a gang grows by members with claims": {

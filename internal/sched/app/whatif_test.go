@@ -435,8 +435,6 @@ func TestAQuestionThatCannotBeAnsweredNamesTheRule(t *testing.T) {
 			`{"name":"d","persistentVolumeClaim":{"claimName":"c"}}]}}}],"ask":{"mode":"count",` +
 			`"pods":["default/n"]}}`: "" +
 			"pod default/n: volume d has a claim: the location of further volumes is unknown",
-		`{"changes":[{"addPod":{"metadata":{"name":"n"},"spec":{"schedulerName":"tenon-scheduler","resourceClaims":[` +
-			`{"name":"d"}]}}}],"ask":{"mode":"count","pods":["default/n"]}}`: "pod default/n: spec.resourceClaims",
 		`{"changes":[{}]}`: "changes[0]: has 0 kinds of change, want one of",
 		`{"changes":[{"cordon":"a","removePod":"x/y"}]}`: "changes[0]: has 2 kinds of change",
 		`{"changes":[{"cordon":"z"}]}`:                   "changes[0]: cordon: node z does not exist",

@@ -44,8 +44,8 @@ type count struct {
 	f    framework.Framework
 	pod  *corev1.Pod
 	own  []*resourcev1.ResourceClaim // of the pod alone: each counted one has as many
-	cs   fwk.CycleState // after PreFilter
-	with fwk.PodInfo    // of the pod
+	cs   fwk.CycleState              // after PreFilter
+	with fwk.PodInfo                 // of the pod
 	// all are the nodes that are counted. An element is replaced by a copy once a pod is put on the node.
 	all []fwk.NodeInfo
 	// allowed reports whether a node is counted: the question names it, and PreFilter does not exclude it.
@@ -140,8 +140,8 @@ func (s *session) model(ask *view.Ask) (alike *corev1.Pod, own []*resourcev1.Res
 	}
 	for i := range pod.Spec.Volumes {
 		if v := &pod.Spec.Volumes[i]; v.PersistentVolumeClaim != nil || v.Ephemeral != nil {
-			return nil, nil, bad("pod %s: volume %s has a claim: the location of further volumes is unknown; ask about "+
-				"the pod without it", ask.Pods[0], v.Name)
+			return nil, nil, bad("pod %s: volume %s has a claim: the location of further volumes is unknown; ask "+
+				"about the pod without it", ask.Pods[0], v.Name)
 		}
 	}
 	template := convert.SuccessorTemplate(pod)

@@ -61,8 +61,8 @@ type Quotas interface {
 	Remove(uid string)
 	// PutClaim counts a ResourceClaim.
 	PutClaim(c *resourcev1.ResourceClaim)
-	// Most returns how many pods, at most limit, are admitted one after the other that ask for what a pod asks for, each
-	// with own ResourceClaims, and which quota does not admit one more, and why; nil for limit.
+	// Most returns how many pods, at most limit, are admitted one after the other that ask for what a pod asks for,
+	// each with own ResourceClaims, and which quota does not admit one more, and why; nil for limit.
 	Most(pod *corev1.Pod, own []*resourcev1.ResourceClaim, limit int) (n int, name string, refused *fwk.Status)
 	// Limit returns why a pod is not admitted, with its gang; nil for one that is.
 	Limit(uid string) *view.QuotaLimit
@@ -129,8 +129,8 @@ type Accounts interface {
 	// ChangeClaim replaces one until the next Trial.
 	OpenClaims(pod *corev1.Pod) (claims []*resourcev1.ResourceClaim, classes []string)
 	ChangeClaim(claim *resourcev1.ResourceClaim)
-	// Arrive creates and returns the ResourceClaims that a pod of the question has of templates, whose specs are those of
-	// a like pod, nil for none. Leave ends the use of claims by a pod that leaves; both until the next Trial.
+	// Arrive creates and returns the ResourceClaims that a pod of the question has of templates, whose specs are those
+	// of a like pod, nil for none. Leave ends the use of claims by a pod that leaves; both until the next Trial.
 	Arrive(ctx context.Context, pod, like *corev1.Pod) (own []*resourcev1.ResourceClaim, err error)
 	Leave(t Trial, pod *corev1.Pod)
 	// Lost returns what says how much of a node's free GPUs, or of the free CPUs of its NUMA nodes, is unusable for

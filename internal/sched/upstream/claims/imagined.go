@@ -77,7 +77,7 @@ func (i *Imagined) Arrive(pod, like *corev1.Pod, read func(name string) (*resour
 	}
 	for k := range pod.Spec.ResourceClaims {
 		ref := &pod.Spec.ResourceClaims[k]
-		if name, _, err := resourceclaim.Name(pod, ref); err == nil && name != nil || ref.ResourceClaimTemplateName == nil {
+		if _, _, err := resourceclaim.Name(pod, ref); err == nil || ref.ResourceClaimTemplateName == nil {
 			continue
 		}
 		c := &resourcev1.ResourceClaim{}

@@ -23,8 +23,12 @@ import (
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
-// notAllocated is what the plugin says of a node with too few free devices.
-const notAllocated = "cannot allocate all claims"
+// notAllocated is what the plugin says of a node with too few free devices, and poolInvalid what it says first of a
+// node with too few in valid pools.
+const (
+	notAllocated = "cannot allocate all claims"
+	poolInvalid  = "invalid resource pools were encountered"
+)
 
 // unmet is the refusal of a node with too few free devices. What keeps devices from the requests is read when it is
 // asked for: most refusals are only counted.
@@ -32,18 +36,32 @@ type unmet struct {
 	*plan
 	pod  *corev1.Pod
 	node *corev1.Node
+	text string // of the plugin
 }
 
 // explained adds to the refusal of a node what it can tell.
 func (p *plan) explained(status *fwk.Status, pod *corev1.Pod, node *corev1.Node) *fwk.Status {
-	if status.IsRejected() && status.Message() == notAllocated {
-		return fwk.NewStatus(status.Code()).WithError(&unmet{p, pod, node})
+	text := status.Message()
+	if status.IsRejected() && (text == notAllocated || strings.HasPrefix(text, poolInvalid)) {
+		return fwk.NewStatus(status.Code()).WithError(&unmet{p, pod, node, text})
 	}
 	return status
 }
 
-// Error returns the text of the plugin.
-func (*unmet) Error() string { return notAllocated }
+// Error returns the text of the plugin, which names no pool, with the pools of the node that are not valid.
+func (u *unmet) Error() string {
+	if u.text == notAllocated {
+		return u.text
+	}
+	u.count()
+	names := sets.New[string]()
+	for _, s := range u.slices {
+		if u.pools[poolOf(s)].isBroken() && u.isHere(s.Spec.NodeName, s.Spec.AllNodes, s.Spec.NodeSelector) {
+			names.Insert(strings.TrimSuffix(poolOf(s), "/"))
+		}
+	}
+	return poolInvalid + ": " + strings.Join(sets.List(names), ", ")
+}
 
 // Finding returns the reason, with a clause for each request.
 func (u *unmet) Finding() why.Finding {
@@ -103,7 +121,7 @@ type census struct {
 type pool struct {
 	generation, slices, expected int64
 	names                        sets.Set[string]
-	double                       bool // two devices have one name
+	invalid                      bool // two devices have one name, or one uses a counter that the pool lacks
 	// left is what is left of each counter, by SET/COUNTER.
 	left map[string]resource.Quantity
 }
@@ -113,7 +131,7 @@ func poolOf(s *resourcev1.ResourceSlice) string {
 }
 
 // isBroken reports whether no device of the pool can be allocated.
-func (p *pool) isBroken() bool { return p.double || p.slices != p.expected }
+func (p *pool) isBroken() bool { return p.invalid || p.slices != p.expected }
 
 // count reads the claims and slices once.
 func (p *plan) count() {
@@ -152,7 +170,7 @@ func (c *census) pool(s *resourcev1.ResourceSlice) {
 	}
 	in.slices, in.expected = in.slices+1, s.Spec.Pool.ResourceSliceCount
 	for i := range s.Spec.Devices {
-		in.double = in.double || in.names.Has(s.Spec.Devices[i].Name)
+		in.invalid = in.invalid || in.names.Has(s.Spec.Devices[i].Name)
 		in.names.Insert(s.Spec.Devices[i].Name)
 	}
 	for _, set := range s.Spec.SharedCounters {
@@ -167,15 +185,17 @@ func (p *plan) useUp(s *resourcev1.ResourceSlice) {
 	in := p.pools[poolOf(s)]
 	for i := range s.Spec.Devices {
 		d := &s.Spec.Devices[i]
-		if in.generation != s.Spec.Pool.Generation || !p.taken.Has(structured.MakeDeviceID(s.Spec.Driver,
-			s.Spec.Pool.Name, d.Name)) {
+		if in.generation != s.Spec.Pool.Generation {
 			continue
 		}
+		taken := p.taken.Has(structured.MakeDeviceID(s.Spec.Driver, s.Spec.Pool.Name, d.Name))
 		for _, use := range d.ConsumesCounters {
 			for name, counter := range use.Counters {
-				left := in.left[use.CounterSet+"/"+name]
-				left.Sub(counter.Value)
-				in.left[use.CounterSet+"/"+name] = left
+				left, known := in.left[use.CounterSet+"/"+name]
+				if in.invalid = in.invalid || !known; taken {
+					left.Sub(counter.Value)
+					in.left[use.CounterSet+"/"+name] = left
+				}
 			}
 		}
 	}
@@ -232,22 +252,24 @@ func (u *unmet) ofClass(s *resourcev1.ResourceSlice, class *resourcev1.DeviceCla
 		return nil
 	}
 	each := ptr.Deref(s.Spec.PerDeviceNodeSelection, false)
-	here := func(name *string, all *bool, selector *corev1.NodeSelector) bool {
-		matches, err := structured.NodeMatches(u.features, u.node, ptr.Deref(name, ""), ptr.Deref(all, false), selector)
-		return err == nil && matches
-	}
-	if !each && !here(s.Spec.NodeName, s.Spec.AllNodes, s.Spec.NodeSelector) {
+	if !each && !u.isHere(s.Spec.NodeName, s.Spec.AllNodes, s.Spec.NodeSelector) {
 		return nil
 	}
 	for i := range s.Spec.Devices {
 		d := &s.Spec.Devices[i]
-		if each && !here(d.NodeName, d.AllNodes, d.NodeSelector) || u.fails(s, d, class.Spec.Selectors) != "" {
+		if each && !u.isHere(d.NodeName, d.AllNodes, d.NodeSelector) || u.fails(s, d, class.Spec.Selectors) != "" {
 			continue
 		}
 		id := structured.MakeDeviceID(s.Spec.Driver, s.Spec.Pool.Name, d.Name)
 		list = append(list, u.bar(in, s, d, id, r, held[id.String()]))
 	}
 	return list
+}
+
+// isHere reports whether the node is one that a slice or a device names.
+func (u *unmet) isHere(name *string, all *bool, selector *corev1.NodeSelector) bool {
+	matches, err := structured.NodeMatches(u.features, u.node, ptr.Deref(name, ""), ptr.Deref(all, false), selector)
+	return err == nil && matches
 }
 
 // bar returns what keeps a device from a request. holder is the pod that has its card, "" for none.

@@ -49,7 +49,7 @@ func (s *situation) refusal() *unmet {
 	}
 	q.dra = claimed{&tracker{cluster: known}}
 	q.claims = claims
-	return &unmet{q.plan, &corev1.Pod{}, q.node}
+	return &unmet{q.plan, &corev1.Pod{}, q.node, notAllocated}
 }
 
 // TestCountsAgreeWithTheAllocator: one device of one request is found where one is counted as free, and not where none
