@@ -178,7 +178,7 @@ func TestBadClaimsAreRefusedOrSurvived(t *testing.T) {
 			one + sliceOf("s", "gpu", "n0", 1, 1, "allNodes: true, "+d0),
 			"(ResourceSlice s): spec: Invalid value: \"{`nodeName`, `allNodes`}\": exactly one of",
 		},
-		"a device name that is no label": {
+		"a device name that is not a label": {
 			one + sliceOf("s", "gpu", "n0", 1, 1, "devices: [{name: D_0}]"),
 			`(ResourceSlice s): spec.devices[0].name: Invalid value: "D_0"`,
 		},
@@ -186,7 +186,7 @@ func TestBadClaimsAreRefusedOrSurvived(t *testing.T) {
 			one + sliceOf("s", "gpu", "n0", 1, 0, d0),
 			"(ResourceSlice s): spec.pool.resourceSliceCount: Invalid value: 0: must be greater than zero",
 		},
-		"a driver that is no domain": {
+		"a driver that is not a domain": {
 			one + sliceOf("s", "G_PU", "n0", 1, 1, d0),
 			`(ResourceSlice s): spec.driver: Invalid value: "G_PU"`,
 		},
@@ -230,8 +230,8 @@ func TestBadClaimsAreRefusedOrSurvived(t *testing.T) {
 			capacity("9223372036854775807"),
 			"1 with too little capacity memory, 0 free",
 		},
-		"a share that is no quantity": {capacity("much"), "quantities must match the regular expression"},
-		"32 devices":                  {claimFor(ofGPU("r", ", count: 32"), "") + cards(33), "gpu/n0/d31"},
+		"a share that is not a quantity": {capacity("much"), "quantities must match the regular expression"},
+		"32 devices":                     {claimFor(ofGPU("r", ", count: 32"), "") + cards(33), "gpu/n0/d31"},
 		"33 devices": {
 			claimFor(ofGPU("r", ", count: 33"), "") + cards(33),
 			"ResourceClaim c requests at least 33 devices: the counts in spec.devices.requests must sum to at " +

@@ -85,8 +85,9 @@ func (w *world) refusedClaim(p *corev1.Pod) string {
 		}
 		for i, r := range c.Spec.Devices.Requests {
 			if r.Exactly != nil && ptr.Deref(r.Exactly.AdminAccess, false) {
-				return fmt.Sprintf("ResourceClaim %s: spec.devices.requests[%d].exactly.adminAccess: must not be set "+
-					"unless namespace %s has the label %s: true", key, i, p.Namespace, resourcev1.DRAAdminNamespaceLabelKey)
+				return fmt.Sprintf("ResourceClaim %s: spec.devices.requests[%d].exactly.adminAccess: must not be "+
+					"set unless namespace %s has the label %s: true", key, i, p.Namespace,
+					resourcev1.DRAAdminNamespaceLabelKey)
 			}
 		}
 	}
