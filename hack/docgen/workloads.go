@@ -229,6 +229,9 @@ func conditions(all []workload.Condition) string {
 		default:
 			parts[i] = fmt.Sprintf("`%s` is %v", c.At, c.Equals)
 		}
+		if c.Unless.String() != "" {
+			parts[i] += fmt.Sprintf(" without `%s`", c.Unless)
+		}
 	}
 	return strings.Join(parts, ", or ")
 }

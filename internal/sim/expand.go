@@ -136,7 +136,7 @@ func (w *world) stateful(at origin, parent owner, t *appsv1.StatefulSet, p *prob
 		if before := len(w.pending); !has[fmt.Sprintf("%s-%d", t.Name, i)] {
 			w.member(at, parent, template, int(i), p)
 			for _, member := range w.pending[before:] {
-				w.claimTemplatesOf(t, member.Pod)
+				w.claimTemplatesOf(t.Spec.VolumeClaimTemplates, member.Pod)
 			}
 		}
 	}

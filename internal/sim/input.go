@@ -76,7 +76,9 @@ type problems struct {
 func (p *problems) add(o origin, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if !o.stored {
-		p.list = append(p.list, o.String()+": "+text)
+		if line := o.String() + ": " + text; !slices.Contains(p.list, line) { // parts of an object have one template
+			p.list = append(p.list, line)
+		}
 		return
 	}
 	if p.unread == nil {

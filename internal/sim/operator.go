@@ -229,10 +229,18 @@ func (w *world) createSet(at origin, parent owner, set *workload.PodSet, existin
 	if missing <= 0 || !w.fits(at, int(missing), p) {
 		return
 	}
-	template, ok := templateOf(at, parent, set, p)
+	own, shared, err := setClaims(set)
+	if err != nil {
+		p.add(at, "%s", oneLine(err))
+		return
+	}
+	template, ok := templateOf(at, parent, set, append(shared, own...), p)
 	if !ok {
 		return
 	}
+	w.claimTemplatesOf(shared, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: parent.namespace, Name: parent.name,
+	}})
 	for i := int64(0); missing > 0; i++ {
 		one := *template.DeepCopy()
 		one.Name = set.Name(i)
@@ -250,13 +258,28 @@ func (w *world) createSet(at origin, parent owner, set *workload.PodSet, existin
 		w.createMember(at, parent, one, int(i), p)
 		for k := before; k < len(w.pending); k++ {
 			w.pending[k].operator = labels
+			w.claimTemplatesOf(own, w.pending[k].Pod)
 		}
 		missing--
 	}
 }
 
+// setClaims returns the claim templates of a role: those of each pod, and those that its pods share.
+func setClaims(set *workload.PodSet) (own, shared []corev1.PersistentVolumeClaim, err error) {
+	text, err := json.Marshal([][]any{set.Claims, set.SharedClaims})
+	if err != nil {
+		return nil, nil, err
+	}
+	var both [2][]corev1.PersistentVolumeClaim
+	if err := json.Unmarshal(text, &both); err != nil {
+		return nil, nil, fmt.Errorf("claim templates of role %s: %w", set.Role, err)
+	}
+	return both[0], both[1], nil
+}
+
 // templateOf returns the template of the pods of a role, complete as that of a pod that is created.
-func templateOf(at origin, parent owner, set *workload.PodSet, p *problems) (out corev1.PodTemplateSpec, ok bool) {
+func templateOf(at origin, parent owner, set *workload.PodSet, claims []corev1.PersistentVolumeClaim, p *problems,
+) (out corev1.PodTemplateSpec, ok bool) {
 	content, err := set.Content()
 	if err != nil {
 		p.add(at, "%s", err)
@@ -285,6 +308,11 @@ func templateOf(at origin, parent owner, set *workload.PodSet, p *problems) (out
 	}
 	for key, value := range set.Labels(0) {
 		metav1.SetMetaDataLabel(&made.ObjectMeta, key, value)
+	}
+	for i := range claims {
+		if mounts(made, claims[i].Name) {
+			addClaimVolume(&claims[i], made, parent.name)
+		}
 	}
 	var invalid field.ErrorList
 	if !at.stored {

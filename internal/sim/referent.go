@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -59,22 +58,38 @@ func (w *world) addReferent(o runtime.Object) {
 
 // claimTemplatesOf gives a pod of a StatefulSet the volumes of the set's claim templates, and creates the claims that
 // the input lacks, as the StatefulSet controller does.
-func (w *world) claimTemplatesOf(set *appsv1.StatefulSet, member *corev1.Pod) {
-	for i := range set.Spec.VolumeClaimTemplates {
-		template := &set.Spec.VolumeClaimTemplates[i]
-		name := template.Name + "-" + member.Name
-		member.Spec.Volumes = slices.DeleteFunc(member.Spec.Volumes,
-			func(v corev1.Volume) bool { return v.Name == template.Name })
-		member.Spec.Volumes = append(member.Spec.Volumes, corev1.Volume{
-			Name: template.Name, VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
-			},
-		})
+func (w *world) claimTemplatesOf(templates []corev1.PersistentVolumeClaim, member *corev1.Pod) {
+	for i := range templates {
 		w.templated = append(w.templated, &corev1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{Namespace: member.Namespace, Name: name, Labels: template.Labels},
-			Spec:       *template.Spec.DeepCopy(),
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: member.Namespace, Name: addClaimVolume(&templates[i], member, member.Name),
+				Labels: templates[i].Labels,
+			},
+			Spec: *templates[i].Spec.DeepCopy(),
 		})
 	}
+}
+
+// addClaimVolume gives a pod the volume of a claim template, and returns the name of its claim: that of the template
+// with the name of the claim's object, which is the pod or one above it.
+func addClaimVolume(template *corev1.PersistentVolumeClaim, member *corev1.Pod, object string) (claim string) {
+	claim = template.Name + "-" + object
+	member.Spec.Volumes = slices.DeleteFunc(member.Spec.Volumes,
+		func(v corev1.Volume) bool { return v.Name == template.Name })
+	member.Spec.Volumes = append(member.Spec.Volumes, corev1.Volume{
+		Name: template.Name, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		},
+	})
+	return claim
+}
+
+// mounts reports whether a container of a pod mounts a volume.
+func mounts(p *corev1.Pod, volume string) bool {
+	return slices.ContainsFunc(append(slices.Clone(p.Spec.InitContainers), p.Spec.Containers...),
+		func(c corev1.Container) bool {
+			return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume })
+		})
 }
 
 // createClaims creates the claims that controllers would create and the input lacks: those of StatefulSets, of

@@ -27,6 +27,22 @@ const (
 		"[{cel: {expression: \"device.driver == 'x'\"}}]}}"
 )
 
+const (
+	// late is a class whose volumes exist, and lateClaims are templates of one claim of it.
+	late = "{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: late}, provisioner: " +
+		"kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}"
+	lateClaims = "[{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], storageClassName: late, resources: " +
+		"{requests: {storage: 1Gi}}}}]"
+	mountingTemplate = "{spec: {restartPolicy: Always, containers: [{name: c, image: i, resources: {requests: " +
+		"{cpu: 1}}, volumeMounts: [{name: data, mountPath: /data}]}]}}"
+	oneVolume = "Waiting: of gang default/l-0 only 1 of 2 members fit: pod default/l-0-1 does not: Volume: 0/2 nodes " +
+		"are available: 2 node(s) didn't find available persistent volumes to bind."
+	// twoMembers is a LeaderWorkerSet of a leader and a worker.
+	twoMembers = "{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, metadata: {name: %s}, spec: " +
+		"{leaderWorkerTemplate: {size: 2, volumeClaimTemplates: " + lateClaims + ", workerTemplate: " + mountingTemplate +
+		"}}}"
+)
+
 // claimOf is a PersistentVolumeClaim; rest are fields of its spec.
 func claimOf(name, rest string) string {
 	return fmt.Sprintf("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: %s}, spec: {accessModes: "+
@@ -120,6 +136,22 @@ func TestPodsWithVolumesAndClaimsAreDecidedOrSaidToBeUndecidable(t *testing.T) {
 				claimOf("data", "volumeMode: Filesystem"), volumeIn("v", "b", "storageClassName: "+
 					"late"), mounting("p", "data")),
 			map[string]string{"p": "Scheduled a"}, // the class makes a volume where the pod goes
+		},
+		"members of a LeaderWorkerSet have claims of their own": {
+			documents(zones, late, volumeIn("va", "a", "storageClassName: late"),
+				volumeIn("vb", "b", "storageClassName: late"), fmt.Sprintf(twoMembers, "l")),
+			map[string]string{"l-0": "Scheduled a", "l-0-1": "Scheduled b"},
+		},
+		"members of a LeaderWorkerSet with a volume for one of two": {
+			documents(zones, late, volumeIn("va", "a", "storageClassName: late"), fmt.Sprintf(twoMembers, "l")),
+			map[string]string{"l-0": oneVolume, "l-0-1": oneVolume},
+		},
+		"pods of a JobSet share a claim": {
+			documents(zones, late, volumeIn("vb", "b", "storageClassName: late"),
+				"{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: s}, spec: {volumeClaimPolicies: "+
+					"[{templates: "+lateClaims+"}], replicatedJobs: [{name: w, template: {spec: {parallelism: 2, "+
+					"completions: 2, template: "+mountingTemplate+"}}}]}}"),
+			map[string]string{"s-w-0-0": "Scheduled b", "s-w-0-1": "Scheduled b"},
 		},
 		"members of a StatefulSet have claims of their own": {
 			documents(zones, strings.Replace(waits, "provisioner: x", "provisioner: kubernetes.io/no-provisioner", 1),

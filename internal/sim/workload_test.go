@@ -222,6 +222,20 @@ func TestObjectsOfOperators(t *testing.T) {
 				"[{name: w, replicas: 4, template: " + cpuTemplate + "}]}}",
 			waits + "v-w-0 v-w-1 v-w-2 v-w-3", nil,
 		},
+		"a LeaderWorkerSet whose leader takes a rack before its workers are created": {
+			2, "{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, metadata: {name: l, annotations: " +
+				"{leaderworkerset.sigs.k8s.io/exclusive-topology: rack}}, spec: {leaderWorkerTemplate: {size: 3, " +
+				"workerTemplate: " + cpuTemplate + "}}}\n---\n",
+			"Scheduled: l-0; Waiting GangSiblingFailed: l-0-1 l-0-2",
+			[]string{"LeaderWorkerSet l: gangs l-0 2, by rule leaderworkerset.x-k8s.io/LeaderWorkerSet; label " +
+				"tenon.sh/gang=off stops it"},
+		},
+		"a JobSet whose first pods take a rack each before the others are created": {
+			1, fmt.Sprintf(jobSetCRD, ", annotations: {alpha.jobset.sigs.k8s.io/exclusive-topology: rack}",
+				"replicatedJobs: [{name: w, template: {spec: {parallelism: 2, completions: 2, template: "+
+					cpuTemplate+"}}}]"),
+			"Scheduled: js-w-0-0; Unschedulable InsufficientCPU: js-w-0-1", nil,
+		},
 		"a Volcano Job that names Tenon for tasks without a scheduler": {
 			3, volcanoJob("schedulerName: tenon-scheduler, "),
 			waits + "v-w-0 v-w-1 v-w-2 v-w-3",
@@ -408,6 +422,11 @@ func TestObjectsOfOperatorsThatCannotBeRead(t *testing.T) {
 			fmt.Sprintf(torchJob, "", "pytorchReplicaSpecs: {Worker: {template: {spec: {nodeName: n0, containers: "+
 				"[{name: c, image: i}]}}}}"),
 			"a template that names a node is not supported",
+		},
+		"claim templates that are numbers": {
+			fmt.Sprintf(jobSetCRD, "", "volumeClaimPolicies: [{templates: [3]}], replicatedJobs: [{name: w, template: "+
+				"{spec: {template: "+cpuTemplate+"}}}]"),
+			"document 2 (JobSet js): claim templates of role w: json: cannot unmarshal number",
 		},
 		"too many pods": {
 			fmt.Sprintf(torchJob, "", "pytorchReplicaSpecs: {Worker: {replicas: 200000, template: "+cpuTemplate+"}}"),

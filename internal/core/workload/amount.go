@@ -77,6 +77,10 @@ func (c *Condition) holds(root, from place, role string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	exempt, err := c.Unless.find(root, from)
+	if err != nil || len(exempt) > 0 {
+		return false, err
+	}
 	one := int64(1)
 	switch {
 	case c.Present:

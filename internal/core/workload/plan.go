@@ -54,6 +54,9 @@ type PodSet struct {
 	// default.
 	Template, PodSpec, Containers any
 	At, Scheduler, PriorityClass  string
+	// Claims are templates of PersistentVolumeClaims of which each pod has its own, and SharedClaims those of which the
+	// object has one, NAME-OBJECT.
+	Claims, SharedClaims []any
 	// Later reports whether the operator creates the pods after those of other roles.
 	Later bool
 

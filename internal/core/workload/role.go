@@ -130,6 +130,18 @@ func (e *reading) readTemplate(r *Role, s *slot, at place) (inGang bool, err err
 	if s.PriorityClass, err = r.PriorityClass.textAt(e.root, at); err != nil {
 		return false, err
 	}
+	for _, c := range []struct {
+		path Path
+		into *[]any
+	}{{r.Claims, &s.Claims}, {r.SharedClaims, &s.SharedClaims}} {
+		found, err := c.path.find(e.root, at)
+		if err != nil {
+			return false, err
+		}
+		for _, f := range found {
+			*c.into = append(*c.into, f.value)
+		}
+	}
 	spec := template
 	switch {
 	case s.Containers != nil:

@@ -88,15 +88,19 @@ type Role struct {
 	// a list with at least image and resources. Scheduler is the scheduler's name of pods whose template names none;
 	// SchedulerDefault is that of an object without one. PriorityClass is the class of pods whose template names none.
 	// Fallback is the template of an object without one.
-	Template   Path               `json:"template,omitzero"`
-	TemplateOr Path               `json:"templateOr,omitzero"`
-	PodSpec    Path               `json:"podSpec,omitzero"`
-	Containers Path               `json:"containers,omitzero"`
-	Scheduler  Path               `json:"scheduler,omitzero"`
-	Fallback   map[string]any     `json:"fallback,omitempty"`
-	Pod        Pattern            `json:"pod,omitempty"` // that of the rule by default
-	First      int                `json:"first,omitempty"`
-	Labels     map[string]Pattern `json:"labels,omitempty"`
+	Template   Path           `json:"template,omitzero"`
+	TemplateOr Path           `json:"templateOr,omitzero"`
+	PodSpec    Path           `json:"podSpec,omitzero"`
+	Containers Path           `json:"containers,omitzero"`
+	Scheduler  Path           `json:"scheduler,omitzero"`
+	Fallback   map[string]any `json:"fallback,omitempty"`
+	// Claims are templates of PersistentVolumeClaims, of which each pod has its own. SharedClaims are those that the
+	// pods with such a mount share.
+	Claims       Path               `json:"claims,omitzero"`
+	SharedClaims Path               `json:"sharedClaims,omitzero"`
+	Pod          Pattern            `json:"pod,omitempty"` // that of the rule by default
+	First        int                `json:"first,omitempty"`
+	Labels       map[string]Pattern `json:"labels,omitempty"`
 
 	SchedulerDefault string `json:"schedulerDefault,omitempty"`
 	PriorityClass    Path   `json:"priorityClass,omitzero"`
@@ -136,6 +140,7 @@ type Condition struct {
 	Not     string `json:"not,omitempty"`     // holds unless the value is this text
 	Present bool   `json:"present,omitempty"` // holds if there is a value that is not empty
 	Differs Path   `json:"differs,omitzero"`  // holds if the number is not the one at that path; both are 1 by default
+	Unless  Path   `json:"unless,omitzero"`   // and it holds only if there is no value at this path
 }
 
 // Pattern is a text with placeholders: {owner}, {role}, {index} of the part, {attempt}, {unit} and {rank} of a pod in
