@@ -27,6 +27,7 @@ import (
 	"github.com/tenon-project/tenon/api/config/strict"
 	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // Checks are what the verb check asks of the components, which the command line does not know.
@@ -142,8 +143,24 @@ func permitParts(schema *spec.Schema) {
 
 func newCheckCluster(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams, doctor Doctor,
 ) *cobra.Command {
+	return newDiagnosis("check-cluster", flags, streams, func(ctx context.Context, c cluster) (view.Diagnosis, error) {
+		objects, err := c.beforeInstallation(ctx, func(ctx context.Context, node string) ([]byte, error) {
+			return c.core.CoreV1().RESTClient().Get().Resource("nodes").Name(node).SubResource("proxy").
+				Suffix("metrics").DoRaw(ctx)
+		})
+		if err != nil {
+			return view.Diagnosis{}, err
+		}
+		return doctor.API.Cluster(objects), nil
+	})
+}
+
+// newDiagnosis returns a verb that prints what a cluster lacks.
+func newDiagnosis(name string, flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams,
+	diagnose func(context.Context, cluster) (view.Diagnosis, error),
+) *cobra.Command {
 	var format string
-	c := help.Command(texts, "check-cluster", &cobra.Command{
+	c := help.Command(texts, name, &cobra.Command{
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -153,14 +170,10 @@ func newCheckCluster(flags *genericclioptions.ConfigFlags, streams genericioopti
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)
 			defer cancel()
-			objects, err := cl.beforeInstallation(ctx, func(ctx context.Context, node string) ([]byte, error) {
-				return cl.core.CoreV1().RESTClient().Get().Resource("nodes").Name(node).SubResource("proxy").
-					Suffix("metrics").DoRaw(ctx)
-			})
+			d, err := diagnose(ctx, cl)
 			if err != nil {
 				return err
 			}
-			d := doctor.API.Cluster(objects)
 			return printChecks(streams.Out, format, &d)
 		},
 	})

@@ -13,33 +13,21 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
-	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 func newDoctorWorkloads(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams, doctor Doctor,
 ) *cobra.Command {
-	var format string
-	c := help.Command(texts, "doctor-workloads", &cobra.Command{
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(c *cobra.Command, _ []string) error {
-			cl, err := connect(flags)
-			if err != nil {
-				return err
-			}
-			cl.namespace = *flags.Namespace
-			objects, err := cl.workloads(c.Context())
-			if err != nil {
-				return err
-			}
-			d := doctor.API.Workloads(objects)
-			return printChecks(streams.Out, format, &d)
-		},
+	return newDiagnosis("doctor-workloads", flags, streams, func(ctx context.Context, c cluster) (view.Diagnosis, error) {
+		c.namespace = *flags.Namespace
+		objects, err := c.workloads(ctx)
+		if err != nil {
+			return view.Diagnosis{}, err
+		}
+		return doctor.API.Workloads(objects), nil
 	})
-	outputFlag(c, &format)
-	return c
 }
 
 // workloads reads what the checks need. Kinds that the cluster does not serve have no objects.

@@ -2,6 +2,7 @@
 import type { Cgroups, Pod, QuotaShortage } from "../view";
 import { t } from "../text";
 import { units, A, age, Bar, bytes, cores, Facts, HolderLink, NodeLink, PodLink, Table } from "../ui";
+import { gangPath } from "./gangs";
 import { quotaPath } from "./quota";
 import { questionPath, Try } from "./whatif";
 
@@ -28,6 +29,7 @@ export function Explanation({ pod }: { pod: Pod }) {
           ["QoS", pod.qos],
           [t("expectedStart"), pod.expected && expectedText(pod.expected)],
           [t("since"), pod.since && age(pod.since)],
+          [t("gang"), pod.gang && <><A to={gangPath(pod.gang.name)}>{pod.gang.name}</A> <span class="quiet">{t("byRule")} {pod.gang.rule}</span></>],
           [t("queue"), pod.queue && <Queue queue={pod.queue} />],
           ["scheduler", pod.scheduler],
         ]}
