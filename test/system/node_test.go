@@ -22,6 +22,7 @@ func TestOnOneNode(t *testing.T) {
 		{"a question about a pod is answered until its ttl has passed", aQuestionIsAnsweredUntilItsTTL},
 		{"what a gang waits for can be read", whatAGangWaitsForCanBeRead},
 		{"pods of an operator start together", anOperatorsPodsStartTogether},
+		{"Kueue beside an ElasticQuota", kueueBesideAQuota},
 		{"a NonStrict gang that times out is tried again", aNonStrictGangThatTimesOutIsTriedAgain},
 		{"a pod takes room that is kept for it and comes later", aPodTakesRoomThatComesLater},
 		{"no more is evicted than the preemptor needs", noMoreIsEvictedThanThePreemptorNeeds}, // its Deployment remains

@@ -1,7 +1,9 @@
 package system
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -30,23 +32,7 @@ func anOperatorsPodsStartTogether(t *testing.T, l *local) {
 	testkit.Check(t, err)
 	objects, err := dynamic.NewForConfig(config)
 	testkit.Check(t, err)
-	crds := schema.GroupVersionResource{
-		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
-	}
-	_, err = objects.Resource(crds).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": "rayclusters.ray.io"},
-		"spec": map[string]any{
-			"group": "ray.io", "scope": "Namespaced",
-			"names": map[string]any{"plural": "rayclusters", "singular": "raycluster", "kind": "RayCluster"},
-			"versions": []any{map[string]any{
-				"name": "v1", "served": true, "storage": true, "schema": map[string]any{
-					"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-				},
-			}},
-		},
-	}}, metav1.CreateOptions{})
-	testkit.Check(t, err)
+	l.apply(t, definition("ray.io", "v1", "RayCluster", "Namespaced"))
 	clusters := objects.Resource(schema.GroupVersionResource{
 		Group: "ray.io", Version: "v1", Resource: "rayclusters",
 	}).Namespace(metav1.NamespaceDefault)
@@ -130,6 +116,106 @@ func anOperatorsPodsStartTogether(t *testing.T, l *local) {
 			if strings.HasPrefix(o.GetName(), "r-") {
 				return fmt.Errorf("%s is left", o.GetName())
 			}
+		}
+		return err
+	})
+}
+
+// definition is a CustomResourceDefinition of a kind with any fields.
+func definition(group, version, kind, scope string) string {
+	plural := strings.ToLower(kind) + "s"
+	return fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %[1]s.%[2]s,
+  annotations: {api-approved.kubernetes.io: unapproved}}, spec: {group: %[2]s, scope: %[5]s, names: {plural: %[1]s,
+  kind: %[4]s}, versions: [{name: %[3]s, served: true, storage: true, schema: {openAPIV3Schema: {type: object,
+  x-kubernetes-preserve-unknown-fields: true}}}]}}
+`, plural, group, version, kind, scope)
+}
+
+// apply applies manifests as a user does, once their kinds are served, and returns what the command prints.
+func (l *local) apply(t *testing.T, manifests ...string) (said string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "manifests.yaml")
+	testkit.Check(t, os.WriteFile(file, []byte(strings.Join(manifests, "---\n")), 0o600))
+	waitFor(t, time.Minute, "manifests to be applied", func() error {
+		out, err := l.tenon("kubectl", "apply", "-f", file)
+		if said += out; err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	return said
+}
+
+// kueueBesideAQuota stands in for Kueue, with its objects: a pod that it holds by a gate is counted by an ElasticQuota
+// too. Its creator is warned, and doctor finds it, beside an MPIJob whose operator waits for itself. When the gate is
+// removed, the pod starts on the node that Kueue chose.
+func kueueBesideAQuota(t *testing.T, l *local) {
+	t.Helper()
+	const kueue = "kueue.x-k8s.io"
+	l.apply(t, definition(kueue, "v1beta1", "ClusterQueue", "Cluster"), definition(kueue, "v1beta1", "LocalQueue",
+		"Namespaced"), definition(kueue, "v1beta1", "Workload", "Namespaced"),
+		definition("kubeflow.org", "v2beta1", "MPIJob", "Namespaced"))
+	nodes, err := l.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	testkit.Check(t, err)
+	node := nodes.Items[0].Name
+	said := l.apply(t, `{apiVersion: kueue.x-k8s.io/v1beta1, kind: ClusterQueue, metadata: {name: team}, spec: {}}
+`, `{apiVersion: kueue.x-k8s.io/v1beta1, kind: LocalQueue, metadata: {name: team}, spec: {clusterQueue: team}}
+`, `{apiVersion: kueue.x-k8s.io/v1beta1, kind: Workload, metadata: {name: pod-queued}, spec: {priority: 0}}
+`, `{apiVersion: scheduling.sigs.k8s.io/v1alpha1, kind: ElasticQuota, metadata: {name: queued}, spec: {min: {cpu: 4},
+  max: {cpu: 8}}}
+`, `{apiVersion: kubeflow.org/v2beta1, kind: MPIJob, metadata: {name: itself}, spec: {launcherCreationPolicy:
+  WaitForWorkersReady, mpiReplicaSpecs: {Worker: {replicas: 2}}}}
+`)
+	jobs, err := l.tenon("kubectl", "get", "mpijob", "itself", "-o", "jsonpath={.metadata.uid}")
+	testkit.Check(t, err)
+	said += l.apply(t, fmt.Sprintf(`{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {name: itself,
+  ownerReferences: [{apiVersion: kubeflow.org/v2beta1, kind: MPIJob, name: itself, uid: %s, controller: true}]},
+  spec: {minMember: 3}}
+`, strings.TrimSpace(jobs)), `{apiVersion: v1, kind: Pod, metadata: {name: queued, labels: {kueue.x-k8s.io/queue-name:
+  team, kueue.x-k8s.io/managed: "true", quota.scheduling.koordinator.sh/name: queued}}, spec: {schedulerName:
+  tenon-scheduler, schedulingGates: [{name: kueue.x-k8s.io/admission}], containers: [{name: main, image: app,
+  resources: {requests: {cpu: "1"}}}]}}
+`)
+	if want := `Kueue counts the pod in a ClusterQueue, and Tenon in ElasticQuota "queued"`; !strings.Contains(said, want) {
+		t.Errorf("its creator reads\n%s\nwant %s", said, want)
+	}
+	text, err := l.tenon("doctor", "workloads")
+	if err == nil {
+		t.Error("doctor finds no failure")
+	}
+	for _, want := range []string{
+		"ElasticQuota queued", "default/queued", "MPIJob default/itself", "mpi-operator #608", "minAvailable: 2",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("doctor says\n%s\nwant %s", text, want)
+		}
+	}
+	pods := l.client.CoreV1().Pods(metav1.NamespaceDefault)
+	_, err = pods.Patch(t.Context(), "queued", types.MergePatchType, []byte(`{"spec": {"schedulingGates": null, `+
+		`"nodeSelector": {"kubernetes.io/hostname": "`+node+`"}}}`), metav1.PatchOptions{})
+	testkit.Check(t, err)
+	waitFor(t, time.Minute, "the admitted pod to start on its node", func() error {
+		p, err := pods.Get(t.Context(), "queued", metav1.GetOptions{})
+		if err == nil && p.Spec.NodeName != node {
+			err = fmt.Errorf("it is on %q: %+v", p.Spec.NodeName, p.Status.Conditions)
+		}
+		return err
+	})
+	testkit.Check(t, pods.Delete(t.Context(), "queued", metav1.DeleteOptions{}))
+	for _, name := range []string{
+		"mpijob/itself", "podgroup.scheduling.x-k8s.io/itself", "elasticquota.scheduling.sigs.k8s.io/queued",
+	} {
+		if out, err := l.tenon("kubectl", "delete", "--ignore-not-found", name); err != nil {
+			t.Errorf("delete %s: %v: %s", name, err, out)
+		}
+	}
+	waitFor(t, time.Minute, "doctor to find nothing", func() error {
+		text, err := l.tenon("doctor", "workloads")
+		if err == nil && strings.Contains(text, "ElasticQuota queued") {
+			err = errors.New("it still finds the quota")
+		}
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, text)
 		}
 		return err
 	})

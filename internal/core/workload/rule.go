@@ -140,7 +140,7 @@ type Condition struct {
 	Not     string `json:"not,omitempty"`     // holds unless the value is this text
 	Present bool   `json:"present,omitempty"` // holds if there is a value that is not empty
 	Differs Path   `json:"differs,omitzero"`  // holds if the number is not the one at that path; both are 1 by default
-	Unless  Path   `json:"unless,omitzero"`   // and it holds only if there is no value at this path
+	Unless  Path   `json:"unless,omitzero"`   // and it holds only without a value at this path
 }
 
 // Pattern is a text with placeholders: {owner}, {role}, {index} of the part, {attempt}, {unit} and {rank} of a pod in
