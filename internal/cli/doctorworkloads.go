@@ -20,14 +20,15 @@ import (
 
 func newDoctorWorkloads(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams, doctor Doctor,
 ) *cobra.Command {
-	return newDiagnosis("doctor-workloads", flags, streams, func(ctx context.Context, c cluster) (view.Diagnosis, error) {
+	diagnose := func(ctx context.Context, c cluster) (view.Diagnosis, error) {
 		c.namespace = *flags.Namespace
 		objects, err := c.workloads(ctx)
 		if err != nil {
 			return view.Diagnosis{}, err
 		}
 		return doctor.API.Workloads(objects), nil
-	})
+	}
+	return newDiagnosis("doctor-workloads", flags, streams, diagnose)
 }
 
 // workloads reads what the checks need. Kinds that the cluster does not serve have no objects.

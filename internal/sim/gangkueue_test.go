@@ -81,14 +81,15 @@ const (
 // TestAGangStartsWhenKueueHasRemovedTheLastGate: Kueue takes the gates away pod by pod, with a node for each. No member
 // starts before the last one may.
 func TestAGangStartsWhenKueueHasRemovedTheLastGate(t *testing.T) {
+	spread := []string{"n1", "n0", "n1"}
 	for name, c := range map[string]struct {
 		gates []string
 		gang  func(*corev1.Pod)
 		nodes []string // those that Kueue chooses
 	}{
-		"the gate of topology":              {[]string{topologyGate}, inGangOf("g", 3), []string{"n1", "n0", "n1"}},
+		"the gate of topology":              {[]string{topologyGate}, inGangOf("g", 3), spread},
 		"the gate of admission":             {[]string{admissionGate}, inGangOf("g", 3), []string{"", "", ""}},
-		"both gates":                        {[]string{admissionGate, topologyGate}, inGangOf("g", 3), []string{"n1", "n0", "n1"}},
+		"both gates":                        {[]string{admissionGate, topologyGate}, inGangOf("g", 3), spread},
 		"a plain pod group":                 {[]string{admissionGate}, plainGroup("g", 3), []string{"", "", ""}},
 		"a plain pod group with a topology": {[]string{topologyGate}, plainGroup("g", 3), []string{"n0", "n1", "n1"}},
 	} {

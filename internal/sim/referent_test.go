@@ -39,8 +39,8 @@ const (
 		"are available: 2 node(s) didn't find available persistent volumes to bind."
 	// twoMembers is a LeaderWorkerSet of a leader and a worker.
 	twoMembers = "{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, metadata: {name: %s}, spec: " +
-		"{leaderWorkerTemplate: {size: 2, volumeClaimTemplates: " + lateClaims + ", workerTemplate: " + mountingTemplate +
-		"}}}"
+		"{leaderWorkerTemplate: {size: 2, volumeClaimTemplates: " + lateClaims + ", workerTemplate: " +
+		mountingTemplate + "}}}"
 )
 
 // claimOf is a PersistentVolumeClaim; rest are fields of its spec.
@@ -148,8 +148,8 @@ func TestPodsWithVolumesAndClaimsAreDecidedOrSaidToBeUndecidable(t *testing.T) {
 		},
 		"pods of a JobSet share a claim": {
 			documents(zones, late, volumeIn("vb", "b", "storageClassName: late"),
-				"{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: s}, spec: {volumeClaimPolicies: "+
-					"[{templates: "+lateClaims+"}], replicatedJobs: [{name: w, template: {spec: {parallelism: 2, "+
+				"{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: s}, spec: {"+
+					"volumeClaimPolicies: [{templates: "+lateClaims+"}], replicatedJobs: [{name: w, template: {spec: {parallelism: 2, "+
 					"completions: 2, template: "+mountingTemplate+"}}}]}}"),
 			map[string]string{"s-w-0-0": "Scheduled b", "s-w-0-1": "Scheduled b"},
 		},

@@ -124,8 +124,8 @@ func anOperatorsPodsStartTogether(t *testing.T, l *local) {
 // definition is a CustomResourceDefinition of a kind with any fields.
 func definition(group, version, kind, scope string) string {
 	plural := strings.ToLower(kind) + "s"
-	return fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %[1]s.%[2]s,
-  annotations: {api-approved.kubernetes.io: unapproved}}, spec: {group: %[2]s, scope: %[5]s, names: {plural: %[1]s,
+	return fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {
+  name: %[1]s.%[2]s, annotations: {api-approved.kubernetes.io: unapproved}}, spec: {group: %[2]s, scope: %[5]s, names: {plural: %[1]s,
   kind: %[4]s}, versions: [{name: %[3]s, served: true, storage: true, schema: {openAPIV3Schema: {type: object,
   x-kubernetes-preserve-unknown-fields: true}}}]}}
 `, plural, group, version, kind, scope)
@@ -176,7 +176,8 @@ func kueueBesideAQuota(t *testing.T, l *local) {
   tenon-scheduler, schedulingGates: [{name: kueue.x-k8s.io/admission}], containers: [{name: main, image: app,
   resources: {requests: {cpu: "1"}}}]}}
 `)
-	if want := `Kueue counts the pod in a ClusterQueue, and Tenon in ElasticQuota "queued"`; !strings.Contains(said, want) {
+	const want = `Kueue counts the pod in a ClusterQueue, and Tenon in ElasticQuota "queued"`
+	if !strings.Contains(said, want) {
 		t.Errorf("its creator reads\n%s\nwant %s", said, want)
 	}
 	text, err := l.tenon("doctor", "workloads")

@@ -113,7 +113,7 @@ func TestPodsWithGatesOfKueue(t *testing.T) {
 	run(t, func(w *world) {
 		r := w.create(ray("", group("a", 2, 0)), nil)
 		p := rayPod("a0", r, "a")
-		p.Spec.SchedulingGates = append(p.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: "kueue.x-k8s.io/topology"})
+		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/topology"}}
 		before := w.admit(p)
 		if got := w.gangOf("a0"); got != "r-a" {
 			t.Errorf("with a gate the pod is in %q", got)
