@@ -149,7 +149,8 @@ func TestPodsWithVolumesAndClaimsAreDecidedOrSaidToBeUndecidable(t *testing.T) {
 		"pods of a JobSet share a claim": {
 			documents(zones, late, volumeIn("vb", "b", "storageClassName: late"),
 				"{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: s}, spec: {"+
-					"volumeClaimPolicies: [{templates: "+lateClaims+"}], replicatedJobs: [{name: w, template: {spec: {parallelism: 2, "+
+					"volumeClaimPolicies: [{templates: "+lateClaims+"}], replicatedJobs: "+
+					"[{name: w, template: {spec: {parallelism: 2, "+
 					"completions: 2, template: "+mountingTemplate+"}}}]}}"),
 			map[string]string{"s-w-0-0": "Scheduled b", "s-w-0-1": "Scheduled b"},
 		},
