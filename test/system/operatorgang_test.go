@@ -126,8 +126,8 @@ func definition(group, version, kind, scope string) string {
 	plural := strings.ToLower(kind) + "s"
 	return fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {
   name: %[1]s.%[2]s, annotations: {api-approved.kubernetes.io: unapproved}}, spec: {group: %[2]s, scope: %[5]s,
-  names: {plural: %[1]s, kind: %[4]s}, versions: [{name: %[3]s, served: true, storage: true, schema: {openAPIV3Schema: {type: object,
-  x-kubernetes-preserve-unknown-fields: true}}}]}}
+  names: {plural: %[1]s, kind: %[4]s}, versions: [{name: %[3]s, served: true, storage: true, schema: {
+  openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}
 `, plural, group, version, kind, scope)
 }
 
