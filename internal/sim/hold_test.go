@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -319,4 +320,44 @@ func (l *live) restart() {
 		again.api.create(again.api.pods, o.(*corev1.Pod))
 	}
 	l.engine, l.ctx = again.engine, ctx
+}
+
+// TestWithoutDeclaredTimesAHoldChangesNothing: a cluster in which no pod declares how long it runs decides the same
+// whether pods and gangs may hold nodes until a declared start or not, also while a pod terminates.
+func TestWithoutDeclaredTimesAHoldChangesNothing(t *testing.T) {
+	play := func(most int) (on map[string][]string) {
+		l := newLive(t, cpuNode("n0", 4)+cpuNode("n1", 4)+cpuNode("n2", 2))
+		l.hold(func(r *gang.HoldRules) { r.Most = most })
+		for _, name := range []string{"old0", "old1"} {
+			l.pod(name, 4)
+		}
+		l.runUntilIdle()
+		l.gang("a", 2, 4)
+		l.pod("big", 3)
+		l.runUntilIdle()
+		l.update("old0", func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(l.time.at.Add(time.Minute))) })
+		l.tryGang()
+		l.pod("small", 1)
+		l.runUntilIdle()
+		l.pass(2 * time.Minute)
+		l.end("old0")
+		l.pod("late", 2)
+		l.runUntilIdle()
+		l.pass(time.Hour)
+		l.tryGang()
+		on = map[string][]string{"waits": {string(l.why("a").Code)}}
+		for _, name := range []string{"a0", "a1", "big", "small", "late"} {
+			for _, p := range l.on(name) {
+				on[name] = append(on[name], p.Spec.NodeName)
+			}
+		}
+		return on
+	}
+	none, one := play(0), play(1)
+	if diff := cmp.Diff(none, one); diff != "" {
+		t.Errorf("with one hold (-none +one): %s", diff)
+	}
+	if len(one["a0"]) > 0 || len(one["small"]) == 0 {
+		t.Errorf("not what the test is about: %v", one)
+	}
 }

@@ -10,15 +10,41 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
+	"github.com/tenon-project/tenon/internal/sched/app"
+	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // passing lets time pass for a text. It returns what happens, a line each without its day.
 func passing(t *testing.T, in string, until Until) (Result, []string) {
 	t.Helper()
+	return passingBy(t, nil, in, until)
+}
+
+// passingWithoutHolds is passing where no nodes are held until a declared start.
+func passingWithoutHolds(t *testing.T, in string, until Until) (Result, []string) {
+	t.Helper()
+	cfg, err := app.DefaultConfig([]string{corev1.DefaultSchedulerName})
+	testkit.Check(t, err)
+	profile := &cfg.Profiles[0]
+	profile.PluginConfig = slices.DeleteFunc(profile.PluginConfig, func(c config.PluginConfig) bool {
+		return c.Name == coscheduling.Name
+	})
+	profile.PluginConfig = append(profile.PluginConfig, config.PluginConfig{
+		Name: coscheduling.Name,
+		Args: &runtime.Unknown{Raw: []byte("maxHolds: 0"), ContentType: runtime.ContentTypeYAML},
+	})
+	return passingBy(t, cfg, in, until)
+}
+
+func passingBy(t *testing.T, cfg *config.KubeSchedulerConfiguration, in string, until Until) (Result, []string) {
+	t.Helper()
 	r, err := Run(t.Context(), Input{
-		Paths: []string{stdin}, Stdin: strings.NewReader(in), Warn: io.Discard, Until: until,
+		Paths: []string{stdin}, Stdin: strings.NewReader(in), Warn: io.Discard, Until: until, Config: cfg,
 	})
 	testkit.Check(t, err)
 	var lines []string
@@ -216,7 +242,7 @@ func TestATimelineAgreesWithAList(t *testing.T) {
 				}
 			}
 		}
-		_, got := passing(t, in, Until{After: 20 * time.Minute})
+		_, got := passingWithoutHolds(t, in, Until{After: 20 * time.Minute})
 		for _, lines := range [][]string{want, got} { // pods that end together end one after the other
 			slices.Sort(lines)
 		}
@@ -249,7 +275,7 @@ func TestUntilIsRead(t *testing.T) {
 }
 
 func TestATimelineIsDrawn(t *testing.T) {
-	r, _ := passing(t, plain("w", 4)+shared("a", "3", expects("1h"), "")+shared("b", "4", "", "")+
+	r, _ := passingWithoutHolds(t, plain("w", 4)+shared("a", "3", expects("1h"), "")+shared("b", "4", "", "")+
 		shared("g-0", "2", pair+expects("30m"), "")+shared("g-1", "2", pair+expects("30m"), ""),
 		Until{After: 2 * time.Hour})
 	var out strings.Builder

@@ -39,8 +39,8 @@ type CoschedulingArgs struct {
 	ReservedBeforeScaleUp *metav1.Duration `json:"reservedBeforeScaleUp,omitempty"`
 	// MaxHolds is how many pods and gangs that do not fit hold the nodes on which they can start first by the declared
 	// run times of other pods, 0 to 1000, the first ones in the order of HoldOrder. 1 is EASY backfilling, more is
-	// conservative backfilling, 0 holds nothing for a declared start. Each search for a start takes time from
-	// scheduling. Default: 0.
+	// conservative backfilling, 0 holds nothing for a declared start. Where no pod declares a run time, nothing is
+	// held. Default: 1.
 	MaxHolds *int32 `json:"maxHolds,omitempty"`
 	// HoldOrder is who holds first: Priority (default), and of one priority the oldest, or Age, the oldest.
 	HoldOrder string `json:"holdOrder,omitempty"`
@@ -91,7 +91,7 @@ func (a *CoschedulingArgs) SetDefaults() {
 	a.InterruptedGangs = cmp.Or(a.InterruptedGangs, annotation.GangKeepBound)
 	a.EnableJointGPUs = cmp.Or(a.EnableJointGPUs, new(true))
 	a.MaxOvertakes = cmp.Or(a.MaxOvertakes, new(int32(10)))
-	a.MaxHolds = cmp.Or(a.MaxHolds, new(int32(0)))
+	a.MaxHolds = cmp.Or(a.MaxHolds, new(int32(1)))
 	a.HoldOrder = cmp.Or(a.HoldOrder, HoldByPriority)
 	a.EnableBackfill = cmp.Or(a.EnableBackfill, new(true))
 	a.BackfillBelowPriority = cmp.Or(a.BackfillBelowPriority, new(int32(math.MinInt32)))

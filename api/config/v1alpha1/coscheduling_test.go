@@ -21,7 +21,7 @@ func TestDecodeCoscheduling(t *testing.T) {
 		t.Errorf("read as %+v, %v", a, err)
 	}
 	if a, err := v1alpha1.Decode[v1alpha1.CoschedulingArgs](nil); err != nil || !*a.EnableJointGPUs ||
-		*a.MaxHolds != 0 || !*a.EnableBackfill || a.HoldOrder != "Priority" ||
+		*a.MaxHolds != 1 || !*a.EnableBackfill || a.HoldOrder != "Priority" ||
 		*a.BackfillBelowPriority != math.MinInt32 {
 		t.Errorf("no arguments: %v", err)
 	}

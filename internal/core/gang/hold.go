@@ -37,6 +37,8 @@ type Hold struct {
 	Rank Rank
 	// Start is when the unit starts at the latest, if the declared run times are kept; zero for no promise.
 	Start time.Time
+	// Overtaken says that the unit holds room because it was overtaken too often, however many others have a promise.
+	Overtaken bool
 }
 
 // HoldUser is a unit that asks for held room.
@@ -83,8 +85,9 @@ func (r HoldRules) MayHold(unit Rank, holds []Hold) bool {
 }
 
 // Excess returns the holds that end because more units than may have a promise have one, the last in the order first.
+// Those of units that were overtaken too often remain.
 func (r HoldRules) Excess(holds []Hold) []Hold {
-	promised := slices.DeleteFunc(slices.Clone(holds), func(h Hold) bool { return h.Start.IsZero() })
+	promised := slices.DeleteFunc(slices.Clone(holds), func(h Hold) bool { return h.Overtaken || h.Start.IsZero() })
 	slices.SortFunc(promised, func(a, b Hold) int { return r.compare(b.Rank, a.Rank) })
 	return promised[:max(len(promised)-r.Most, 0)]
 }
@@ -97,22 +100,34 @@ func (r HoldRules) compare(a, b Rank) int {
 	return a.Compare(b)
 }
 
-// EarliestStart returns the first of these times at which a unit fits, and where. fits is asked about a time with all
-// pods gone that have ended by then. What fits at one time must fit at each later one; otherwise it is a time at which
-// it fits, and not the first. ok is false where the unit fits at none. It asks as often as the number of times has
-// binary digits, and once more.
-func EarliestStart[T any](times []time.Time, fits func(at time.Time) (T, bool)) (at time.Time, where T, ok bool) {
+// EarliestStart returns the first of these times at which a unit fits, none of them before from, and where. fits is
+// asked about a time with all pods gone that have ended by then. What fits at one time must fit at each later one;
+// otherwise it is a time at which it fits, and not the first. ok is false where the unit fits at none. It asks about
+// the first time, which is the answer where amounts alone decide, then about the last one, and then in growing steps
+// from the first on: at most twice as often as the number of times before the answer has binary digits.
+func EarliestStart[T any](times []time.Time, from time.Time, fits func(at time.Time) (T, bool)) (at time.Time,
+	where T, ok bool,
+) {
 	times = slices.SortedFunc(slices.Values(times), time.Time.Compare)
 	times = slices.CompactFunc(times, time.Time.Equal)
+	low, _ := slices.BinarySearchFunc(times, from, time.Time.Compare)
 	// Invariant: it fits at times[high], where that exists, and not at times[low-1].
-	low, high := 0, len(times)
-	for try := high - 1; low < high; try = (low + high) / 2 {
-		found, fit := fits(times[try])
-		if !fit {
-			low = try + 1
-			continue
+	high := len(times)
+	ask := func(i int) {
+		if found, fit := fits(times[i]); fit {
+			high, at, where, ok = i, times[i], found, true
+		} else {
+			low = i + 1
 		}
-		high, at, where, ok = try, times[try], found, true
+	}
+	if low < high {
+		ask(low)
+	}
+	if low < high {
+		ask(high - 1)
+	}
+	for gap := 1; low < high; gap *= 2 {
+		ask(min(low+gap, (low+high)/2))
 	}
 	return at, where, ok
 }

@@ -566,6 +566,9 @@ func (m *model) plans(uid string) bool {
 		}
 		return false
 	})
+	if failed == "" && len(fit) < plan.Needed() {
+		m.Fatalf("the plan of %s needs %d members, and starts with %v", id, plan.Needed(), fit)
+	}
 	if failed != end {
 		m.Fatalf("the plan of %v ends with %q, want %q", s.Group, failed, end)
 	}

@@ -209,6 +209,14 @@ func (p *Plan) Gather(uids, labels []string, must bool) {
 	p.DomainRequests = append(p.DomainRequests, added)
 }
 
+// Needed returns how many of the members the gangs lack.
+func (p *Plan) Needed() (n int) {
+	for _, t := range p.tallies {
+		n += max(t.least-t.before, 0)
+	}
+	return n
+}
+
 // Lacks reports whether the gang of a member needs more members than were placed.
 func (p *Plan) Lacks(uid string) bool { return p.gang[uid].placed < p.gang[uid].least }
 

@@ -7,11 +7,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-project/tenon/internal/core/domain"
 	"github.com/tenon-project/tenon/internal/core/forecast"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
@@ -20,7 +22,8 @@ import (
 )
 
 const (
-	// searchEvery is how long a promise remains before a start is looked for anew, unless its time or a node is gone.
+	// searchEvery is how long a promise remains before it is asked whether to look for a start anew, unless its time or
+	// a node is gone.
 	searchEvery = 10 * time.Second
 	// vainSearches bounds the units that look for a start in vain between two events, and within searchEvery.
 	vainSearches = 8
@@ -56,22 +59,21 @@ func (c *Cluster) endOf(p *corev1.Pod, now time.Time) time.Time {
 	return now.Add(left)
 }
 
-// endsOf returns when pods on nodes end, of those that declare it, and these times.
-func (c *Cluster) endsOf(f framework.Framework, now time.Time) (ends map[types.UID]time.Time, times []time.Time) {
-	ends = map[types.UID]time.Time{}
-	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
-	if err != nil {
-		return ends, nil
-	}
+// endsOf returns when the pods on nodes end; nil where none declares it.
+func (c *Cluster) endsOf(nodes []fwk.NodeInfo, now time.Time) gang.Ends {
+	ends, declares := gang.Ends{}, false
 	for _, n := range nodes {
 		for _, info := range n.GetPods() {
 			pod := info.GetPod()
-			if end := c.endOf(pod, now); !end.IsZero() {
-				ends[pod.UID] = end
-			}
+			end := gang.End{Node: n.Node().Name, At: c.endOf(pod, now)}
+			declares = declares || pod.DeletionTimestamp == nil && !end.At.IsZero()
+			ends[string(pod.UID)] = end
 		}
 	}
-	return ends, slices.Collect(maps.Values(ends))
+	if !declares {
+		return nil
+	}
+	return ends
 }
 
 // evictable returns what reports whether a unit may evict a pod by itself; nil where it evicts none.
@@ -87,19 +89,59 @@ func (ev *Evictions) evictable(preemptor *corev1.Pod) func(*corev1.Pod) bool {
 	}
 }
 
-// leaves returns what reports whether a pod has left its node at a time, for a unit that looks for a start: it has
-// ended by then, it is evicted for the unit at no loss, or it is behind the unit and the time is unknownEnd.
-func (r *reservations) leaves(member *corev1.Pod, ends map[types.UID]time.Time) func(p *corev1.Pod, at time.Time) bool {
+// leaving returns when pods have left their nodes, by UID, for a unit that looks for a start: each has ended by then,
+// or is evicted for the unit at no loss, or is behind the unit, which is unknownEnd where the unit was overtaken.
+func (r *reservations) leaving(nodes []fwk.NodeInfo, member *corev1.Pod, ends gang.Ends, overtaken bool,
+) map[types.UID]time.Time {
 	rank, own := r.cluster.unitOf(member), r.cluster.group(member)
 	rules, evictable := r.rules(), r.evictions.evictable(member)
-	return func(p *corev1.Pod, at time.Time) bool {
-		if slices.Contains(own, r.cluster.Gangs.GangOf(p)) {
-			return false
+	leaves := map[types.UID]time.Time{}
+	for _, n := range nodes {
+		for _, info := range n.GetPods() {
+			pod := info.GetPod()
+			end := ends[string(pod.UID)].At
+			switch {
+			case slices.Contains(own, r.cluster.Gangs.GangOf(pod)):
+			case rules.Frees(rank, corev1helpers.PodPriority(pod)) && evictable(pod):
+				leaves[pod.UID] = time.Time{}
+			case !end.IsZero():
+				leaves[pod.UID] = end
+			case overtaken && rank.Before(r.cluster.unitOf(pod)):
+				leaves[pod.UID] = unknownEnd
+			}
 		}
-		end, known := ends[p.UID]
-		return known && !end.After(at) || at.Equal(unknownEnd) && rank.Before(r.cluster.unitOf(p)) ||
-			rules.Frees(rank, corev1helpers.PodPriority(p)) && evictable(p)
 	}
+	return leaves
+}
+
+// firstRoom returns before which time members do not fit by the amounts of nodes alone; ok is false where they never
+// do.
+func (r *reservations) firstRoom(nodes []fwk.NodeInfo, m *members, leaves map[types.UID]time.Time) (time.Time, bool) {
+	names, usable := m.dimensions(m.order), r.cluster.usableBy(m)
+	each := m.demand(&domain.Request{Members: m.order}).Each
+	rooms := make([]gang.Room, 0, len(nodes))
+	for _, n := range nodes {
+		room := gang.Room{Free: freeInDimensions(n, names, usable)}
+		for _, info := range n.GetPods() {
+			at, goes := leaves[info.GetPod().UID]
+			if !goes || usable != nil && usable(info.GetPod()) {
+				continue
+			}
+			back := make([]int64, len(names))
+			for i, name := range names {
+				switch {
+				case room.Free[i] == domain.Unlimited:
+				case name == corev1.ResourcePods:
+					back[i] = 1
+				default:
+					back[i] = amountOf(info.CalculateResource().Resource, name)
+				}
+			}
+			room.Leaves = append(room.Leaves, gang.Leave{At: at, Room: back})
+		}
+		rooms = append(rooms, room)
+	}
+	return gang.FirstRoom(rooms, each, m.plan.Needed())
 }
 
 // rules are who may hold nodes, and who else may use these.
@@ -143,19 +185,26 @@ func (r *reservations) isAlive(h *reservation) bool {
 	return false
 }
 
-// isFresh reports whether a promise remains as it is: it was found a short while ago for the same members, on nodes
-// that exist, and its time has not come.
-func (r *reservations) isFresh(h *reservation, m *members, f framework.Framework, now time.Time) bool {
-	if h == nil || h.Start.IsZero() || !now.Before(h.Start) || now.Before(h.found) ||
-		now.Sub(h.found) >= searchEvery || len(m.order) != h.members {
+// stands reports whether a promise may remain as it is: it is for the same members, on nodes that are as they were, and
+// its time has not come.
+func (r *reservations) stands(h *reservation, m *members, f framework.Framework, now time.Time) bool {
+	if h == nil || h.Start.IsZero() || !now.Before(h.Start) || now.Before(h.asked) || len(m.order) != h.members {
 		return false
 	}
 	for uid, node := range h.nodes {
-		if _, err := f.SnapshotSharedLister().NodeInfos().Get(node); m.pods[uid] == nil || err != nil {
+		info, err := f.SnapshotSharedLister().NodeInfos().Get(node)
+		if m.pods[uid] == nil || err != nil || isOther(h.on[node], info.Node()) {
 			return false
 		}
 	}
 	return true
+}
+
+// isOther reports whether a node has changed so that pods may not fit there that did.
+func isOther(was, now *corev1.Node) bool {
+	same := equality.Semantic.DeepEqual
+	return was != now && !(same(was.Spec, now.Spec) && maps.Equal(was.Labels, now.Labels) &&
+		same(was.Status.Allocatable, now.Status.Allocatable))
 }
 
 // userOf returns what asks for room with a pod: all members of a round.

@@ -3,12 +3,12 @@ package coscheduling
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -33,16 +33,19 @@ import (
 type reservation struct {
 	// Hold has the rank of the group when the nodes were kept, and the promised start.
 	gang.Hold
-	// single is set for a pod that starts alone, members is how many were planned, found is when.
+	// single is set for a pod that starts alone, members is how many were planned.
 	single  bool
 	members int
-	found   time.Time
+	// search is the one that found the start, and asked is when it was last asked whether another one is due.
+	search gang.Search
+	asked  time.Time
 	// highest is the highest priority of the members.
 	highest int32
 	// pods has the members with nodes, by UID, as they were then.
 	pods map[string]*corev1.Pod
-	// nodes has the node of each of them, by UID.
+	// nodes has the node of each of them, by UID, and on has these nodes as they were then, by name.
 	nodes map[string]string
+	on    map[string]*corev1.Node
 	// evictable reports whether the group may evict a pod by itself.
 	evictable func(*corev1.Pod) bool
 }
@@ -84,56 +87,91 @@ func (r *reservations) keepNodes(ctx context.Context, m *members, portion bool) 
 		return nil, gang.Short
 	case portion: // the rest of the plan may find room
 		return preferred, gang.Short
-	case r.isFresh(h, m, f, now):
+	}
+	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return nil, gang.Short
+	}
+	fresh := r.stands(h, m, f, now)
+	if fresh && now.Sub(h.asked) < searchEvery {
+		return h.nodes, gang.Promised
+	}
+	search := gang.Search{Others: r.cluster.Events.Others()}
+	if r.rules().Most > 0 {
+		search.Ends = r.cluster.endsOf(nodes, now)
+	}
+	if fresh && !h.search.IsDue(search.Ends, search.Others, slices.Collect(maps.Keys(h.on)), h.Start, now) {
+		h.asked = now
 		return h.nodes, gang.Promised
 	}
 	delete(r.kept, rank.Name)
-	var ends map[types.UID]time.Time
-	var times []time.Time
-	if r.rules().Most > 0 {
-		ends, times = r.cluster.endsOf(f, now)
-	}
+	start, on, ok := r.findStart(ctx, m, nodes, search.Ends, preferred, overtaken)
 	found := gang.Promised
-	if overtaken {
-		times, found = append(times, unknownEnd), gang.Reserved
-	}
-	leaves := r.leaves(member, ends)
-	start, nodes, ok := gang.EarliestStart(times, func(at time.Time) (nodes map[string]string, _ bool) {
-		goes := func(p *corev1.Pod) bool { return leaves(p, at) }
-		if r.evictions.shortage(m, goes).UID != "" {
-			return nil, false
-		}
-		for places := range r.planner.placesWithout(m, goes) {
-			nodes = r.planWithout(ctx, m, places, preferred, goes)
-			if r.planner.domains.release(f); nodes != nil {
-				break
-			}
-		}
-		return nodes, nodes != nil
-	})
 	switch {
 	case !ok && overtaken:
 		return nil, gang.Hopeless
 	case !ok:
 		r.vain++
 		return nil, gang.Short
-	case start.Before(unknownEnd):
-		found = gang.Promised
-	default:
-		start = time.Time{}
+	case !start.Before(unknownEnd):
+		start, found = time.Time{}, gang.Reserved
+	}
+	if h != nil && !start.Before(h.Start) {
+		search.Vain = h.search.Vain + 1
 	}
 	h = &reservation{
-		Hold: gang.Hold{Rank: rank, Start: start}, single: r.cluster.Gangs.Alone(member), members: len(m.order),
-		found: now, pods: map[string]*corev1.Pod{}, nodes: nodes, evictable: r.evictions.evictable(member),
+		Hold:   gang.Hold{Rank: rank, Start: start, Overtaken: overtaken},
+		single: r.cluster.Gangs.Alone(member), members: len(m.order),
+		search: search, asked: now, pods: map[string]*corev1.Pod{}, nodes: on, on: map[string]*corev1.Node{},
+		evictable: r.evictions.evictable(member),
 	}
-	for uid := range nodes {
+	for uid, node := range on {
 		pod := m.pods[uid].Pod
 		h.pods[uid] = pod
 		h.highest = max(h.highest, corev1helpers.PodPriority(pod))
+		if info, err := f.SnapshotSharedLister().NodeInfos().Get(node); err == nil {
+			h.on[node] = info.Node()
+		}
 	}
 	r.keep(h)
-	klog.FromContext(ctx).V(2).Info("Nodes are kept", "for", rank.Name, "pods", len(nodes), "start", start)
-	return nodes, found
+	klog.FromContext(ctx).V(2).Info("Nodes are kept", "for", rank.Name, "pods", len(on), "start", start)
+	return on, found
+}
+
+// findStart returns when and where a group starts first. A pod that declares no end, and is behind a group that was
+// overtaken, counts as gone at unknownEnd.
+func (r *reservations) findStart(ctx context.Context, m *members, nodes []fwk.NodeInfo, ends gang.Ends,
+	preferred map[string]string, overtaken bool,
+) (start time.Time, on map[string]string, ok bool) {
+	times := ends.Times()
+	if overtaken {
+		times = append(times, unknownEnd)
+	}
+	if len(times) == 0 {
+		return start, nil, false
+	}
+	leaves := r.leaving(nodes, m.first(), ends, overtaken)
+	from, ok := r.firstRoom(nodes, m, leaves)
+	if !ok {
+		return start, nil, false
+	}
+	f := r.cluster.Core.Profile(m.first().Spec.SchedulerName)
+	return gang.EarliestStart(times, from, func(at time.Time) (on map[string]string, _ bool) {
+		goes := func(p *corev1.Pod) bool {
+			left, goes := leaves[p.UID]
+			return goes && !left.After(at)
+		}
+		if r.evictions.shortage(m, goes).UID != "" {
+			return nil, false
+		}
+		for places := range r.planner.placesWithout(m, goes) {
+			on = r.planWithout(ctx, m, nodes, places, preferred, goes)
+			if r.planner.domains.release(f); on != nil {
+				break
+			}
+		}
+		return on, on != nil
+	})
 }
 
 // isOvertaken reports whether the group of a member was overtaken too often.
@@ -150,14 +188,9 @@ type crowded struct {
 
 // planWithout returns a node for each member as if pods that go were gone: those of as few nodes as do, else all of
 // them; nil where the group does not fit even then.
-func (r *reservations) planWithout(ctx context.Context, m *members, places map[string]*place,
+func (r *reservations) planWithout(ctx context.Context, m *members, nodes []fwk.NodeInfo, places map[string]*place,
 	preferred map[string]string, goes func(*corev1.Pod) bool,
 ) map[string]string {
-	f := r.cluster.Core.Profile(m.first().Spec.SchedulerName)
-	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
-	if err != nil {
-		return nil
-	}
 	names := m.dimensions(m.order)
 	least := &gang.PackedClass{Asks: m.demand(&domain.Request{Members: m.order}).Each}
 	kept, all, behind := map[string]bool{}, []crowded{}, map[*corev1.Pod]bool{}

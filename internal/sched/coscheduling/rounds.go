@@ -99,8 +99,10 @@ type Changes interface {
 
 // Events counts what may let a pod fit that did not, other than that a pod was bound.
 type Events interface {
-	// Count returns how many there were. Each is counted after the cache has it, and before it wakes pods.
+	// Count returns how many there were, Others how many of these were about something else than a pod with a node.
+	// Each is counted after the cache has it, and before it wakes pods.
 	Count() uint64
+	Others() uint64
 }
 
 // Plugins are what gangs ask the plugins of a profile for.

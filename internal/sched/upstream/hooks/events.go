@@ -36,8 +36,8 @@ type Events struct {
 	Nodes Nodes
 	// Also knows plugins whose events may let a pod fit, beside those that have refused it; nil where there are none.
 	Also Also
-	// count only grows.
-	count atomic.Uint64
+	// Both only grow; count has others as well.
+	count, others atomic.Uint64
 }
 
 // Attempts knows the last attempt on each pod. It is safe for concurrent use.
@@ -75,6 +75,9 @@ type Amounts interface {
 
 // Count returns how many there were. An event is counted after the cache has it, and before it wakes pods.
 func (e *Events) Count() uint64 { return e.count.Load() }
+
+// Others returns how many of them were about something else than a pod with a node.
+func (e *Events) Others() uint64 { return e.others.Load() }
 
 // Watch returns the queue that counts its events, and logs in c the nodes to which other pods are nominated than
 // before.
@@ -233,6 +236,9 @@ func (q *eventQueue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk
 	what, left := q.read(event, old)
 	if what.Counts() {
 		q.events.count.Add(1)
+	}
+	if what == wake.Other {
+		q.events.others.Add(1)
 	}
 	if event.Resource == framework.EventAssignedPodAdd.Resource {
 		inner := check
