@@ -81,7 +81,14 @@ func TestPodGroupsThatOperatorsWrite(t *testing.T) {
 // alone, though a rule groups objects of their kind.
 func TestKubernetesOwnGangsComeBeforeRules(t *testing.T) {
 	t.Parallel()
-	group := "{apiVersion: scheduling.k8s.io/v1alpha2, kind: PodGroup, metadata: {name: own}, spec: {" +
+	for _, version := range []string{"v1alpha2", "v1beta1"} {
+		kubernetesOwnGangsComeBeforeRules(t, version)
+	}
+}
+
+func kubernetesOwnGangsComeBeforeRules(t *testing.T, version string) {
+	t.Helper()
+	group := "{apiVersion: scheduling.k8s.io/" + version + ", kind: PodGroup, metadata: {name: own}, spec: {" +
 		"schedulingPolicy: {gang: {minCount: %d}}}}\n---\n"
 	job := strings.ReplaceAll(fmt.Sprintf(torchJob, "", "pytorchReplicaSpecs: {"+replicas("Worker", 3)+"}"),
 		"restartPolicy: Never", "schedulingGroup: {podGroupName: own}, restartPolicy: Never")
@@ -94,7 +101,7 @@ func TestKubernetesOwnGangsComeBeforeRules(t *testing.T) {
 	} {
 		r, says := simulate(t, oneNode(2)+fmt.Sprintf(group, c.minCount)+job, "-")
 		if got := statesOf(r); got != c.want {
-			t.Errorf("%s: got %s, want %s", name, got, c.want)
+			t.Errorf("%s, %s: got %s, want %s", version, name, got, c.want)
 		}
 		if len(r.Gangs) != 1 || r.Gangs[0].Name != "default/own" || r.Gangs[0].MinMember != c.minCount {
 			t.Errorf("%s: gangs %+v, want default/own alone", name, r.Gangs)

@@ -22,7 +22,8 @@ func TrainingRuntime(trainJob map[string]any) (kind, name string, err error) {
 }
 
 // TrainJobSet returns the JobSet that the trainer makes of a TrainJob: that of its runtime, where the step of the
-// training has the nodes, the image and the resources that the TrainJob names.
+// training has the nodes, the image and the resources that the TrainJob names. With MPI, that step is the launcher, and
+// the nodes are those of the replicated job named node.
 func TrainJobSet(trainJob, runtime map[string]any) (map[string]any, error) {
 	kind, name, err := TrainingRuntime(trainJob)
 	if err != nil {
@@ -36,25 +37,37 @@ func TrainJobSet(trainJob, runtime map[string]any) (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: spec.template.%w", kind, name, err)
 	}
-	nodes, hasNodes, err := unstructured.NestedFieldNoCopy(trainJob, "spec", "trainer", "numNodes")
-	if err == nil && !hasNodes {
-		nodes, hasNodes, err = unstructured.NestedFieldNoCopy(runtime, "spec", "mlPolicy", "numNodes")
-	}
+	wanted, wants, err := unstructured.NestedFieldNoCopy(trainJob, "spec", "trainer", "numNodes")
 	if err != nil {
 		return nil, err
 	}
+	given, has, err := unstructured.NestedFieldNoCopy(runtime, "spec", "mlPolicy", "numNodes")
+	if err != nil {
+		return nil, err
+	}
+	_, isMPI, _ := unstructured.NestedMap(runtime, "spec", "mlPolicy", "mpi")
+	launches, _, _ := unstructured.NestedBool(runtime, "spec", "mlPolicy", "mpi", "runLauncherAsNode")
 	for _, one := range jobs {
-		job, isMap := one.(map[string]any)
+		job, _ := one.(map[string]any)
 		step, _, _ := unstructured.NestedString(job, "template", "metadata", "labels", ancestorStep)
-		if !isMap || step != "trainer" {
-			continue
+		isNode := isMPI && job["name"] == "node"
+		nodes, hasNodes := given, has && step == "trainer"
+		if wants && (isNode || step == "trainer" && !isMPI) {
+			nodes, hasNodes = wanted, true
+		}
+		if n, isNumber := nodes.(int64); isNumber && wants && isNode && launches {
+			nodes = max(n-1, 1) // the launcher is one of them
 		}
 		if hasNodes {
 			for _, field := range []string{"parallelism", "completions"} {
 				err = errors.Join(err, unstructured.SetNestedField(job, nodes, "template", "spec", field))
 			}
 		}
-		err = errors.Join(err, train(job, trainJob))
+		if step == "trainer" {
+			err = errors.Join(err, train(job, trainJob, "image", "resourcesPerNode"))
+		} else if isNode && launches {
+			err = errors.Join(err, train(job, trainJob, "resourcesPerNode"))
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -71,8 +84,8 @@ func TrainJobSet(trainJob, runtime map[string]any) (map[string]any, error) {
 	}, err
 }
 
-// train sets what a TrainJob says of the container named node of a job.
-func train(job, trainJob map[string]any) error {
+// train sets fields that a TrainJob has of the container named node of a job.
+func train(job, trainJob map[string]any, fields ...string) error {
 	path := []string{"template", "spec", "template", "spec", "containers"}
 	containers, _, err := unstructured.NestedSlice(job, path...)
 	if err != nil {
@@ -83,7 +96,8 @@ func train(job, trainJob map[string]any) error {
 		if container["name"] != "node" {
 			continue
 		}
-		for from, to := range map[string]string{"image": "image", "resourcesPerNode": "resources"} {
+		for _, from := range fields {
+			to := map[string]string{"image": "image", "resourcesPerNode": "resources"}[from]
 			value, has, err := unstructured.NestedFieldCopy(trainJob, "spec", "trainer", from)
 			if err != nil {
 				return err
