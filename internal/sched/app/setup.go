@@ -148,10 +148,11 @@ func assemble(ctx context.Context, o *Options, c *config.Config) (*Scheduler, er
 		known.Claims = kube.NewClaims(store)
 	}
 	table := known.Table()
+	c.InformerFactory = hooks.Informers(c.Client, c.InformerFactory, table, watch)
+	// A factory gives each of its informers a transform of its own: this one replaces it.
 	if err := c.InformerFactory.Core().V1().Pods().Informer().SetTransform(gangs.ShowConcealed); err != nil {
 		return nil, fmt.Errorf("follow pods: %w", err)
 	}
-	c.InformerFactory = hooks.Informers(c.Client, c.InformerFactory, table, watch)
 	c.DynInformerFactory = hooks.Resources(c.DynInformerFactory, table, client, watch)
 	cc := c.Complete()
 	s := &Scheduler{
