@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -44,7 +45,8 @@ func byAmounts(t *testing.T, in string, r Result, waits func(name string) bool) 
 		case "Node":
 		case "Pod":
 			delete(meta, "annotations")
-			delete(meta, "labels")
+			labels, _ := meta["labels"].(map[string]any)
+			maps.DeleteFunc(labels, func(key string, _ any) bool { return strings.Contains(key, ".sh/") })
 			if p := stateOf(r, name); p.Node != "" {
 				spec["nodeName"] = p.Node
 			} else if !waits(name) {
@@ -87,6 +89,8 @@ func TestTheAutoscalersView(t *testing.T) {
 		return strings.Replace(machine(name), "labels: {",
 			"labels: {node.koordinator.sh/numa-topology-policy: SingleNUMANode, ", 1)
 	}
+	const apart = ", affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: " +
+		"kubernetes.io/hostname, labelSelector: {matchLabels: {app: a}}}]}}"
 	with := func(spec string) string {
 		return strings.Replace(cpuNode("n0", 4), "status:", "spec: {"+spec+"}, status:", 1)
 	}
@@ -111,6 +115,27 @@ func TestTheAutoscalersView(t *testing.T) {
 		},
 		why.TaintToleration: {
 			with("taints: [{key: a, effect: NoSchedule}]") + cpuPod("p", 1, "", ""), cpuNode("new", 4), true,
+		},
+		why.InsufficientMemory: {
+			cpuNode("n0", 4) + strings.Replace(cpuPod("p", 1, "", ""), "cpu: 1", "cpu: 1, memory: 96Gi", 1),
+			strings.ReplaceAll(cpuNode("new", 4), "64Gi", "128Gi"), true,
+		},
+		why.InsufficientPods: {
+			strings.ReplaceAll(cpuNode("n0", 4), "pods: 200", "pods: 1") + cpuPod("first", 1, "", "") +
+				cpuPod("p", 1, "", ""), cpuNode("new", 4), true,
+		},
+		why.PodAffinity: {
+			cpuNode("n0", 4) + cpuPod("first", 1, ", labels: {app: a}", "") + cpuPod("p", 1, "", apart),
+			cpuNode("new", 4), true,
+		},
+		why.GangGated: {
+			cpuNode("n0", 4) + cpuPod("p", 6, inGang, "") +
+				cpuPod("q", 1, inGang, ", schedulingGates: [{name: example.com/g}]"), cpuNode("new", 8), false,
+		},
+		why.GangGroupNotMutual: {
+			cpuNode("n0", 4) + cpuPod("p", 6, strings.Replace(inGang, "'2'",
+				`'1', gang.scheduling.koordinator.sh/groups: '["default/g","default/h"]'`, 1), ""),
+			cpuNode("new", 8), false,
 		},
 		why.GangSiblingFailed: {
 			cpuNode("n0", 4) + cpuPod("p", 3, inGang, "") + cpuPod("q", 3, inGang, ""),
