@@ -228,6 +228,10 @@ func (r *chosenReserve) Reserve(ctx context.Context, cs fwk.CycleState, pod *cor
 	return r.ReservePlugin.Reserve(ctx, cs, pod, node)
 }
 
+// poolUnusable is in the error of an allocator that a pool of the node is invalid or incomplete, while a request asks
+// for all devices. Other nodes may have all.
+const poolUnusable = "asks for all devices, but resource pool"
+
 // chooser is the allocator of the plugin, which gives the first devices that satisfy the claims of a pod. Where its
 // caller has a question, it gives better ones.
 type chooser struct{ structured.Allocator }
@@ -243,6 +247,9 @@ func (c *chooser) Allocate(ctx context.Context, node *corev1.Node, claims []*res
 		return nil, nil
 	}
 	first, err := c.Allocator.Allocate(ctx, node, claims)
+	if err != nil && strings.Contains(err.Error(), poolUnusable) {
+		err = fmt.Errorf("%w%w", err, structured.ErrFailedAllocationOnNode) // whose text is empty
+	}
 	if !asked || err != nil || len(first) == 0 || len(first) != len(claims) {
 		return first, err
 	}
