@@ -10,8 +10,8 @@ import (
 func TestKnownFaultsOfAllocators(t *testing.T) {
 	t.Parallel()
 	class := func(driver string) string {
-		return resourceObject("DeviceClass", driver, "spec: {selectors: [{cel: {expression: \"device.driver == '"+driver+
-			"'\"}}]}")
+		return resourceObject("DeviceClass", driver, "spec: {selectors: [{cel: {expression: \"device.driver == '"+
+			driver+"'\"}}]}")
 	}
 	// counted is a pool with counter memory of set, and devices of which each is NAME USE, FIELDS.
 	counted := func(driver string, memory int, devices ...string) string {
@@ -61,8 +61,8 @@ func TestKnownFaultsOfAllocators(t *testing.T) {
 			"p Scheduled gpu/n0/d0 gpu/n0/d1",
 		},
 		"a second share of a device uses its counter once": {
-			counted("gpu", 1, "d0 1"+shared) + holder + named("held", claimFor(ofGPU("r", ""), given("d0", share+"1", "o"))) +
-				claimFor(ofGPU("r", ""), ""),
+			counted("gpu", 1, "d0 1"+shared) + holder +
+				named("held", claimFor(ofGPU("r", ""), given("d0", share+"1", "o"))) + claimFor(ofGPU("r", ""), ""),
 			"p Scheduled gpu/n0/d0",
 		},
 		"a tainted device uses no counter": {
@@ -73,7 +73,7 @@ func TestKnownFaultsOfAllocators(t *testing.T) {
 			numa(1, 2, 1, 3) + claimFor(ofGPU("r", ", count: 3"), ", constraints: [{distinctAttribute: gpu/numa}]"),
 			"p Scheduled gpu/n0/d0 gpu/n0/d1 gpu/n0/d3",
 		},
-		"a capacity near the largest number": {
+		"a capacity that overflows when rounded up": {
 			sliceOf("s", "gpu", "n0", 1, 1, "devices: [{name: d0"+shared+", capacity: {memory: {value: "+
 				"9223372036854775807, requestPolicy: {default: 10, validRange: {min: 10, step: 10}}}}}]") +
 				claimFor(ofGPU("r", ", capacity: {requests: {memory: 9223372036854775805}}"), ""),
