@@ -63,6 +63,8 @@ const (
 	GangTimeout
 	GangInterrupted
 	GangDeadlockReleased
+	NodesHeld
+	HoldEnded
 	Preempted
 	GangPreempted
 	GangScheduled

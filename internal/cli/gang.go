@@ -177,6 +177,9 @@ func drawGang(g *view.Gang, p paint, width int) string {
 	if g.Reason != "" {
 		c.add("waits", g.Reason+": "+g.Message)
 	}
+	if g.Hold != nil {
+		c.add("holds", g.Hold.Text(time.Now())+"; since "+age(time.Since(g.Hold.Since)))
+	}
 	if g.Degraded {
 		c.add("degraded", "it has started, and fewer than the minimum run")
 	}

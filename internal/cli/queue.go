@@ -97,6 +97,9 @@ func drawQueue(f *view.Forecast, length, width int) string {
 		if u.Waits != nil {
 			waits = u.Waits.Code.String()
 		}
+		if u.HeldBack != nil {
+			waits = "held node " + u.HeldBack.Node
+		}
 		quota := "-"
 		if n := len(u.QuotaPath); n > 0 {
 			quota = u.QuotaPath[n-1]
@@ -106,6 +109,7 @@ func drawQueue(f *view.Forecast, length, width int) string {
 	}
 	var out strings.Builder
 	out.WriteString(c.String())
+	drawHolds(&out, f)
 	if f.Bound != "" {
 		fmt.Fprintf(&out, "note: the forecast ended after %s; the starts of some were not estimated\n", f.Bound)
 	}
@@ -116,6 +120,26 @@ func drawQueue(f *view.Forecast, length, width int) string {
 		fmt.Fprintf(&out, "note: %s\n", n)
 	}
 	return out.String()
+}
+
+// drawHolds writes which units hold nodes, and which wait for them.
+func drawHolds(out *strings.Builder, f *view.Forecast) {
+	now, held, more := f.At.In(time.Local), []string{}, 0
+	for _, u := range f.Queue {
+		if h := u.Hold; h != nil {
+			fmt.Fprintf(out, "hold: %s, since %s: %s\n", u.Name, age(f.At.Sub(h.Since)), h.Text(now))
+		}
+		const most = 5
+		if h := u.HeldBack; h != nil && len(held) == most {
+			more++
+		} else if h != nil {
+			held = append(held, fmt.Sprintf("held back: %s: %s\n", u.Name, h.Text(now)))
+		}
+	}
+	out.WriteString(strings.Join(held, ""))
+	if more > 0 {
+		fmt.Fprintf(out, "note: %d more are held back\n", more)
+	}
 }
 
 // runs is a run time and where it comes from: "1h30m0s" where it is declared.

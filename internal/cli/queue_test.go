@@ -30,6 +30,7 @@ func (w queueWorld) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		w.t.Errorf("unexpected request %s %s %s", r.Method, r.URL, body)
 	}
 	at := time.Date(2026, 3, 4, 12, 0, 0, 0, time.Local)
+	promised := at.Add(2 * time.Hour)
 	early, late := at.Add(time.Hour), at.Add(90*time.Minute)
 	refusal := lack(why.InsufficientDevices, "gpu", 0, 2, "a", 5).Wire
 	answer := view.WhatIfAnswer{Forecast: &view.Forecast{At: at, Queue: []view.WaitingUnit{
@@ -40,8 +41,15 @@ func (w queueWorld) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			Start: &view.ExpectedStart{
 				State: view.StartsAfter, Earliest: &early, Latest: &late, After: []string{"job/ml/sweep"},
 			},
+			Hold: &view.Hold{
+				Nodes: []string{"n0", "n1"}, Since: at.Add(-3 * time.Minute), Start: &promised,
+				Users: "pods that end by then",
+			},
 		},
-		{Position: 2, Name: "pod/ml/small", Pods: []string{"ml/small"}, Since: at.Add(-time.Minute)},
+		{
+			Position: 2, Name: "pod/ml/small", Pods: []string{"ml/small"}, Since: at.Add(-time.Minute),
+			HeldBack: &view.HeldBack{Node: "n1", For: "gang/ml/train", Until: &promised},
+		},
 		{
 			Position: 3, Name: "pod/ml/other", Pods: []string{"ml/other"}, Since: at, QuotaPath: []string{"org"},
 			RunTime: &view.RunTime{Likely: "5m0s", Late: "5m0s", Source: forecast.Annotated},
@@ -69,6 +77,9 @@ func TestQueue(t *testing.T) {
 		"all": {args: nil, want: []string{
 			"1 of 4", "gang/ml/train", "2", "team", "7", "60m", "1h0m0s to 2h0m0s (learned)", "InsufficientDevices",
 			"13:00 to 13:30, after job/ml/sweep", "2 of 4", "unknown", "its first attempt", "not estimated", "5m0s",
+			"hold: gang/ml/train, since 3m: n0, n1 until it starts, at the latest at 14:00 by declared run times",
+			"held node n1",
+			"held back: pod/ml/small: node n1 is held for gang/ml/train until about 14:00; this one declares no",
 			"note: the forecast ended after 1.5s", "note: 1 more that you may not read",
 			"note: run times that Jobs declare are not known: forbidden",
 		}},

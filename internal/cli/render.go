@@ -83,6 +83,12 @@ func (r *renderer) body(p explained) string {
 	if e := p.Expected; e != nil && e.State == view.StartsAfter { // tenon queue shows the other answers
 		r.line("expected start", e.Text(r.now)+" (place "+p.Place+")")
 	}
+	if p.Hold != nil {
+		r.line("holds", p.Hold.Text(r.now))
+	}
+	if p.HeldBack != nil {
+		r.line("held back", p.HeldBack.Text(r.now))
+	}
 	if p.RootCause != nil {
 		r.cause(p.Pod)
 		r.quotaLimit(p.Quota)

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/kube"
 	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -103,6 +104,10 @@ func TestNodesAreHeldUntilADeclaredStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := beforeStart(t, func(l *live) { l.hold(c.rules) })
+			if holds := kube.Ask(l.gangs, (*gang.State).Holds); (len(holds) == 1) != c.starts ||
+				c.starts && (holds[0].Unit() != "gang/default/a" || len(holds[0].Nodes) != 2) {
+				t.Errorf("published are %+v", holds)
+			}
 			l.pod("undeclared", 1)
 			l.pod("late", 1, runsFor("61m"))
 			l.pod("ends", 1, ends(3600))
@@ -122,6 +127,9 @@ func TestNodesAreHeldUntilADeclaredStart(t *testing.T) {
 				}
 			}
 			l.runUntilIdle()
+			if holds := kube.Ask(l.gangs, (*gang.State).Holds); len(holds) > 0 {
+				t.Errorf("it has started, and %+v is published", holds)
+			}
 			if got := l.started("a"); got != c.starts {
 				t.Errorf("declared times are over: the gang was started: %t, want %t; %+v", got, c.starts, l.why("a"))
 			}

@@ -42,6 +42,10 @@ func (f *Forecast) For(mayRead func(namespace string) bool) *Forecast {
 			})
 			u.Start = &start
 		}
+		if u.HeldBack != nil && !readable(u.HeldBack.For) {
+			held := *u.HeldBack
+			held.For, u.HeldBack = "", &held
+		}
 		out.Queue = append(out.Queue, u)
 	}
 	return &out
@@ -64,6 +68,10 @@ type WaitingUnit struct {
 	RunTime *RunTime `json:"runTime,omitempty"`
 	// Start is absent where the forecast ended before.
 	Start *ExpectedStart `json:"start,omitempty"`
+	// Hold is the nodes that are kept for it; absent where none are.
+	Hold *Hold `json:"hold,omitempty"`
+	// HeldBack is set where it would fit if a node were not held for another one.
+	HeldBack *HeldBack `json:"heldBack,omitempty"`
 }
 
 // RunTime is how long a pod runs from its start. Both times are equal where they are declared. Where they are learned,
@@ -154,12 +162,7 @@ func (s *ExpectedStart) Text(now time.Time) string {
 		}
 	}
 	if len(s.After) > 0 {
-		const most = 3
-		after := s.After
-		if n := len(after) - most; n > 0 {
-			after = append(after[:most:most], Count(n, "other"))
-		}
-		text += ", after " + strings.Join(after, ", ")
+		text += ", after " + NamesText(s.After, 3)
 	}
 	return text
 }

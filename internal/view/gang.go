@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
@@ -46,6 +48,8 @@ type Gang struct {
 	LastPlan     *Plan       `json:"lastPlan,omitempty"`
 	// Held is the sum of what its members have reserved and are not bound with, by resource.
 	Held map[string]string `json:"held,omitempty"`
+	// Hold is the nodes that are kept for its members; absent where none are.
+	Hold *Hold `json:"hold,omitempty"`
 }
 
 // Plan is how the last plan of a gang's group ended, or of a NonStrict one the attempt on a member.
@@ -116,6 +120,11 @@ func GangOf(s *gang.State, id string) *Gang {
 	}
 	if !r.Deadline.IsZero() {
 		out.Deadline = &r.Deadline
+	}
+	for _, h := range s.Holds() {
+		if slices.Contains(strings.Split(h.Rank.Name, ","), id) {
+			out.Hold = HoldOf(h, s.HoldRules())
+		}
 	}
 	for _, m := range r.Members {
 		out.RoundsOfMember[m.Namespace+"/"+m.Name] = m.Cycle

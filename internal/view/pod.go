@@ -45,6 +45,10 @@ type Pod struct {
 	// "3 of 12". Both are absent unless fixes are asked for.
 	Expected *ExpectedStart `json:"expected,omitempty"`
 	Place    string         `json:"place,omitempty"`
+	// Hold is the nodes that are kept for the pod or its gang, HeldBack a node that is held for another one and on
+	// which it would fit. Both are absent unless fixes are asked for.
+	Hold     *Hold     `json:"hold,omitempty"`
+	HeldBack *HeldBack `json:"heldBack,omitempty"`
 	// Fixes were tried, each on its own; Search says how they were looked for. Both are absent unless asked for.
 	Fixes  []Fix      `json:"fixes,omitempty"`
 	Search *FixSearch `json:"search,omitempty"`

@@ -69,6 +69,7 @@ export interface Gang {
   domains?: Domains;
   lastPlan?: Plan;
   held?: Record<string, string>;
+  hold?: Hold;
 }
 
 export interface GPULoad {
@@ -185,6 +186,8 @@ export interface Pod {
   decision?: Decision;
   expected?: ExpectedStart;
   place?: string;
+  hold?: Hold;
+  heldBack?: HeldBack;
   fixes?: Fix[];
   search?: FixSearch;
   data: Data;
@@ -329,6 +332,13 @@ export interface Plan {
   gang?: string;
   placed: number;
   needed: number;
+}
+
+export interface Hold {
+  nodes: string[];
+  since: string;
+  start?: string;
+  users: string;
 }
 
 export interface OccupancyStranded {
@@ -510,6 +520,14 @@ export interface ExpectedStart {
   latest?: string;
   after?: string[];
   learned?: boolean;
+}
+
+export interface HeldBack {
+  node: string;
+  for?: string;
+  until?: string;
+  ends?: string;
+  noBackfill?: boolean;
 }
 
 export interface Fix {
@@ -854,6 +872,8 @@ export interface WaitingUnit {
   waits?: WhyWire;
   runTime?: RunTime;
   start?: ExpectedStart;
+  hold?: Hold;
+  heldBack?: HeldBack;
 }
 
 export interface Memory {

@@ -39,7 +39,9 @@ func (r Refusal) String() string {
 		}
 		if r.Code == why.GangReserved {
 			text += "; the nodes that it will fit on are kept for it"
-			if !r.Start.IsZero() {
+			if r.Start.IsZero() {
+				text += ": pods behind it have overtaken it as often as maxOvertakes allows"
+			} else {
 				text += " until " + r.Start.UTC().Format(time.RFC3339) + ", when it starts by the declared run times"
 			}
 		}

@@ -3,6 +3,7 @@ package gang
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -39,6 +40,18 @@ type Hold struct {
 	Start time.Time
 	// Overtaken says that the unit holds room because it was overtaken too often, however many others have a promise.
 	Overtaken bool
+	// Since is when the unit began to hold room, on whatever nodes.
+	Since time.Time
+	// Nodes has the nodes of its pods, by UID. Only the holds of a State have it.
+	Nodes map[string]string
+}
+
+// Unit names what the room is kept for: "pod/NAMESPACE/NAME", or "gang/" and the gangs that start together.
+func (h Hold) Unit() string {
+	if strings.Count(h.Rank.Name, "/") == 2 && strings.HasPrefix(h.Rank.Name, "pod/") {
+		return h.Rank.Name
+	}
+	return "gang/" + h.Rank.Name
 }
 
 // HoldUser is a unit that asks for held room.
@@ -55,6 +68,16 @@ func (s *State) SetHoldRules(r HoldRules) { s.holds = r }
 
 // HoldRules returns who may hold room.
 func (s *State) HoldRules() HoldRules { return s.holds }
+
+// PublishHolds replaces the holds that others read. It decides nothing.
+func (s *State) PublishHolds(holds []Hold) { s.published = holds }
+
+// Holds returns the published holds, without those of gangs for which no room is kept any more.
+func (s *State) Holds() []Hold {
+	return slices.DeleteFunc(slices.Clone(s.published), func(h Hold) bool {
+		return h.Unit() != h.Rank.Name && !s.Reserves(h.Rank.Name)
+	})
+}
 
 // Yields reports whether a unit may use held room.
 func (r HoldRules) Yields(h Hold, u HoldUser) bool {

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 func at(seconds int) time.Time { return time.Unix(1_000_000+int64(seconds), 0) }
@@ -348,6 +350,46 @@ func TestBackfillIsAllThatThePromiseAllows(t *testing.T) {
 		if asks := s.jobs[1]; started != 10 || (asks.node >= 0) != starts {
 			t.Errorf("of %d seconds: it was started: %t, want %t; the held unit started at %d, want 10", declared,
 				asks.node >= 0, starts, started)
+		}
+	}
+}
+
+// TestPublishedHolds: those of pods are read until they are replaced, those of gangs while the gang keeps its nodes.
+func TestPublishedHolds(t *testing.T) {
+	t.Parallel()
+	s, _ := waiting(t, 2, gang.Failure{Outlook: gang.Reserved})
+	holdFor := func(name string) gang.Hold { return gang.Hold{Rank: gang.Rank{Name: name}} }
+	names := func() (names []string) {
+		for _, h := range s.Holds() {
+			names = append(names, h.Unit())
+		}
+		return names
+	}
+	s.PublishHolds([]gang.Hold{holdFor("pod/ns/p"), holdFor("ns/g"), holdFor("ns/gone"), holdFor("pod/g")})
+	if got := fmt.Sprint(names()); got != "[pod/ns/p gang/ns/g]" {
+		t.Errorf("held are %s", got)
+	}
+	s.Remove("b")
+	if got := fmt.Sprint(names()); got != "[pod/ns/p]" {
+		t.Errorf("the gang lacks a member, and held are %s", got)
+	}
+	if got := holdFor("pod/g").Unit(); got != "gang/pod/g" {
+		t.Errorf("gang g of namespace pod is %s", got)
+	}
+}
+
+// TestGangReservedSaysWhichRuleKeepsTheNodes.
+func TestGangReservedSaysWhichRuleKeepsTheNodes(t *testing.T) {
+	t.Parallel()
+	r := gang.Refusal{Code: why.GangReserved, Gang: "ns/g", Have: 1, Need: 2}
+	overtaken := r.String()
+	r.Start = time.Unix(0, 0)
+	for text, want := range map[string]string{
+		overtaken:  "are kept for it: pods behind it have overtaken it as often as maxOvertakes allows",
+		r.String(): "are kept for it until 1970-01-01T00:00:00Z, when it starts by the declared run times",
+	} {
+		if !strings.HasSuffix(text, want) {
+			t.Errorf("%q, want it to end with %q", text, want)
 		}
 	}
 }

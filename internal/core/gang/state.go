@@ -37,6 +37,8 @@ type State struct {
 	maxOvertakes int
 	// holds are who may hold nodes for a declared start.
 	holds HoldRules
+	// published are the holds that others read, see PublishHolds.
+	published []Hold
 	// short has the groups that others may yet overtake. Invariant: by rank, each with a claim whose outlook is Short
 	// and whose count is less than maxOvertakes.
 	short []*group

@@ -82,6 +82,8 @@ type Held struct {
 	// overruled has the UIDs of the pods that got an Event because another pod decides about their gang, as long as it
 	// does.
 	overruled map[string]bool
+	// holds has the holds about which an Event was sent, by unit.
+	holds map[string]*seenHold
 }
 
 // held is what is known of a pod that is held back.
@@ -209,6 +211,7 @@ func (h *Held) Look(ctx context.Context) {
 	maps.DeleteFunc(h.reported, func(group string, _ why.Code) bool { return !waiting.Has(group) })
 	h.withdraw(ctx)
 	h.conceal(ctx, now)
+	h.reportHolds(ctx)
 	for _, p := range pods {
 		k := h.known[string(p.UID)]
 		due := k.said.Code != k.refusal.Code || k.said != k.refusal && now.Sub(k.written) >= heldRepeat

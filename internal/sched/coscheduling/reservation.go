@@ -58,6 +58,8 @@ type reservations struct {
 	// kept has the reservation of each unit, by the name of its rank. Some have ended by the group's state; holds
 	// removes these.
 	kept map[string]*reservation
+	// published has those of kept that others know of.
+	published map[string]*reservation
 	// suspended are those whose room the cycle under way may use; empty between cycles.
 	suspended []*reservation
 	// vain is how many units have looked for a start in vain since a time, when at events had been counted.
@@ -119,8 +121,12 @@ func (r *reservations) keepNodes(ctx context.Context, m *members, portion bool) 
 	if h != nil && !start.Before(h.Start) {
 		search.Vain = h.search.Vain + 1
 	}
+	since := now
+	if h != nil {
+		since = h.Since
+	}
 	h = &reservation{
-		Hold:   gang.Hold{Rank: rank, Start: start, Overtaken: overtaken},
+		Hold:   gang.Hold{Rank: rank, Start: start, Since: since, Overtaken: overtaken},
 		single: r.cluster.Gangs.Alone(member), members: len(m.order),
 		search: search, asked: now, pods: map[string]*corev1.Pod{}, nodes: on, on: map[string]*corev1.Node{},
 		evictable: r.evictions.evictable(member),

@@ -165,6 +165,7 @@ func (r *Rounds) Next(next nextPod) nextPod {
 		// The last round has ended, or its remaining members were deleted.
 		r.conclude() // a member that is deleted meanwhile has no cycle
 		r.reservations.resume(logger)
+		r.reservations.publish()
 		pod, err := next(logger)
 		if err != nil || pod == nil {
 			return pod, err

@@ -89,6 +89,7 @@ func (s *server) addForecast(r *http.Request, into *view.Pod) {
 	f := answer.Forecast.For(s.reader(r))
 	for _, u := range f.Queue {
 		if slices.Contains(u.Pods, into.Pod) {
+			into.Hold, into.HeldBack = u.Hold, u.HeldBack
 			into.Expected, into.Place = u.Start, fmt.Sprintf("%d of %d", u.Position, len(f.Queue)+f.Hidden)
 		}
 	}

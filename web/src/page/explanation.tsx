@@ -1,5 +1,5 @@
 // Why a pod is where it is, or nowhere.
-import type { Cgroups, Pod, QuotaShortage } from "../view";
+import type { Cgroups, HeldBack, Hold, Pod, QuotaShortage } from "../view";
 import { t } from "../text";
 import { units, A, age, Bar, bytes, cores, Facts, HolderLink, NodeLink, PodLink, Table } from "../ui";
 import { gangPath } from "./gangs";
@@ -28,6 +28,8 @@ export function Explanation({ pod }: { pod: Pod }) {
           [t("asked"), pod.asked && units(pod.asked)],
           ["QoS", pod.qos],
           [t("expectedStart"), pod.expected && expectedText(pod.expected)],
+          [t("holdsNodes"), pod.hold && holdText(pod.hold)],
+          [t("heldBackBy"), pod.heldBack && heldBackText(pod.heldBack)],
           [t("since"), pod.since && age(pod.since)],
           [t("gang"), pod.gang && <><A to={gangPath(pod.gang.name)}>{pod.gang.name}</A> <span class="quiet">{t("byRule")} {pod.gang.rule}</span></>],
           [t("queue"), pod.queue && <Queue queue={pod.queue} />],
@@ -59,8 +61,18 @@ function haveOf(params: Record<string, unknown> | undefined): string {
   return typeof asked === "number" && typeof free === "number" ? t("haveNeedOf", text(free), text(asked)) : "";
 }
 
+const at = (time?: string) => (time ? new Date(time).toLocaleString() : "");
+
+// holdText names the nodes that are kept, until when, and who may use them.
+export function holdText(h: Hold): string {
+  return [h.nodes.join(", "), h.start && t("heldUntil", at(h.start)), h.users].filter(Boolean).join(" · ");
+}
+
+function heldBackText(h: HeldBack): string {
+  return [t("heldFor", h.node, h.for ?? t("anotherPod")), h.until && t("heldUntil", at(h.until)), h.ends ? t("wouldEnd", at(h.ends)) : t("noRunTime")].filter(Boolean).join(" · ");
+}
+
 function expectedText(e: NonNullable<Pod["expected"]>): string {
-  const at = (time?: string) => (time ? new Date(time).toLocaleString() : "");
   return [e.state, [at(e.earliest), at(e.latest)].filter(Boolean).join(" – "), e.after?.length ? t("afterPods", e.after.join(", ")) : ""].filter(Boolean).join(" · ");
 }
 

@@ -2,6 +2,7 @@ import type { Decision, Gang, List } from "../view";
 import { namespace, now, updates } from "../store";
 import { t } from "../text";
 import { A, age, clock, Facts, Figure, Head, Namespace, parts, PodLink, Topic } from "../ui";
+import { holdText } from "./explanation";
 
 // A gang is read with those of its namespace.
 const gangsTopic = () => {
@@ -157,6 +158,7 @@ function One({ gang: g }: { gang: Gang }) {
             <ul class="inline">{g.gangGroup.map((other) => <li><A to={gangPath(other)}>{other}</A></li>)}</ul>
           )],
           [t("network"), g.network?.join("; ")],
+          [t("holdsNodes"), g.hold && holdText(g.hold)],
         ]}
       />
       </section>

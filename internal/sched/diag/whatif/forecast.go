@@ -51,6 +51,9 @@ type waitingUnit struct {
 	// incomplete says that members must be created, or give back what they hold, before the unit may be tried.
 	incomplete bool
 	runs       forecast.RunTime
+	// hold is what is held for the unit, heldBack a hold for another one without which it would start now.
+	hold     *view.Hold
+	heldBack *view.HeldBack
 }
 
 // forecast answers when the pods that wait can start, at most once in forecastEvery anew.
@@ -79,9 +82,12 @@ func (s *session) forecast(q *view.WhatIf) (*view.Forecast, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.readHolds(estimates, func() bool { return !s.Clock.Now().Before(until) }); err != nil {
+		return nil, err
+	}
 	for i, u := range c.waiting {
 		w := c.describe(u)
-		w.Position = i + 1
+		w.Position, w.Hold, w.HeldBack = i+1, u.hold, u.heldBack
 		e := estimates[i]
 		learned := slices.ContainsFunc(e.After, func(name string) bool { return c.learned[name] })
 		e.After = c.owners(e.After)

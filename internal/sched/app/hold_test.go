@@ -1,0 +1,81 @@
+package app
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/testkit"
+	"github.com/tenon-project/tenon/internal/testkit/object"
+)
+
+// TestAForecastShowsHolds: the unit that holds a node, and those that would fit there if it did not.
+func TestAForecastShowsHolds(t *testing.T) {
+	promised := noonOfForecast.Add(time.Hour)
+	for name, tt := range map[string]struct {
+		rules gang.HoldRules
+		start time.Time
+		want  map[string]string
+	}{
+		"with backfill": {gang.HoldRules{Most: 1, Backfill: true}, promised, map[string]string{
+			"pod/default/no-end": "node n is held for pod/default/large until about 13:00; " +
+				"this one declares no run time",
+			"pod/default/late": "node n is held for pod/default/large until about 13:00; this one would end at 14:00",
+			"gang/default/g":   "node n is held for pod/default/large until about 13:00; this one would end at 14:00",
+		}},
+		"without backfill": {gang.HoldRules{Most: 1}, promised, map[string]string{
+			"pod/default/no-end": "node n is held for pod/default/large until about 13:00; backfill is disabled",
+			"pod/default/late":   "node n is held for pod/default/large until about 13:00; backfill is disabled",
+			"pod/default/short":  "node n is held for pod/default/large until about 13:00; backfill is disabled",
+			"gang/default/g":     "node n is held for pod/default/large until about 13:00; backfill is disabled",
+		}},
+		"a hold that has ended": {gang.HoldRules{Most: 1}, time.Time{}, map[string]string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newTimed(t, "n")
+			large := exclusive("large", "28", age(9))
+			a.know(bound("r", "n", list(0, 16), expects("1h"), since(0)), large,
+				exclusive("no-end", "4", age(5)), exclusive("late", "4", age(4), expects("2h")),
+				exclusive("short", "4", age(3), expects("1h")),
+				exclusive("g-0", "2", object.Gang("g", "2"), age(2), expects("2h")),
+				exclusive("g-1", "2", object.Gang("g", "2"), age(2), expects("1h")),
+				exclusive("too-large", "20", age(1)))
+			hold := gang.Hold{
+				Rank: a.gangs.RankOf(large), Start: tt.start, Since: noonOfForecast,
+				Nodes: map[string]string{string(large.UID): "n"},
+			}
+			hold.Rank.Name = "pod/default/large"
+			if tt.start.IsZero() {
+				hold.Rank.Name = "pod/default/started"
+			}
+			a.gangs.Read(func(s *gang.State) {
+				s.SetHoldRules(tt.rules)
+				s.PublishHolds([]gang.Hold{hold})
+			})
+			info, err := framework.NewPodInfo(large)
+			testkit.Check(t, err)
+			a.core.SchedulingQueue.Add(t.Context(), large) // the queue has the nominated pod's requests
+			a.core.SchedulingQueue.AddNominatedPod(klog.Background(), info,
+				&fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: "n"})
+			answer, err := a.answer(`{"ask":{"mode":"forecast"}}`)
+			testkit.Check(t, err)
+			got := map[string]string{}
+			for _, u := range answer.Forecast.Queue {
+				if holds := u.Hold != nil; holds != (u.Name == hold.Unit()) {
+					t.Errorf("%s holds nodes: %t", u.Name, holds)
+				}
+				if u.HeldBack != nil {
+					got[u.Name] = u.HeldBack.Text(a.now)
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

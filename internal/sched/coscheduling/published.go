@@ -1,0 +1,119 @@
+package coscheduling
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-project/tenon/api/event"
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/view"
+)
+
+// publish lets others read what is kept, if it has changed.
+func (r *reservations) publish() {
+	if len(r.kept)+len(r.published) == 0 {
+		return
+	}
+	holds := r.holds()
+	if maps.Equal(r.kept, r.published) {
+		return
+	}
+	r.published = maps.Clone(r.kept)
+	for i := range holds {
+		holds[i].Nodes = maps.Clone(r.kept[holds[i].Rank.Name].nodes)
+	}
+	slices.SortFunc(holds, func(a, b gang.Hold) int { return a.Rank.Compare(b.Rank) })
+	r.cluster.Gangs.Read(func(s *gang.State) { s.PublishHolds(holds) })
+}
+
+// seenHold is a hold about which an Event was sent. gone is when it was found to have ended; zero before.
+type seenHold struct {
+	gang.Hold
+	gone time.Time
+}
+
+// reportHolds sends an Event when a unit begins to hold nodes, and when it holds none any more and still waits. One
+// that starts holds none either, and its pods get their nodes within heldDelay.
+func (h *Held) reportHolds(ctx context.Context) {
+	now := h.Clock.Now()
+	for _, s := range h.holds {
+		if s.gone.IsZero() {
+			s.gone = now
+		}
+	}
+	for _, hold := range kube.Ask(h.Gangs, (*gang.State).Holds) {
+		name := hold.Unit()
+		if s := h.holds[name]; s != nil {
+			s.Hold, s.gone = hold, time.Time{}
+			continue
+		}
+		if !h.budget.TryAccept() {
+			return
+		}
+		if h.holds == nil {
+			h.holds = map[string]*seenHold{}
+		}
+		h.holds[name] = &seenHold{Hold: hold}
+		h.reportHold(ctx, hold, event.NodesHeld, "for "+name+": "+
+			view.HoldOf(hold, kube.Ask(h.Gangs, (*gang.State).HoldRules)).Text(now.UTC().AddDate(-1, 0, 0)))
+	}
+	for name, s := range h.holds {
+		if s.gone.IsZero() || now.Sub(s.gone) < heldDelay {
+			continue
+		}
+		if !h.budget.TryAccept() {
+			return
+		}
+		delete(h.holds, name)
+		h.reportHold(ctx, s.Hold, event.HoldEnded, name+" no longer holds nodes, and has not started")
+	}
+}
+
+// reportHold sends an Event about the PodGroup of a gang, else about a pod of the unit, if any of its pods waits.
+func (h *Held) reportHold(ctx context.Context, hold gang.Hold, e event.Reason, message string) {
+	pod, err := h.waitingPod(ctx, hold)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Event about held nodes not sent", "for", hold.Unit())
+	}
+	if pod == nil {
+		return
+	}
+	var about runtime.Object = pod
+	if g := h.Gangs.Object(h.Gangs.GangOf(pod)); g != nil {
+		about = g
+	}
+	h.Recorder(pod.Spec.SchedulerName).Eventf(about, nil, e.Type(), e.String(), "Scheduling", "%s", message)
+}
+
+// waitingPod returns a pod of the unit of a hold that has no node; nil where all have started, or are gone.
+func (h *Held) waitingPod(ctx context.Context, hold gang.Hold) (*corev1.Pod, error) {
+	if unit := strings.Split(hold.Unit(), "/"); unit[0] == "pod" { // the gangs do not know it
+		pod, err := h.Client.CoreV1().Pods(unit[1]).Get(ctx, unit[2], metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("read pod %s/%s: %w", unit[1], unit[2], err)
+		case hold.Nodes[string(pod.UID)] == "" || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil:
+			return nil, nil
+		}
+		return pod, nil
+	}
+	for _, uid := range slices.Sorted(maps.Keys(hold.Nodes)) {
+		if pod := h.Gangs.Pod(uid); pod != nil && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {
+			return pod, nil
+		}
+	}
+	return nil, nil
+}
