@@ -353,7 +353,7 @@ func TestWithoutDeclaredTimesAHoldChangesNothing(t *testing.T) {
 		l.runUntilIdle()
 		l.pass(time.Hour)
 		l.tryGang()
-		on = map[string][]string{"waits": {string(l.why("a").Code)}}
+		on = map[string][]string{"waits": {l.why("a").Code.String()}}
 		for _, name := range []string{"a0", "a1", "big", "small", "late"} {
 			for _, p := range l.on(name) {
 				on[name] = append(on[name], p.Spec.NodeName)
