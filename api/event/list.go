@@ -65,6 +65,7 @@ const (
 	GangDeadlockReleased
 	NodesHeld
 	HoldEnded
+	RunTimeExceeded
 	Preempted
 	GangPreempted
 	GangScheduled

@@ -137,6 +137,9 @@ func drawHolds(out *strings.Builder, f *view.Forecast) {
 		}
 	}
 	out.WriteString(strings.Join(held, ""))
+	for _, o := range f.Overdue {
+		fmt.Fprintf(out, "late: pod/%s: %s\n", o.Pod, o.Text())
+	}
 	if more > 0 {
 		fmt.Fprintf(out, "note: %d more are held back\n", more)
 	}

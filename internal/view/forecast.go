@@ -16,6 +16,8 @@ type Forecast struct {
 	Queue []WaitingUnit `json:"queue"`
 	// Bound is the time that ended the forecast before all were estimated; absent where nothing did.
 	Bound string `json:"bound,omitempty"`
+	// Overdue are the pods that have outlived their declared run time, and after which others start.
+	Overdue []Overdue `json:"overdue,omitempty"`
 	// Hidden counts those in namespaces that the caller may not read.
 	Hidden int `json:"hidden,omitempty"`
 	// Notes are sentences about what the forecast leaves out.
@@ -25,10 +27,15 @@ type Forecast struct {
 // For returns what a caller may read that may read the pods of some namespaces. It shares what it does not change.
 func (f *Forecast) For(mayRead func(namespace string) bool) *Forecast {
 	out := *f
-	out.Queue = []WaitingUnit{}
+	out.Queue, out.Overdue = []WaitingUnit{}, nil
 	readable := func(name string) bool {
 		parts := strings.Split(name, "/")
 		return len(parts) < 2 || mayRead(parts[len(parts)-2])
+	}
+	for _, o := range f.Overdue {
+		if readable("pod/" + o.Pod) {
+			out.Overdue = append(out.Overdue, o)
+		}
 	}
 	for _, u := range f.Queue {
 		if !readable(u.Name) || slices.ContainsFunc(u.Pods, func(pod string) bool { return !readable(pod) }) {
@@ -49,6 +56,18 @@ func (f *Forecast) For(mayRead func(namespace string) bool) *Forecast {
 		out.Queue = append(out.Queue, u)
 	}
 	return &out
+}
+
+// Overdue is a pod that runs for longer than it declares.
+type Overdue struct {
+	Pod      string `json:"pod"` // namespace/name
+	Declared string `json:"declared"`
+	Ran      string `json:"ran"`
+}
+
+// Text says for how long the pod has run.
+func (o *Overdue) Text() string {
+	return "the pod has run for " + o.Ran + ", longer than the " + o.Declared + " that are declared"
 }
 
 // WaitingUnit is a pod, or the pods of a gang that wait to start together.

@@ -633,6 +633,7 @@ export interface Forecast {
   at: string;
   queue: WaitingUnit[];
   bound?: string;
+  overdue?: Overdue[];
   hidden?: number;
   notes?: string[];
 }
@@ -874,6 +875,12 @@ export interface WaitingUnit {
   start?: ExpectedStart;
   hold?: Hold;
   heldBack?: HeldBack;
+}
+
+export interface Overdue {
+  pod: string;
+  declared: string;
+  ran: string;
 }
 
 export interface Memory {

@@ -191,6 +191,23 @@ func TestForecast(t *testing.T) {
 	}
 }
 
+// TestAForecastNamesPodsThatOutlivedTheirRunTime, of those after which others start.
+func TestAForecastNamesPodsThatOutlivedTheirRunTime(t *testing.T) {
+	a := newTimed(t, "n", "m")
+	a.know(bound("late", "n", list(0, 32), expects("1h"), since(65*time.Minute)),
+		bound("endless", "m", list(0, 32), since(65*time.Minute)), exclusive("a", "16"))
+	answer, err := a.answer(`{"ask":{"mode":"forecast"}}`)
+	testkit.Check(t, err)
+	var got []string
+	for _, o := range answer.Forecast.Overdue {
+		got = append(got, o.Pod+": "+o.Text())
+	}
+	want := []string{"default/late: the pod has run for 1h5m0s, longer than the 1h0m0s that are declared"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestAForecastKeepsQuotas: pods and gangs wait for their quota as for nodes.
 func TestAForecastKeepsQuotas(t *testing.T) {
 	a := newTimed(t, "n", "m")

@@ -85,12 +85,10 @@ func Run(ctx context.Context, s *Scheduler) error {
 		Pods: s.pods(), Record: s.quotas.Record, Client: s.config.Client, Leading: s.core.Tracker.Leading.Load,
 		Synced: s.store.Synced(),
 	}).Run(ctx)
-	if s.options.ForecastInterval > 0 {
-		go expected.New(expected.Options{
-			Interval: s.options.ForecastInterval, Cluster: expectations{s}, Client: s.client, Synced: s.store.Synced(),
-			Errors: s.expectedErrors,
-		}).Run(ctx)
-	}
+	go expected.New(expected.Options{
+		Interval: s.options.ForecastInterval, Cluster: expectations{s}, Client: s.client, Synced: s.store.Synced(),
+		Errors: s.expectedErrors,
+	}).Run(ctx)
 	go func() {
 		if err := s.explanations(ctx).Run(ctx); err != nil {
 			klog.FromContext(ctx).Error(err, "ScheduleExplanations are not answered")
@@ -136,6 +134,11 @@ func (s expectations) Forecast(ctx context.Context) (*view.Forecast, error) {
 func (s expectations) Groups() []*groupv1alpha1.PodGroup { return s.gangs.Objects() }
 
 func (s expectations) Pod(namespace, name string) *corev1.Pod { return s.pod(namespace, name) }
+
+func (s expectations) Warn(pod *corev1.Pod, message string) {
+	e := event.RunTimeExceeded
+	s.recorder(pod.Spec.SchedulerName).Eventf(pod, nil, e.Type(), e.String(), "Scheduling", "%s", message)
+}
 
 // recorder returns the recorder for a profile's name.
 func (s *Scheduler) recorder(name string) events.EventRecorderLogger {

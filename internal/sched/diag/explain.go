@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -171,6 +172,11 @@ func (c *Config) bound(pod *corev1.Pod) view.Pod {
 	out := describe.Pod(pod).Head
 	out.Placement = describe.Placement(pod, c.View(pod.Spec.NodeName))
 	out.Data = view.Data{Source: "scheduler"}
+	runs, ran := convert.Declared(pod, nil).RunTime(), time.Since(convert.Started(pod))
+	if _, outlived := runs.Left(ran); outlived && pod.DeletionTimestamp == nil {
+		o := view.Overdue{Declared: runs.Late.String(), Ran: ran.Round(time.Second).String()}
+		out.Notes = append(out.Notes, o.Text())
+	}
 	if out.Rejection != nil {
 		out.Rejection.BackoffSeconds = int64(c.RemainingBackoff(pod).Round(time.Second).Seconds())
 	}

@@ -1,6 +1,7 @@
 package expected
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,9 +29,13 @@ import (
 // manager owns the condition among the fields of a PodGroup.
 const manager = "tenon-scheduler-forecast"
 
+// clearInterval is the time between two attempts to remove the conditions that an earlier scheduler has written.
+const clearInterval = 10 * time.Second
+
 // Options are what a writer reads and writes. All fields are required.
 type Options struct {
-	// Interval is the time between two forecasts: at most one write for each gang.
+	// Interval is the time between two forecasts: at most one write for each gang. With 0 no forecast is made, and the
+	// conditions that exist are removed once.
 	Interval time.Duration
 	Cluster  Cluster
 	Client   rest.Interface
@@ -49,6 +54,8 @@ type Cluster interface {
 	// Groups returns all PodGroups, Pod a pod, nil for one that does not exist.
 	Groups() []*v1alpha1.PodGroup
 	Pod(namespace, name string) *corev1.Pod
+	// Warn sends an Event about a pod that runs for longer than it declares.
+	Warn(pod *corev1.Pod, message string)
 }
 
 // NewErrors returns the metric of errors, by what the estimate was based on and the direction.
@@ -67,6 +74,7 @@ type Writer struct {
 	promises forecast.Promises
 	pods     map[string][]string             // of the units that waited at the last forecast
 	said     map[types.UID]*metav1.Condition // of PodGroups; nil for one that was removed
+	warned   map[types.UID]bool              // pods that ran for too long at the last forecast
 }
 
 // New returns a writer that does not run.
@@ -83,14 +91,18 @@ func (w *Writer) Run(ctx context.Context) {
 	}
 	for {
 		if w.Cluster.Leads() {
-			if err := w.publish(ctx); err != nil && ctx.Err() == nil {
+			err := w.publish(ctx)
+			if err == nil && w.Interval == 0 {
+				return
+			}
+			if err != nil && ctx.Err() == nil {
 				klog.FromContext(ctx).Error(err, "Expected starts not published")
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(w.Interval):
+		case <-time.After(cmp.Or(w.Interval, clearInterval)):
 		}
 	}
 }
@@ -98,7 +110,7 @@ func (w *Writer) Run(ctx context.Context) {
 // publish makes a forecast, measures what has started since the last one, and writes the conditions that changed.
 func (w *Writer) publish(ctx context.Context) error {
 	f := &view.Forecast{At: time.Now()}
-	if w.Cluster.Waits() {
+	if w.Interval > 0 && w.Cluster.Waits() {
 		var err error
 		if f, err = w.Cluster.Forecast(ctx); err != nil {
 			return fmt.Errorf("forecast: %w", err)
@@ -109,6 +121,7 @@ func (w *Writer) publish(ctx context.Context) error {
 		waiting[f.Queue[i].Name] = &f.Queue[i]
 	}
 	w.measure(waiting)
+	w.warn(f.Overdue)
 	var failed []error
 	exist := map[types.UID]bool{}
 	for _, g := range w.Cluster.Groups() {
@@ -152,6 +165,23 @@ func (w *Writer) measure(waiting map[string]*view.WaitingUnit) {
 			}
 			w.promises.Note(name, p)
 		}
+	}
+}
+
+// warn sends an Event about each pod that has outlived its run time, once.
+func (w *Writer) warn(overdue []view.Overdue) {
+	was := w.warned
+	w.warned = map[types.UID]bool{}
+	for _, o := range overdue {
+		namespace, name, _ := strings.Cut(o.Pod, "/")
+		pod := w.Cluster.Pod(namespace, name)
+		if pod == nil {
+			continue
+		}
+		if !was[pod.UID] {
+			w.Cluster.Warn(pod, o.Text()+"; what waits for its end starts later")
+		}
+		w.warned[pod.UID] = true
 	}
 }
 

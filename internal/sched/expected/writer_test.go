@@ -75,6 +75,8 @@ type cluster struct {
 	asked    int
 	fault    error
 	leads    bool
+	overdue  []view.Overdue
+	warnings []string
 	registry metrics.KubeRegistry
 }
 
@@ -108,7 +110,11 @@ func (c *cluster) Forecast(context.Context) (*view.Forecast, error) {
 	c.Lock()
 	defer c.Unlock()
 	c.asked++
-	return &view.Forecast{At: time.Now(), Queue: slices.Clone(c.queue)}, c.fault
+	return &view.Forecast{At: time.Now(), Queue: slices.Clone(c.queue), Overdue: c.overdue}, c.fault
+}
+
+func (c *cluster) Warn(pod *corev1.Pod, message string) {
+	c.warnings = append(c.warnings, pod.Name+": "+message)
 }
 
 func (c *cluster) Groups() []*v1alpha1.PodGroup {
@@ -264,6 +270,58 @@ func TestErrorsOfEstimatesAreMeasured(t *testing.T) {
 	// The pod without a latest start is not late.
 	want := map[string]string{"declared late": "60 of 2", "learned late": "0 of 1", "learned early": "1800 of 1"}
 	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestWithoutForecastsConditionsAreRemoved: once, by the scheduler that leads, and again where a write fails.
+func TestWithoutForecastsConditionsAreRemoved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		said := podGroup("said")
+		said.Status.Conditions = []metav1.Condition{{Type: annotation.ExpectedStart, Reason: "Never"}}
+		c := &cluster{
+			server: server{fails: 1, apart: true}, groups: []*v1alpha1.PodGroup{said, podGroup("silent")},
+			queue: []view.WaitingUnit{gangUnit("said", nil)},
+		}
+		c.apart = false
+		w := c.writer(t)
+		w.Interval = 0
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			w.Run(t.Context())
+		}()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(c.applied) > 0 {
+			t.Errorf("a scheduler that does not lead applied %v", c.applied)
+		}
+		c.Lock()
+		c.leads = true
+		c.Unlock()
+		<-done
+		if diff := cmp.Diff([]string{"said removed"}, c.take()); diff != "" || c.asked > 0 {
+			t.Errorf("%d forecasts; applied (-want +got):\n%s", c.asked, diff)
+		}
+	})
+}
+
+// TestAPodThatOutlivesItsRunTimeGetsOneEvent while it does, and another one after it did not.
+func TestAPodThatOutlivesItsRunTimeGetsOneEvent(t *testing.T) {
+	t.Parallel()
+	late := []view.Overdue{{Pod: "ml/p", Declared: "1h0m0s", Ran: "1h5m0s"}, {Pod: "ml/gone"}}
+	c := &cluster{
+		pods:  map[string]*corev1.Pod{"ml/p": object.Pod("ml/p", object.UID("u"))},
+		queue: []view.WaitingUnit{{Name: "pod/ml/w"}},
+	}
+	w := c.writer(t)
+	for _, c.overdue = range [][]view.Overdue{late, late, nil, late} {
+		testkit.Check(t, w.publish(t.Context()))
+	}
+	text := "p: the pod has run for 1h5m0s, longer than the 1h0m0s that are declared; " +
+		"what waits for its end starts later"
+	if diff := cmp.Diff([]string{text, text}, c.warnings); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

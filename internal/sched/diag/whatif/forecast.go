@@ -38,7 +38,8 @@ type course struct {
 	// running are the bound pods, by the name of their unit, started the pods that Start has placed.
 	running map[string]*corev1.Pod
 	started map[string][]*placed
-	learned map[string]bool // units whose run times are learned
+	learned map[string]bool         // units whose run times are learned
+	overdue map[string]view.Overdue // pods that have outlived their run time, by the name of their unit
 }
 
 // waitingUnit is a pod, or members of gangs that start together, the first in their order first.
@@ -90,6 +91,11 @@ func (s *session) forecast(q *view.WhatIf) (*view.Forecast, error) {
 		w.Position, w.Hold, w.HeldBack = i+1, u.hold, u.heldBack
 		e := estimates[i]
 		learned := slices.ContainsFunc(e.After, func(name string) bool { return c.learned[name] })
+		for _, name := range e.After {
+			if o, outlived := c.overdue[name]; outlived && !slices.Contains(out.Overdue, o) {
+				out.Overdue = append(out.Overdue, o)
+			}
+		}
 		e.After = c.owners(e.After)
 		if w.Start = view.ExpectedStartOf(e, now); w.Start == nil {
 			out.Bound = s.searchTime().String()
@@ -149,7 +155,7 @@ func (c *course) runTime(pod *corev1.Pod) forecast.RunTime {
 
 // collectRunning returns the bound pods with their ends. A pod that terminates ends within its grace period.
 func (c *course) collectRunning() (units []forecast.Unit, err error) {
-	c.running, c.learned = map[string]*corev1.Pod{}, map[string]bool{}
+	c.running, c.learned, c.overdue = map[string]*corev1.Pod{}, map[string]bool{}, map[string]view.Overdue{}
 	all, err := c.nodes.List()
 	if err != nil {
 		return nil, err
@@ -158,7 +164,14 @@ func (c *course) collectRunning() (units []forecast.Unit, err error) {
 		for _, info := range n.GetPods() {
 			pod := info.GetPod()
 			runs := c.runTime(pod)
-			ends := runs.Ends(c.now.Sub(convert.Started(pod)))
+			ran := c.now.Sub(convert.Started(pod))
+			ends := runs.Ends(ran)
+			if _, outlived := runs.Left(ran); outlived {
+				c.overdue[string(pod.UID)] = view.Overdue{
+					Pod: pod.Namespace + "/" + pod.Name, Declared: runs.Late.String(),
+					Ran: ran.Round(time.Second).String(),
+				}
+			}
 			c.learned[string(pod.UID)] = runs.Source == forecast.Learned
 			if pod.DeletionTimestamp != nil {
 				ends = forecast.Range{Late: max(0, pod.DeletionTimestamp.Sub(c.now))}
