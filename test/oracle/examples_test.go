@@ -275,6 +275,22 @@ func TestTheProgramsGiveKnownAnswersAfterACappedMerge(t *testing.T) {
 	}
 }
 
+// A device plugin moves the containers of a pod that is refused later. What they had joined or parted remains of them.
+func TestTheProgramsGiveKnownAnswersAfterARefusedPod(t *testing.T) {
+	text, err := os.ReadFile("testdata/refused.json")
+	testkit.Check(t, err)
+	c := Case{}
+	testkit.Check(t, json.Unmarshal(text, &c))
+	c.Kubelet = *minors
+	p := &program{path: build(t, *minors), dir: t.TempDir()}
+	defer p.stop()
+	o, err := Run(&c, p, SkipHanging)
+	testkit.Check(t, err)
+	if o.States != 4 || o.Difference != "" {
+		t.Errorf("%d states, difference %q", o.States, o.Difference)
+	}
+}
+
 func summary(a *Answer) string {
 	switch {
 	case a.Error != "":

@@ -206,6 +206,9 @@ func (o *model) admit(i int, p *Pod, k Kubelet, mode Mode, out *Outcome) (bool, 
 		return true, err
 	}
 	if !a.Admitted {
+		if len(v.differences) > 0 { // what a plugin chose for one container may have moved the next one
+			next, o.external = o.state.With(pod, actual), true
+		}
 		o.state = next.Without(p.UID)
 		return o.bookedTwice(actual), nil
 	}

@@ -292,7 +292,7 @@ func TestWithoutForecastsConditionsAreRemoved(t *testing.T) {
 			defer close(done)
 			w.Run(t.Context())
 		}()
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // the clock is the bubble's
 		synctest.Wait()
 		if len(c.applied) > 0 {
 			t.Errorf("a scheduler that does not lead applied %v", c.applied)
