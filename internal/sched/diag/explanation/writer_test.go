@@ -46,17 +46,19 @@ type world struct {
 	ready         error
 	mayRead       map[string]bool // what the author may read
 	looks         int
-	// written and deleted are the requests, by the name of the object.
-	written map[string][]v1alpha1.ScheduleExplanationStatus
-	deleted []string
-	current map[string]*v1alpha1.ScheduleExplanation
+	// written and deleted are the requests, by the name of the object. returned is how many of them wait has returned.
+	written  map[string][]v1alpha1.ScheduleExplanationStatus
+	returned map[string]int
+	deleted  []string
+	current  map[string]*v1alpha1.ScheduleExplanation
 }
 
 func newWorld() *world {
 	return &world{
 		objects: fcache.NewFakeControllerSource(), pods: fcache.NewFakeControllerSource(),
 		known: map[string]*corev1.Pod{}, said: map[string]view.Pod{}, mayRead: map[string]bool{},
-		written: map[string][]v1alpha1.ScheduleExplanationStatus{}, current: map[string]*v1alpha1.ScheduleExplanation{},
+		written: map[string][]v1alpha1.ScheduleExplanationStatus{}, returned: map[string]int{},
+		current: map[string]*v1alpha1.ScheduleExplanation{},
 	}
 }
 
@@ -212,15 +214,14 @@ func short(free int) view.Pod {
 	}
 }
 
-// wait lets time pass, and returns what was written to an object in the meantime, without times.
+// wait lets time pass, and returns what was written to an object since the last wait for it, without times.
 func (w *world) wait(d time.Duration, name string) []v1alpha1.ScheduleExplanationStatus {
-	w.mu.Lock()
-	from := len(w.written[name])
-	w.mu.Unlock()
 	time.Sleep(d) //nolint:forbidigo // the clock is the bubble's
 	synctest.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	from := w.returned[name]
+	w.returned[name] = len(w.written[name])
 	var out []v1alpha1.ScheduleExplanationStatus
 	for _, s := range w.written[name][from:] {
 		s.LastUpdateTime = nil
