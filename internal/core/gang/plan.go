@@ -209,10 +209,11 @@ func (p *Plan) Gather(uids, labels []string, must bool) {
 	p.DomainRequests = append(p.DomainRequests, added)
 }
 
-// Needed returns how many of the members the gangs lack.
+// Needed returns how many of the members must fit: of each gang what it lacks, but no more than are to be tried, as
+// those that wait in a Strict group are not counted before.
 func (p *Plan) Needed() (n int) {
 	for _, t := range p.tallies {
-		n += max(t.least-t.before, 0)
+		n += min(max(t.least-t.before, 0), t.pending)
 	}
 	return n
 }
