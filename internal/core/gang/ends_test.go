@@ -130,4 +130,9 @@ func TestAPlanNeedsTheMinimumOfItsGangs(t *testing.T) {
 	if plan, _ := s.Begin("a"); plan.Needed() != 2 || gang.Single("d").Needed() != 1 {
 		t.Errorf("a gang of 2 needs %d, and a pod alone %d", plan.Needed(), gang.Single("d").Needed())
 	}
+	s.Remove("c")
+	s.Place("a", time.Time{})
+	if plan, _ := s.Begin("b"); plan.Needed() != 1 {
+		t.Errorf("a gang of 2 needs %d beside one that waits", plan.Needed())
+	}
 }
