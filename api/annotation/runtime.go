@@ -6,7 +6,8 @@ import (
 
 // ExpectedRuntime is an annotation of a Pod, its template, its Job or an ElasticQuota: how long the pod runs from its
 // start, as a Go duration from 1s to 8760h. That of the pod wins over that of its Job; that of the quota, or of the
-// closest quota above it, counts for pods without any, and without activeDeadlineSeconds.
+// closest quota above it, counts for pods without any, and without activeDeadlineSeconds. The webhook writes
+// that of a Job, or the Job's activeDeadlineSeconds where these are less, to pods that the Job creates.
 const ExpectedRuntime = "tenon.sh/expected-runtime"
 
 // ExpectedStart is the condition of a PodGroup that says when its gang, which waits, is expected to start: True where

@@ -57,7 +57,7 @@ func (w *world) configure(at origin, m *corev1.ConfigMap, p *problems) {
 // colocate changes pods that are created as the ClusterColocationProfiles say.
 func (w *world) colocate(warn io.Writer, p *problems) {
 	slices.SortFunc(w.colocationProfiles, func(a, b *admission.Profile) int { return strings.Compare(a.Name, b.Name) })
-	namespaces, fallback := readWebhooks(nil).namespaces["/mutate-pod-profile"], w.fallbackClass()
+	namespaces, fallback := readWebhooks(w).namespaces["/mutate-pod-profile"], w.fallbackClass()
 	for i := range w.pending {
 		entry := &w.pending[i]
 		entry.given = maps.Clone(entry.Annotations)

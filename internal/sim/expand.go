@@ -120,6 +120,14 @@ func (w *world) job(at origin, parent owner, spec batchv1.JobSpec, succeeded int
 	w.replicate(at, parent, spec.Template, int(n)-len(activePods(pods)), p)
 }
 
+// jobOf returns the Job that controls a pod; nil for a pod of none.
+func (w *world) jobOf(p *corev1.Pod) *batchv1.Job {
+	if owner := metav1.GetControllerOfNoCopy(p); owner != nil && owner.Kind == "Job" {
+		return w.jobs[p.Namespace+"/"+owner.Name]
+	}
+	return nil
+}
+
 // stateful adds the pods of a StatefulSet whose names no pod has.
 func (w *world) stateful(at origin, parent owner, t *appsv1.StatefulSet, p *problems) {
 	first, has := ptr.Deref(t.Spec.Ordinals, appsv1.StatefulSetOrdinals{}).Start, map[string]bool{}

@@ -104,7 +104,7 @@ func Check(_ context.Context, paths []string, in io.Reader, warn io.Writer) (ref
 	if err != nil {
 		return nil, err
 	}
-	hooks := readWebhooks(w.rules)
+	hooks := readWebhooks(w)
 	kinds := &kube.Kinds{}
 	table := accounts.Accounts{Kinds: kinds}.Table()
 	for _, d := range w.devices {
@@ -127,7 +127,7 @@ func Check(_ context.Context, paths []string, in io.Reader, warn io.Writer) (ref
 
 func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, error) {
 	defer e.end()
-	hooks := readWebhooks(w.rules)
+	hooks := readWebhooks(w)
 	r := Result{Pods: []Pod{}, Gangs: []Gang{}, Nodes: []Node{}}
 	queued := w.pending[:0:0]
 	w.countQuotas()

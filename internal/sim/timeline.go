@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	resourcehelper "k8s.io/component-helpers/resource"
@@ -233,11 +232,7 @@ func (t *timeline) start(p *corev1.Pod, before bool) {
 
 // declared returns what is declared about the run time of a pod.
 func (t *timeline) declared(p *corev1.Pod) forecast.Declaration {
-	owner := metav1.GetControllerOfNoCopy(p)
-	d := convert.Declared(p, nil)
-	if owner != nil && owner.Kind == "Job" {
-		d = convert.Declared(p, t.world.jobs[p.Namespace+"/"+owner.Name])
-	}
+	d := convert.Declared(p, t.world.jobOf(p))
 	d.Quota = kube.Ask(t.engine.quotas, func(a *quota.Account) time.Duration { return a.RunTime(string(p.UID)) })
 	return d
 }

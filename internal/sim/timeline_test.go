@@ -78,6 +78,7 @@ func TestTimePasses(t *testing.T) {
 	team := ", labels: {quota.scheduling.koordinator.sh/name: team}"
 	job := "\n{apiVersion: batch/v1, kind: Job, metadata: {name: j%s}, spec: {%sparallelism: 2, template: {spec: {" +
 		"restartPolicy: Never, containers: [{name: c, image: i, resources: {requests: {cpu: 3}}}]}}}}\n---"
+	small := strings.ReplaceAll(fmt.Sprintf(job, "", "%s"), "cpu: 3", "cpu: 2")
 	for name, tt := range map[string]struct {
 		in    string
 		until Until
@@ -116,6 +117,20 @@ func TestTimePasses(t *testing.T) {
 			fmt.Sprintf(job, "", "activeDeadlineSeconds: 600, "),
 			Until{After: 15 * time.Minute},
 			[]string{"0s Started j-0", "10m0s Ended j-0", "10m0s Started j-1"},
+		},
+		"pods of a Job use held room that end in time by its deadline": {
+			shared("a", "2", expects("1h"), "") + shared("b", "3", "", "") +
+				fmt.Sprintf(small, "activeDeadlineSeconds: 1500, "),
+			Until{After: 90 * time.Minute},
+			[]string{
+				"0s Started a", "0s Started j-0", "25m0s Ended j-0", "25m0s Started j-1", "50m0s Ended j-1",
+				"1h0m0s Ended a", "1h0m0s Started b",
+			},
+		},
+		"pods of a Job without a run time use no held room": {
+			shared("a", "2", expects("1h"), "") + shared("b", "3", "", "") + fmt.Sprintf(small, ""),
+			Until{After: 90 * time.Minute},
+			[]string{"0s Started a", "1h0m0s Ended a", "1h0m0s Started b"},
 		},
 		"a quota has a default": {
 			fmt.Sprintf(quota, expects("2h")) + shared("a", "3", team, ""),

@@ -15,7 +15,6 @@ import (
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/core/device"
-	"github.com/tenon-project/tenon/internal/core/quota"
 )
 
 // webhooks are the manager's webhooks for pods that are created, as its manifests register them. Their match conditions
@@ -23,11 +22,11 @@ import (
 // rule applies.
 type webhooks struct {
 	namespaces map[string]labels.Selector // by the path at which the manager answers
-	rules      *quota.Checker
+	world      *world
 }
 
-func readWebhooks(rules *quota.Checker) webhooks {
-	out := webhooks{map[string]labels.Selector{}, rules}
+func readWebhooks(w *world) webhooks {
+	out := webhooks{map[string]labels.Selector{}, w}
 	for _, text := range deploy.Webhooks() {
 		// A validating configuration has all the fields of a mutating one that are read here.
 		var c admissionv1.MutatingWebhookConfiguration
@@ -66,6 +65,9 @@ func (w webhooks) admit(entry *pod, namespace *corev1.Namespace, kinds device.Ki
 		"/mutate-pod-scheduler": func(p *corev1.Pod) (*corev1.Pod, admission.Answer) {
 			return admission.Schedule(p, kinds, schedulerNames[0])
 		},
+		"/mutate-pod-runtime": func(p *corev1.Pod) (*corev1.Pod, admission.Answer) {
+			return admission.DeclareRunTime(p, w.world.jobOf(p))
+		},
 	} {
 		if asks(path) {
 			changed, answer := mutate(p)
@@ -75,7 +77,7 @@ func (w webhooks) admit(entry *pod, namespace *corev1.Namespace, kinds device.Ki
 	slices.Sort(warnings)
 	if asks("/validate-pod") {
 		answer := admission.Create(p, kinds)
-		ofQuota := admission.PodQuota(p, nil, w.rules)
+		ofQuota := admission.PodQuota(p, nil, w.world.rules)
 		warnings = append(append(warnings, answer.Warnings...), ofQuota.Warnings...)
 		for _, r := range append(answer.Refusals, ofQuota.Refusals...) {
 			refused = append(refused, Reason{Code: r.Code, Message: r.String()})

@@ -230,7 +230,7 @@ func addWebhooks(mgr manager.Manager, o *Options, scheme *runtime.Scheme, known 
 	webhook.Register(mgr.GetWebhookServer(), admission.NewDecoder(scheme), webhook.Rules{
 		Schedulers: o.SchedulerIdentities, SchedulerName: append(o.SchedulerNames, defaultSchedulerName)[0],
 		RequireNRIPlugin: o.RequireNRIPlugin, Quotas: quotas, Pod: known.pod, Room: known.room, Kinds: known.kinds.List,
-		Profiles: known.colocation, Gangs: gangs,
+		Profiles: known.colocation, Gangs: gangs, Jobs: gangs.Owners,
 	}, counters)
 }
 

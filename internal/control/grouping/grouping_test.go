@@ -679,6 +679,60 @@ func TestRightsTakenAway(t *testing.T) {
 	}
 }
 
+// TestAJobOfAPodIsReadOrLeft: the one with the UID of the reference, from the API server where a cache does not have
+// it yet. A Job that cannot be read is as none.
+func TestAJobOfAPodIsReadOrLeft(t *testing.T) {
+	t.Parallel()
+	run(t, func(w *world) {
+		job := func(name, spec string) *unstructured.Unstructured {
+			return w.create(fmt.Sprintf(`{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": %q,
+				"annotations": {"tenon.sh/expected-runtime": "1h"}}, "spec": %s}`, name, spec), nil)
+		}
+		read, odd := job("a", `{"activeDeadlineSeconds": 60}`), job("odd", `{"activeDeadlineSeconds": "soon"}`)
+		gone, other := job("gone", "{}"), w.create(ray("", group("a", 2, 0)), nil)
+		gone.SetUID("another")
+		w.reads = 0
+		for range 5 {
+			j := w.o.Owners.JobOf(w.t.Context(), rayPod("p", read, ""))
+			if j == nil || *j.Spec.ActiveDeadlineSeconds != 60 || j.Annotations[annotation.ExpectedRuntime] != "1h" {
+				t.Errorf("got %v", j)
+			}
+			w.idle()
+		}
+		if w.reads > 1 {
+			t.Errorf("the API server was asked %d times", w.reads)
+		}
+		for name, owner := range map[string]*unstructured.Unstructured{
+			"a deadline of another type": odd, "created again": gone, "another kind": other,
+		} {
+			if j := w.o.Owners.JobOf(w.t.Context(), rayPod("p", owner, "")); j != nil {
+				t.Errorf("%s: got %v", name, j)
+			}
+		}
+		if j := w.o.Owners.JobOf(w.t.Context(), &corev1.Pod{}); j != nil {
+			t.Errorf("without a controller: got %v", j)
+		}
+	})
+	run(t, func(w *world) {
+		j := w.create(`{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}}`, nil)
+		w.forbidden["jobs.batch"] = true
+		w.reads = 0
+		for range 20 {
+			if got := w.o.Owners.JobOf(w.t.Context(), rayPod("p", j, "")); got != nil {
+				t.Errorf("without the right: got %v", got)
+			}
+		}
+		if w.reads > 1 {
+			t.Errorf("the API server was asked %d times", w.reads)
+		}
+		delete(w.forbidden, "jobs.batch")
+		time.Sleep(2 * refusalTime) //nolint:forbidigo // the clock is the bubble's
+		if got := w.o.Owners.JobOf(w.t.Context(), rayPod("p", j, "")); got == nil {
+			t.Error("with the right: no Job")
+		}
+	})
+}
+
 // TestNamespacesThatRequireGangs: a pod whose owner cannot be read is refused there, and only there.
 func TestNamespacesThatRequireGangs(t *testing.T) {
 	t.Parallel()

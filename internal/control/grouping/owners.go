@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -144,6 +145,25 @@ func (o *Owners) ReadNow(ctx context.Context, want workload.Link) (workload.Link
 	}
 	o.followKind(want)
 	return linkOf(u), u.Object, nil
+}
+
+// JobOf returns the Job that controls a pod; nil for a pod of none, and where the Job cannot be read in time.
+func (o *Owners) JobOf(ctx context.Context, pod *corev1.Pod) *batchv1.Job {
+	owner := convert.WorkloadLink("v1", "Pod", pod).Owner
+	if owner == nil || owner.Group != batchv1.GroupName || owner.Kind != "Job" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, admissionTime)
+	defer cancel()
+	want := *owner
+	want.Namespace = pod.Namespace
+	found, content, err := o.Read(ctx, want)
+	job := &batchv1.Job{}
+	if err != nil || found.UID != want.UID ||
+		runtime.DefaultUnstructuredConverter.FromUnstructured(content, job) != nil {
+		return nil
+	}
+	return job
 }
 
 func kindOf(l workload.Link) schema.GroupVersionKind {

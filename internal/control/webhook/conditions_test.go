@@ -144,7 +144,9 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 	node := func(l map[string]string) *corev1.Node { return testobject.Node("n", l) }
 	member := owned("ray.io/v1", "RayCluster")
 	member.Labels = keys(annotation.CommunityPodGroup, "g")
-	const setGang = "mutating/set-gang.pods.tenon.sh"
+	const setGang, setRunTime = "mutating/set-gang.pods.tenon.sh", "mutating/set-runtime.pods.tenon.sh"
+	declares := owned("batch/v1", "Job")
+	declares.Annotations = keys(annotation.ExpectedRuntime, "1h")
 	named := with("nvidia.com/gpu")
 	named.Spec.SchedulerName = "volcano"
 	tests := map[string]struct {
@@ -159,8 +161,14 @@ func TestConditionsAskOnlyAboutPodsThatUseTenon(t *testing.T) {
 		},
 		"gang: a pod of a ReplicaSet":   {setGang, owned("apps/v1", "ReplicaSet"), nil, false},
 		"gang: a pod that names a gang": {setGang, member, nil, false},
-		"scheduler: a bare pod":         {"mutating/set-scheduler.pods.tenon.sh", pod(nil, nil), nil, false},
-		"scheduler: a whole GPU":        {"mutating/set-scheduler.pods.tenon.sh", with("nvidia.com/gpu"), nil, true},
+		"run time: a bare pod":          {setRunTime, pod(nil, nil), nil, false},
+		"run time: a pod of a Job":      {setRunTime, owned("batch/v1", "Job"), nil, true},
+		"run time: a pod of another Job": {
+			setRunTime, owned("batch.volcano.sh/v1alpha1", "Job"), nil, false,
+		},
+		"run time: it is declared": {setRunTime, declares, nil, false},
+		"scheduler: a bare pod":    {"mutating/set-scheduler.pods.tenon.sh", pod(nil, nil), nil, false},
+		"scheduler: a whole GPU":   {"mutating/set-scheduler.pods.tenon.sh", with("nvidia.com/gpu"), nil, true},
 		"scheduler: a slice": {
 			"mutating/set-scheduler.pods.tenon.sh", with("nvidia.com/mig-1g.5gb"), nil, true,
 		},
@@ -564,6 +572,9 @@ func TestPodsOfOtherSchedulersWaitForNoWebhook(t *testing.T) {
 				case "set-gang.pods.tenon.sh", "require-gang.pods.tenon.sh":
 					all = owned("ray.io/v1", "RayCluster") // that names no gang
 					all.Spec.SchedulerName = scheduler
+				case "set-runtime.pods.tenon.sh":
+					all = owned("batch/v1", "Job")
+					all.Spec.SchedulerName = scheduler
 				}
 			}
 			if got := h.matches(t, all, old); got != want {
@@ -620,6 +631,7 @@ func TestConfigurationsKeepTheClusterAlive(t *testing.T) {
 			"validating/warn-of-keys.workloads.tenon.sh",
 			"validating/validate.podgroups.tenon.sh", "validating/validate-devices.pods.tenon.sh",
 			"mutating/set-device-defaults.pods.tenon.sh", "mutating/set-gang.pods.tenon.sh",
+			"mutating/set-runtime.pods.tenon.sh",
 			"validating/validate.reservations.tenon.sh",
 			"validating/validate.podmigrationjobs.tenon.sh",
 			// Profiles match plain pods, too, and of one that cannot be read their creators are warned.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -48,6 +49,8 @@ type Rules struct {
 	Profiles func(namespace string) ([]*admission.Profile, labels.Set, error)
 	// Gangs finds the gangs of pods that operators create; nil makes none.
 	Gangs Gangs
+	// Jobs finds the Jobs of pods; nil finds none.
+	Jobs Jobs
 	// Quotas answers about elastic quotas; nil checks none.
 	Quotas *Quotas
 }
@@ -57,6 +60,12 @@ type Gangs interface {
 	// Mark returns the PodGroup of a pod and the rule that makes it; "" for a pod that is left alone. It fails where
 	// the answer is not known and must be.
 	Mark(ctx context.Context, pod *corev1.Pod) (name, rule string, err error)
+}
+
+// Jobs finds the Jobs of pods.
+type Jobs interface {
+	// JobOf returns the Job that controls a pod; nil for a pod of none, and where the Job cannot be read.
+	JobOf(ctx context.Context, pod *corev1.Pod) *batchv1.Job
 }
 
 // Register adds every handler to a server.
@@ -81,6 +90,9 @@ func Register(to interface{ Register(string, http.Handler) }, decoder ctrl.Decod
 	all["/validate-podmigrationjob"] = h.validateMigration
 	if rules.Gangs != nil {
 		all["/mutate-pod-gang"] = h.group
+	}
+	if rules.Jobs != nil {
+		all["/mutate-pod-runtime"] = h.declareRunTime
 	}
 	if q := rules.Quotas; q != nil {
 		all["/mutate-elasticquota"] = q.addTree
@@ -134,6 +146,15 @@ func (h handlers) group(ctx context.Context, req ctrl.Request) ctrl.Response {
 			return pod, admission.Answer{}, err
 		}
 		return admission.Join(pod, name, rule), admission.Answer{}, nil
+	})(ctx, req)
+}
+
+// declareRunTime gives a pod the run time that its Job declares.
+func (h handlers) declareRunTime(ctx context.Context, req ctrl.Request) ctrl.Response {
+	return h.mutating(func(req ctrl.Request, pod *corev1.Pod) (*corev1.Pod, admission.Answer, error) {
+		pod.Namespace = cmp.Or(pod.Namespace, req.Namespace)
+		changed, answer := admission.DeclareRunTime(pod, h.rules.Jobs.JobOf(ctx, pod))
+		return changed, answer, nil
 	})(ctx, req)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,6 +49,16 @@ func (byName) Mark(_ context.Context, p *corev1.Pod) (name, rule string, err err
 	return p.Namespace + "-gang", "ray.io/RayCluster", nil
 }
 
+// hourly finds a Job of one hour above pods with a controller.
+type hourly struct{}
+
+func (hourly) JobOf(_ context.Context, p *corev1.Pod) *batchv1.Job {
+	if metav1.GetControllerOf(p) == nil || p.Namespace != "default" {
+		return nil
+	}
+	return &batchv1.Job{Spec: batchv1.JobSpec{ActiveDeadlineSeconds: new(int64(3600))}}
+}
+
 func serve(t *testing.T) (mux, *prometheus.Registry) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -61,7 +72,7 @@ func serve(t *testing.T) (mux, *prometheus.Registry) {
 	}
 	webhook.Register(m, ctrl.NewDecoder(scheme), webhook.Rules{
 		Schedulers: []string{scheduler}, SchedulerName: "batch-scheduler", RequireNRIPlugin: true,
-		Gangs: byName{},
+		Gangs: byName{}, Jobs: hourly{},
 		Pod:   func(namespace, name string) *corev1.Pod { return known[namespace+"/"+name] },
 		Kinds: func() device.Kinds { return device.Kinds{{Type: "dpu", Resource: "example.com/dpu", Unit: 4}} },
 	}, metrics)
@@ -197,6 +208,35 @@ func TestPodsOfOperatorsGetTheirGang(t *testing.T) {
 		}
 		slices.Sort(parts)
 		if got.Allowed != (c.code == 0) || !slices.Equal(parts, c.want) || !got.Allowed && got.Result.Code != c.code {
+			t.Errorf("%s: allowed %t, patch %s, %v", name, got.Allowed, got.Patch, got.Result)
+		}
+	}
+}
+
+// TestPodsOfJobsGetTheirRunTime: the annotation, and nothing else. Only the request may have the namespace.
+func TestPodsOfJobsGetTheirRunTime(t *testing.T) {
+	t.Parallel()
+	m, _ := serve(t)
+	declares := owned("batch/v1", "Job")
+	declares.Annotations = map[string]string{annotation.ExpectedRuntime: "5m"}
+	for name, c := range map[string]struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		"of a Job": {
+			owned("batch/v1", "Job"),
+			`[{"op":"add","path":"/metadata/annotations","value":{"tenon.sh/expected-runtime":"1h0m0s"}}]`,
+		},
+		"of none":                     {pod(nil, nil), ""},
+		"of a Job, with its run time": {declares, ""},
+	} {
+		c.pod.Namespace = ""
+		raw, err := json.Marshal(typed(c.pod))
+		testkit.Check(t, err)
+		got := send(t, m["/mutate-pod-runtime"], &admissionv1.AdmissionRequest{
+			Operation: admissionv1.Create, Namespace: "default", Object: runtime.RawExtension{Raw: raw},
+		})
+		if patch := strings.Trim(string(got.Patch), "[]"); !got.Allowed || patch != strings.Trim(c.want, "[]") {
 			t.Errorf("%s: allowed %t, patch %s, %v", name, got.Allowed, got.Patch, got.Result)
 		}
 	}

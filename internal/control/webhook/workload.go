@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -52,7 +53,23 @@ func (h handlers) warnWorkload(_ context.Context, req ctrl.Request) ctrl.Respons
 	for _, text := range a.Warnings {
 		add(text, "")
 	}
-	return ctrl.Allowed("").WithWarnings(slices.Compact(warnings)...)
+	warnings = append(slices.Compact(warnings), runTimeOf(req).Warnings...)
+	return ctrl.Allowed("").WithWarnings(warnings...)
+}
+
+// runTimeOf returns what is to be said of the run time that a Job declares, or those of a CronJob.
+func runTimeOf(req ctrl.Request) admission.Answer {
+	var job batchv1.Job
+	var cron batchv1.CronJob
+	switch req.Kind.Kind { // readTemplate has read the object
+	case "Job":
+		_ = json.Unmarshal(req.Object.Raw, &job)
+		return admission.JobRunTime(job.Annotations, "")
+	case "CronJob":
+		_ = json.Unmarshal(req.Object.Raw, &cron)
+		return admission.JobRunTime(cron.Spec.JobTemplate.Annotations, "spec.jobTemplate.")
+	}
+	return admission.Answer{}
 }
 
 // warnScheduler answers about a pod, or a workload, whose scheduler is not one of Tenon's.

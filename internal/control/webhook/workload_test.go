@@ -1,6 +1,7 @@
 package webhook_test
 
 import (
+	"encoding/json"
 	"io"
 	"maps"
 	"reflect"
@@ -216,6 +217,48 @@ func TestWorkloadsAreAskedAboutWhereTheirPodsMayBe(t *testing.T) {
 		for was := range workloads(with("cpu")) {
 			if reflect.TypeOf(now) == reflect.TypeOf(was) && !h.matches(t, now, was) {
 				t.Errorf("%T is not asked about when its pods change", now)
+			}
+		}
+	}
+}
+
+// TestAJobIsWarnedOfItsRunTime: its own annotations, and those of a CronJob's Jobs, are read for its pods.
+func TestAJobIsWarnedOfItsRunTime(t *testing.T) {
+	t.Parallel()
+	m, _ := serve(t)
+	h := hooks(t)["validating/warn-of-keys.workloads.tenon.sh"]
+	h.policy = new(admissionregistrationv1.Fail)
+	const rule = `metadata.annotations[tenon.sh/expected-runtime]: byte 0: Invalid value "soon": must be a Go ` +
+		`duration from 1s to 8760h, such as 90s, 1h30m or 48h; it has no effect`
+	for _, text := range []string{"1h", "soon"} {
+		own := metav1.ObjectMeta{Annotations: map[string]string{annotation.ExpectedRuntime: text}}
+		template := template(with("cpu"))
+		template.Spec.SchedulerName = "tenon-scheduler"
+		spec := batchv1.JobSpec{Template: template}
+		for kind, c := range map[string]struct {
+			object runtime.Object
+			at     string
+		}{
+			"Job": {&batchv1.Job{ObjectMeta: own, Spec: spec}, ""},
+			"CronJob": {&batchv1.CronJob{Spec: batchv1.CronJobSpec{
+				JobTemplate: batchv1.JobTemplateSpec{ObjectMeta: own, Spec: spec},
+			}}, "spec.jobTemplate."},
+		} {
+			raw, err := json.Marshal(c.object)
+			testkit.Check(t, err)
+			got := send(t, m["/validate-workload"], &admissionv1.AdmissionRequest{
+				Operation: admissionv1.Create, Kind: metav1.GroupVersionKind{Group: "batch", Version: "v1", Kind: kind},
+				Object: runtime.RawExtension{Raw: raw},
+			})
+			var want []string
+			if text == "soon" {
+				want = []string{c.at + rule}
+			}
+			if !got.Allowed || !slices.Equal(got.Warnings, want) {
+				t.Errorf("%s with %s: warnings %q, want %q", kind, text, got.Warnings, want)
+			}
+			if !h.matches(t, c.object, nil) {
+				t.Errorf("%s with a run time is not asked about", kind)
 			}
 		}
 	}
