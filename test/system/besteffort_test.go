@@ -219,8 +219,10 @@ type shown struct {
 
 // reported is what a version of a NodeMetric says.
 type reported struct {
-	version             int64
-	use, rows, services grant // of the node; of all pods; of those that are not batch pods
+	version int64
+	// system is what neither pods nor applications use, services what pods use that are not batch pods. What the node
+	// uses besides its pods would also have what pods used that have ended within the time of the report.
+	system, services grant
 }
 
 // bound is a batch pod that was bound, or has ended.
@@ -298,10 +300,9 @@ func (b *batchLedger) seeMetric(m *slo.NodeMetric) {
 	grantIn := func(u slo.ResourceMap) grant {
 		return grantOf(u.Resources, corev1.ResourceCPU, corev1.ResourceMemory)
 	}
-	said := reported{version: versionOf(m), use: grantIn(m.Status.NodeMetric.NodeUsage)}
+	said := reported{version: versionOf(m), system: grantIn(m.Status.NodeMetric.SystemUsage)}
 	for _, row := range m.Status.PodsMetric {
 		for r, n := range grantIn(row.PodUsage) {
-			said.rows[r] += n
 			if !isBatch(row.Name) {
 				said.services[r] += n
 			}
@@ -314,9 +315,8 @@ func (b *batchLedger) seeMetric(m *slo.NodeMetric) {
 
 // most is the largest amount that may be granted by a report.
 func (s shown) most(m reported, r int) int64 {
-	system := max(m.use[r]-m.rows[r], 0)
-	m1 := s.capacity[r] - system - m.services[r]
-	policy := s.capacity[r]*reclaimPercent/100 - max(system, s.reserved[r]) - m.services[r]
+	m1 := s.capacity[r] - m.system[r] - m.services[r]
+	policy := s.capacity[r]*reclaimPercent/100 - max(m.system[r], s.reserved[r]) - m.services[r]
 	return max(min(m1, policy), 0)
 }
 
