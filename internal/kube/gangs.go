@@ -136,6 +136,18 @@ func (s *Gangs) Object(id string) *v1alpha1.PodGroup {
 	return nil
 }
 
+// NativeGroup returns Kubernetes' own PodGroup of a name, nil for none.
+func (s *Gangs) NativeGroup(namespace, name string) *v1alpha1.PodGroup {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.objects[namespace+"/"+name] {
+		if o.GroupVersionKind().Group == v1alpha1.NativeGroupName {
+			return o
+		}
+	}
+	return nil
+}
+
 // Objects returns all PodGroups that count.
 func (s *Gangs) Objects() (all []*v1alpha1.PodGroup) {
 	s.mu.Lock()

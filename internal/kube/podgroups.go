@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -44,6 +46,7 @@ type publishedPodGroup struct {
 		SchedulingPolicy, DisruptionMode, Priority      json.RawMessage // of Kubernetes' own
 		SchedulingConstraints                           json.RawMessage // of Kubernetes' own
 		PreemptionPolicy, ParentCompositePodGroupName   json.RawMessage // of Kubernetes' own, since 1.37
+		ResourceClaims                                  json.RawMessage // of Kubernetes' own
 	}
 	Status json.RawMessage
 }
@@ -64,6 +67,7 @@ func (p *publishedPodGroup) read(group, kind string) *v1alpha1.PodGroup {
 			faults.add("spec.schedulingConstraints", "must be absent: that of each PodGroup counts")
 		}
 		g.NeverPreempts = readNeverPreempts(&faults, p.Spec.PreemptionPolicy)
+		g.Claims = readClaims(&faults, p.Spec.ResourceClaims)
 		if text := p.Spec.ParentCompositePodGroupName; len(text) > 0 && json.Unmarshal(text, &g.Parent) != nil {
 			faults.add("spec.parentCompositePodGroupName", "must be a name, is "+shown(text))
 		}
@@ -140,6 +144,22 @@ func readTopologyKey(faults *unread, text json.RawMessage) string {
 		return constraints.Topology[0].Key
 	}
 	return ""
+}
+
+// readClaims reads the claims that pods of a group share.
+func readClaims(faults *unread, text json.RawMessage) (claims []corev1.PodResourceClaim) {
+	err := json.Unmarshal(text, &claims)
+	isOne := func(c corev1.PodResourceClaim) bool {
+		return c.Name != "" && (c.ResourceClaimName == nil) != (c.ResourceClaimTemplateName == nil)
+	}
+	if len(text) > 0 && (err != nil || slices.ContainsFunc(claims, func(c corev1.PodResourceClaim) bool {
+		return !isOne(c)
+	})) {
+		faults.add("spec.resourceClaims", "must be a list of objects with name and either resourceClaimName or "+
+			"resourceClaimTemplateName, is "+shown(text))
+		return nil
+	}
+	return claims
 }
 
 func shown(text json.RawMessage) string { return fmt.Sprintf("%.64s", cmp.Or(string(text), "absent")) }

@@ -120,6 +120,7 @@ func TestPodGroupsOfKubernetesAreRead(t *testing.T) {
 		Key          string
 		Never        bool
 		Parent       string
+		Claims       string
 	}
 	for version, recorded := range map[string]string{"v1alpha2": of136, "v1beta1": of137} {
 		const policy = "spec.schedulingPolicy must have either gang or basic, is "
@@ -127,6 +128,8 @@ func TestPodGroupsOfKubernetesAreRead(t *testing.T) {
 		const oneKey = "spec.schedulingConstraints.topology[0].key must be the key of a label of nodes, is "
 		const keys = "spec.schedulingConstraints.topology must have at most one key, is "
 		const mode = "spec.disruptionMode must be Pod, PodGroup, {single: {}} or {all: {}}, is "
+		const claims = "spec.resourceClaims must be a list of objects with name and either resourceClaimName or " +
+			"resourceClaimTemplateName, is "
 		specs := map[string]struct {
 			policy, more string
 			want         read
@@ -192,6 +195,27 @@ func TestPodGroupsOfKubernetesAreRead(t *testing.T) {
 				`{"gang":{"minCount":2}}`, `,"parentCompositePodGroupName":["root"]`,
 				read{Min: 2, Unread: `spec.parentCompositePodGroupName must be a name, is ["root"]`},
 			},
+			"claims": {
+				`{"gang":{"minCount":2}}`, `,"resourceClaims":[{"name":"a","resourceClaimName":"x"},{"name":"b",` +
+					`"resourceClaimTemplateName":"y"}]`, read{Min: 2, Claims: "a x, b of y, "},
+			},
+			"no-claims": {`{"gang":{"minCount":2}}`, `,"resourceClaims":null`, read{Min: 2}},
+			"odd-claims": {
+				`{"gang":{"minCount":2}}`, `,"resourceClaims":["a"]`, read{Min: 2, Unread: claims + `["a"]`},
+			},
+			"claim-of-nothing": {
+				`{"gang":{"minCount":2}}`, `,"resourceClaims":[{"name":"a"}]`,
+				read{Min: 2, Unread: claims + `[{"name":"a"}]`},
+			},
+			"claim-of-both": {
+				`{"gang":{"minCount":2}}`,
+				`,"resourceClaims":[{"resourceClaimName":"x","resourceClaimTemplateName":"y"}]`,
+				read{Min: 2, Unread: claims + `[{"resourceClaimName":"x","resourceClaimTemplateName":"y"}]`},
+			},
+			"claim-without-name": {
+				`{"gang":{"minCount":2}}`, `,"resourceClaims":[{"resourceClaimName":"x"}]`,
+				read{Min: 2, Unread: claims + `[{"resourceClaimName":"x"}]`},
+			},
 			"new-union": {
 				`{"gang":{"minCount":2}}`, `,"disruptionMode":{"some":{}}`, read{Min: 2, Unread: mode + `{"some":{}}`},
 			},
@@ -211,6 +235,13 @@ func TestPodGroupsOfKubernetesAreRead(t *testing.T) {
 			r := read{Min: g.Spec.MinMember, Basic: g.Basic, Whole: g.Whole, Started: g.Status.Phase.IsStarted()}
 			if g.Priority != nil {
 				r.Priority = *g.Priority
+			}
+			for _, c := range g.Claims {
+				if c.ResourceClaimTemplateName != nil {
+					r.Claims += c.Name + " of " + *c.ResourceClaimTemplateName + ", "
+				} else {
+					r.Claims += c.Name + " " + *c.ResourceClaimName + ", "
+				}
 			}
 			r.Key, r.Never, r.Parent = g.TopologyKey, g.NeverPreempts, g.Parent
 			for _, field := range slices.Sorted(maps.Keys(g.Unread)) {

@@ -59,8 +59,9 @@ func SameDevice(a, b *devicev1alpha1.Device) bool {
 
 // SamePodGroup reports whether nothing that a gang is read from differs: its status changes with each member.
 func SamePodGroup(a, b *v1alpha1.PodGroup) bool {
-	return maps.Equal(a.Annotations, b.Annotations) && maps.Equal(a.Unread, b.Unread) &&
+	return a.UID == b.UID && maps.Equal(a.Annotations, b.Annotations) && maps.Equal(a.Unread, b.Unread) &&
 		a.Basic == b.Basic && a.Whole == b.Whole && a.TopologyKey == b.TopologyKey && a.Parent == b.Parent &&
+		equality.Semantic.DeepEqual(a.Claims, b.Claims) &&
 		equality.Semantic.DeepEqual(a.Spec, b.Spec) && a.Status.Phase.IsUnderWay() == b.Status.Phase.IsUnderWay()
 }
 

@@ -185,3 +185,103 @@ func TestTheFirstMemberFailsToWriteASharedClaim(t *testing.T) {
 		t.Errorf("failed %v, claims (-want +got):\n%s", failed.Load(), diff)
 	}
 }
+
+// TestPodsOfAPodGroupShareItsClaims: a claim that Kubernetes' PodGroup lists as its pods do is one for all, also for
+// those that come later, and is reserved for the PodGroup. Other claims are the pods' own.
+func TestPodsOfAPodGroupShareItsClaims(t *testing.T) {
+	const allocated = "\n{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: shared, uid: u}, " +
+		"spec: {devices: {requests: [{name: r, exactly: {deviceClassName: card}}]}}, status: {allocation: {devices: " +
+		"{results: [{request: r, driver: x, pool: a, device: a0}]}, nodeSelector: {nodeSelectorTerms: " +
+		"[{matchFields: [{key: " +
+		"metadata.name, operator: In, values: [a]}]}]}}, reservedFor: [%s]}}\n---"
+	const ofGroup = "{apiGroup: scheduling.k8s.io, resource: podgroups, name: g, uid: group}"
+	const others = "{resource: pods, name: other, uid: other}"
+	full := cpuNode("a", 2) + cpuNode("b", 8) + cardsOf("a", 1) + cardsOf("b", 1) +
+		cpuPod("full", 2, "", ", nodeName: a")
+	for name, c := range map[string]struct {
+		nodes, group, pods string
+		states             string
+		want               map[string]string
+	}{
+		"of a template": {
+			cpuNode("b", 8) + cardsOf("b", 1), ownClaim, ownClaim,
+			"p0 Scheduled b, p1 Scheduled b, p2 Scheduled b",
+			map[string]string{"g-o": "[b] [g]"},
+		},
+		"by name": {
+			cpuNode("b", 8) + cardsOf("b", 1), sharedClaim, sharedClaim,
+			"p0 Scheduled b, p1 Scheduled b, p2 Scheduled b",
+			map[string]string{"shared": "[b] [g]"},
+		},
+		"beside claims of their own": {
+			cpuNode("b", 8) + cardsOf("b", 4), sharedClaim, ownClaim + ", " + sharedClaim,
+			"p0 Scheduled b, p1 Scheduled b, p2 Scheduled b",
+			map[string]string{
+				"shared": "[b] [g]", "p0-o": "[b] [p0]", "p1-o": "[b] [p1]", "p2-o": "[b] [p2]",
+			},
+		},
+		"under another name": {
+			cpuNode("b", 8) + cardsOf("b", 3), "{name: other, resourceClaimTemplateName: own}", ownClaim,
+			"p0 Scheduled b, p1 Scheduled b, p2 Scheduled b",
+			map[string]string{"p0-o": "[b] [p0]", "p1-o": "[b] [p1]", "p2-o": "[b] [p2]"},
+		},
+		"left behind on a full node": {
+			full + fmt.Sprintf(allocated, ofGroup), sharedClaim, sharedClaim,
+			"full Existing a, p0 Scheduled b, p1 Scheduled b, p2 Scheduled b",
+			map[string]string{"shared": "[b] [g]"},
+		},
+		"left behind by pods that share it": {
+			full + fmt.Sprintf(allocated, "{resource: pods, name: p0, uid: p0}"), "", sharedClaim,
+			"full Existing a, p0 Scheduled b, p1 Scheduled b, p2 Scheduled b",
+			map[string]string{"shared": "[b] [p0 p1 p2]"},
+		},
+		"left behind, and used by a pod on the node": {
+			full + fmt.Sprintf(allocated, ofGroup) + cpuPod("user", 0, "",
+				", nodeName: a, resourceClaims: ["+sharedClaim+"]"), sharedClaim, sharedClaim,
+			"full Existing a, p0 Waiting, p1 Waiting, p2 Waiting, user Existing a",
+			map[string]string{"shared": "[a] [g]"},
+		},
+		"allocated, and not reserved": {
+			full + fmt.Sprintf(allocated, ""), sharedClaim, sharedClaim,
+			"full Existing a, p0 Waiting, p1 Waiting, p2 Waiting",
+			map[string]string{"shared": "[a] []"},
+		},
+		"also reserved for others": {
+			full + fmt.Sprintf(allocated, ofGroup+", "+others), sharedClaim, sharedClaim,
+			"full Existing a, p0 Waiting, p1 Waiting, p2 Waiting",
+			map[string]string{"shared": "[a] [g other]"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(withoutLog(t.Context()))
+			defer cancel()
+			in := c.nodes + claiming(0, 0, "")
+			if strings.Contains(c.nodes, "name: shared") { // the input has it
+				in = c.nodes + "\n" + classes + "\n---"
+			}
+			in += fmt.Sprintf("\n{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, "+
+				"metadata: {name: g, uid: group}, spec: {schedulingPolicy: {gang: {minCount: 2}}, "+
+				"resourceClaims: [%s]}}\n---", c.group)
+			for i := range 3 {
+				name := fmt.Sprint("p", i)
+				in += cpuPod(name, 1, ", uid: "+name, own("g")+", resourceClaims: ["+c.pods+"]")
+			}
+			w := worldOf(t, in, nil)
+			e, err := newEngine(ctx, w)
+			testkit.Check(t, err)
+			r, err := e.decide(ctx, w, io.Discard)
+			testkit.Check(t, err)
+			var states []string
+			for _, p := range r.Pods {
+				states = append(states, strings.TrimSpace(p.Name+" "+p.State+" "+p.Node))
+			}
+			if got := strings.Join(states, ", "); got != c.states {
+				t.Errorf("got %s, want %s: %v", got, c.states, r.Pods[len(r.Pods)-1].Reasons)
+			}
+			if diff := cmp.Diff(c.want, allocations(t, e)); diff != "" {
+				t.Errorf("claims (-want +got):\n%s", diff)
+			}
+			atRest(t, e)
+		})
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	quotav1alpha1 "github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -145,14 +146,37 @@ func (w *world) createResourceClaims(p *corev1.Pod) {
 		if template == nil {
 			continue
 		}
-		name := p.Name + "-" + ref.Name
-		w.addReferent(&resourcev1.ResourceClaim{
-			ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: name, OwnerReferences: ownedByPod(p)},
-			Spec:       *template.Spec.Spec.DeepCopy(),
-		})
+		name, owner := p.Name+"-"+ref.Name, ownedByPod(p)
+		if group := w.sharing(p, ref); group != nil {
+			name, owner = group.Name+"-"+ref.Name, []metav1.OwnerReference{*metav1.NewControllerRef(group,
+				group.GroupVersionKind())}
+		}
+		if w.resourceClaims[p.Namespace+"/"+name] == nil {
+			w.addReferent(&resourcev1.ResourceClaim{
+				ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: name, OwnerReferences: owner},
+				Spec:       *template.Spec.Spec.DeepCopy(),
+			})
+		}
 		p.Status.ResourceClaimStatuses = append(p.Status.ResourceClaimStatuses,
 			corev1.PodResourceClaimStatus{Name: ref.Name, ResourceClaimName: &name})
 	}
+}
+
+// sharing returns the PodGroup of Kubernetes whose pods share a claim of a pod; nil where the claim is the pod's own.
+func (w *world) sharing(p *corev1.Pod, ref corev1.PodResourceClaim) *quotav1alpha1.PodGroup {
+	if p.Spec.SchedulingGroup == nil {
+		return nil
+	}
+	for _, group := range w.podGroups {
+		if group.GroupVersionKind().Group == quotav1alpha1.NativeGroupName && group.Namespace == p.Namespace &&
+			group.Name == ptr.Deref(p.Spec.SchedulingGroup.PodGroupName, "") &&
+			slices.ContainsFunc(group.Claims, func(c corev1.PodResourceClaim) bool {
+				return equality.Semantic.DeepEqual(c, ref)
+			}) {
+			return group
+		}
+	}
+	return nil
 }
 
 // defaultStorageClass returns the name of the default class, the newest of several; "" for none.

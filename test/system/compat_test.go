@@ -13,6 +13,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,6 +50,7 @@ func TestAnotherReleaseOfKubernetes(t *testing.T) {
 	t.Run("a share of a GPU", c.shares)
 	t.Run("a gang", c.gathers)
 	t.Run("a gang of Kubernetes' own PodGroup", c.gathersNative)
+	t.Run("a claim of a PodGroup", c.sharesAClaim)
 	t.Run("a quota", c.limits)
 	t.Run("a migration", c.moves)
 	t.Run("webhooks", c.refuses)
@@ -211,6 +214,71 @@ func (c *release) gathersNative(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// sharesAClaim shows that the pods of a PodGroup of Kubernetes 1.37 share a claim, which is reserved for the PodGroup.
+func (c *release) sharesAClaim(t *testing.T) {
+	if nativeGangs() != "v1beta1" {
+		t.Skipf("NOT RUN: a claim of a PodGroup: the API server of %s keeps none", os.Getenv("TENON_MINOR"))
+	}
+	nodes, err := c.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	testkit.Check(t, err)
+	node, devices := nodes.Items[0].Name, c.client.ResourceV1()
+	_, err = devices.DeviceClasses().Create(t.Context(), &resourcev1.DeviceClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "card"},
+	}, metav1.CreateOptions{})
+	testkit.Check(t, err)
+	_, err = devices.ResourceSlices().Create(t.Context(), &resourcev1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: node + "-cards"},
+		Spec: resourcev1.ResourceSliceSpec{
+			Driver: "card.example.com", NodeName: &node, Devices: []resourcev1.Device{{Name: "card-0"}},
+			Pool: resourcev1.ResourcePool{Name: node, Generation: 1, ResourceSliceCount: 1},
+		},
+	}, metav1.CreateOptions{})
+	testkit.Check(t, err)
+	_, err = devices.ResourceClaimTemplates("default").Create(t.Context(), &resourcev1.ResourceClaimTemplate{
+		ObjectMeta: metav1.ObjectMeta{Name: "one-card"},
+		Spec: resourcev1.ResourceClaimTemplateSpec{Spec: resourcev1.ResourceClaimSpec{
+			Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
+				Name: "card", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "card"},
+			}}},
+		}},
+	}, metav1.CreateOptions{})
+	testkit.Check(t, err)
+	_, err = c.client.SchedulingV1beta1().PodGroups("default").Create(t.Context(), &schedulingv1beta1.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Name: "sharing"},
+		Spec: schedulingv1beta1.PodGroupSpec{
+			SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{
+				Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: 2},
+			},
+			ResourceClaims: []schedulingv1beta1.PodGroupResourceClaim{{
+				Name: "card", ResourceClaimTemplateName: new("one-card"),
+			}},
+		},
+	}, metav1.CreateOptions{})
+	testkit.Check(t, err)
+	for _, name := range []string{"sharing-0", "sharing-1"} {
+		p := pod(name, object.Both("cpu", "1", "memory", "1Gi"))
+		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("sharing")}
+		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "card", ResourceClaimTemplateName: new("one-card")}}
+		c.create(t, p)
+	}
+	for _, name := range []string{"sharing-0", "sharing-1"} {
+		if got := c.running(t, name).Spec.NodeName; got != node {
+			t.Errorf("%s is on %s, want %s", name, got, node)
+		}
+	}
+	all, err := devices.ResourceClaims("default").List(t.Context(), metav1.ListOptions{})
+	testkit.Check(t, err)
+	var users []string
+	for i := range all.Items {
+		for _, r := range all.Items[i].Status.ReservedFor {
+			users = append(users, r.Resource+" "+r.Name)
+		}
+	}
+	if got := strings.Join(users, ", "); len(all.Items) != 1 || got != "podgroups sharing" {
+		t.Errorf("%d claims are reserved for %s, want one for the PodGroup", len(all.Items), got)
+	}
 }
 
 func (c *release) limits(t *testing.T) {

@@ -42,6 +42,9 @@ type PodGroup struct {
 	Parent string `json:"-"`
 	// NeverPreempts is read of Kubernetes' own PodGroup: no pod is evicted for it.
 	NeverPreempts bool `json:"-"`
+	// Claims are read of Kubernetes' own PodGroup: pods that list one of them, with the same fields, share one
+	// ResourceClaim, which is reserved for the PodGroup.
+	Claims []corev1.PodResourceClaim `json:"-"`
 }
 
 // PodGroupList is a list of PodGroup.

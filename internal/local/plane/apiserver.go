@@ -148,11 +148,14 @@ func (p *Plane) apiServerFlags() ([]string, error) {
 // version that the release has. No other component may schedule them. Releases before 1.36 have no version that Tenon
 // reads.
 func nativeGangs(minor uint) []string {
-	served := map[bool]string{false: "v1alpha2", true: "v1beta1"}[minor >= 37]
-	if minor < 36 {
+	served, gates := "v1alpha2", "GenericWorkload=true"
+	switch {
+	case minor < 36:
 		return nil
+	case minor >= 37: // their claims are alpha before
+		served, gates = "v1beta1", "GenericWorkload=true,DRAWorkloadResourceClaims=true"
 	}
-	return []string{"--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/" + served + "=true"}
+	return []string{"--feature-gates=" + gates, "--runtime-config=scheduling.k8s.io/" + served + "=true"}
 }
 
 // release returns the release of the API server that is run.

@@ -143,7 +143,7 @@ func New(ctx context.Context, o Options) (*Core, error) {
 	c.events = &hooks.Events{SiblingPlugin: coscheduling.Name, Attempts: c}
 	c.Rounds = coscheduling.NewRounds(coscheduling.Cluster{
 		Gangs: o.Gangs, Core: loop.Of(upstream), Quotas: o.Quotas, Clock: o.Loop, Wall: o.Clock, Changes: c.changes,
-		Events: c.events, Plugins: plugins{o.Nodes},
+		Events: c.events, Plugins: plugins{o.Nodes}, Claims: c.sharing,
 	})
 	if o.Serving != nil {
 		c.rejections = ranking.NewRejections()

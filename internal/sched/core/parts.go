@@ -10,6 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
@@ -103,6 +104,11 @@ func (g gangs) StartsWith(pod *corev1.Pod) string {
 	}
 	report := kube.Ask(g.c.options.Gangs, func(s *gang.State) gang.Report { r, _ := s.Find(id); return r })
 	return cmp.Or(strings.Join(report.Settings.Group, " "), id)
+}
+
+// PodGroup returns Kubernetes' own PodGroup of a name; nil for one that is not known.
+func (g gangs) PodGroup(namespace, name string) *v1alpha1.PodGroup {
+	return g.c.options.Gangs.NativeGroup(namespace, name)
 }
 
 // Trial returns the accounts of an attempt or a question.

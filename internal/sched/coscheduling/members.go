@@ -47,11 +47,16 @@ func (m *members) nominated() map[string]string {
 
 // usableBy returns what reports whether a pod on a node keeps room that a member may use; nil where none does.
 func (c *Cluster) usableBy(m *members) func(*corev1.Pod) bool {
+	return c.Plugins.Usable(c.Core.Profile(m.first().Spec.SchedulerName), m.tried())
+}
+
+// tried returns the members that can be tried, in their order.
+func (m *members) tried() []*corev1.Pod {
 	pods := make([]*corev1.Pod, len(m.order))
 	for i, uid := range m.order {
 		pods[i] = m.pods[uid].Pod
 	}
-	return c.Plugins.Usable(c.Core.Profile(m.first().Spec.SchedulerName), pods)
+	return pods
 }
 
 // either returns what reports whether one of two functions holds for a pod. One that is nil holds for none, and so does

@@ -74,6 +74,8 @@ func (r *Rounds) concludeFailedPlan(ctx context.Context, f framework.Framework, 
 	switch {
 	case round.lacksResources:
 		failed.nodes, round.failure.Outlook = r.reservations.keepNodes(ctx, round.members, false)
+	case round.cause != nil && !round.recalled && r.cluster.Claims.Free(ctx, f, round.tried()...) > 0:
+		// They are tried again when the scheduler has read the claims, before any pod is evicted.
 	case round.cause != nil && !round.recalled:
 		if round.failure.Skip.Choices == 0 {
 			var evict func()

@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/upstream/claims"
 	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 	"github.com/tenon-project/tenon/internal/sched/upstream/preempt"
 )
@@ -86,6 +87,8 @@ type Cluster struct {
 	Events Events
 	// Plugins are those of other features.
 	Plugins Plugins
+	// Claims has the ResourceClaims that members share; nil for none.
+	Claims *claims.Sharing
 }
 
 // Clock returns the time.

@@ -35,6 +35,13 @@
 //	            reads the claims again, as it would write another allocation from what it has read before
 //	Unreserve   with the state; in a plan nothing is written to the API server
 //
+// # PodGroups
+//
+// A claim in spec.resourceClaims of a Kubernetes PodGroup is reserved for the PodGroup. Upstream serves it behind a
+// feature gate that needs GenericWorkload, which queues a PodGroup as one. Sharing switches it on in the plugin alone,
+// and gives the plugin the PodGroups that are known of gangs. Free does what the plugin does at the end of the cycle of
+// a PodGroup.
+//
 // # Cards
 //
 // A card may have two publishers: the node's Device object, for pods, and the ResourceSlice of a driver, for claims.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/sched/upstream/guard"
 )
 
@@ -34,6 +35,8 @@ const (
 type Gangs interface {
 	// StartsWith returns what is equal for pods that start together, "" for a pod that is of no gang.
 	StartsWith(*corev1.Pod) string
+	// PodGroup returns Kubernetes' own PodGroup of a name; nil for one that is not known.
+	PodGroup(namespace, name string) *v1alpha1.PodGroup
 	// IsTrial reports whether a cycle only tries a pod, so that it must write nothing to the API server.
 	IsTrial(fwk.CycleState) bool
 	// Trial returns the accounts of a trial; nil for a cycle that is none.
@@ -81,6 +84,10 @@ func (s *Sharing) Share(f framework.Framework, books *Books) error {
 	}
 	p := &plugin{Sharing: s, dra: f.SharedDRAManager(), books: books}
 	return cmp.Or(
+		s.serveGroups(f),
+		replace(f, "postFilterPlugins", func(inner fwk.PostFilterPlugin) fwk.PostFilterPlugin {
+			return &postFilter{inner, s, f}
+		}),
 		replace(f, "preFilterPlugins", func(inner fwk.PreFilterPlugin) fwk.PreFilterPlugin {
 			p.preFilter = inner
 			return &preFilter{inner, p}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
+	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -134,6 +135,8 @@ func (gangs) StartsWith(p *corev1.Pod) string {
 }
 
 func (g gangs) IsTrial(fwk.CycleState) bool { return bool(g) }
+
+func (gangs) PodGroup(string, string) *v1alpha1.PodGroup { return nil }
 
 func (gangs) Trial(fwk.CycleState) View { return nil }
 
