@@ -114,6 +114,16 @@ const (
 	DoNotDisrupt = "karpenter.sh/do-not-disrupt"
 )
 
+// What pods have for autoscalers.
+const (
+	// ScaleHelper is a label of a pod for which autoscalers add a node in the place of another pod: its value is the
+	// UID of that pod. The annotation of the same key is the pod's namespace and name.
+	ScaleHelper = "tenon.sh/scale-helper"
+	// ConsumeProvisioningRequest is an annotation of a pod: the cluster autoscaler provisions its capacity by a
+	// ProvisioningRequest. Such a pod gets no ScaleHelper.
+	ConsumeProvisioningRequest = "autoscaling.x-k8s.io/consume-provisioning-request"
+)
+
 // StartupDevices is a value of StartupTaint.
 const StartupDevices = "devices"
 

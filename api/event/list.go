@@ -74,6 +74,7 @@ const (
 	Grouped
 	GroupedLate
 	NotGrouped
+	ScaleHelperCreated
 	QuotaNotFound
 	QuotaRevocationPlanned
 	QuotaRevocationCancelled

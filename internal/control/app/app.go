@@ -61,6 +61,8 @@ type Options struct {
 	WorkloadGrouping workload.Grouping
 	// ProtectReservations keeps autoscalers from removing nodes with Reservations, while this manager leads.
 	ProtectReservations bool
+	// ScaleHelper makes pods, while this manager leads, for which autoscalers add nodes.
+	ScaleHelper bool
 	// PublishDevices shows in Nodes, while this manager leads, what their Device objects say.
 	PublishDevices bool
 	// SLOConfigNamespace is that of the ConfigMap slo-controller-config. "" leaves the use and the reclaimable amounts

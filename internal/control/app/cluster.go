@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"slices"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	policyinformers "k8s.io/client-go/informers/policy/v1"
 	"k8s.io/client-go/kubernetes"
@@ -23,12 +25,16 @@ import (
 
 	colocation "github.com/tenon-project/tenon/api/colocation/v1alpha1"
 	"github.com/tenon-project/tenon/api/config/sloconfig"
+	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	"github.com/tenon-project/tenon/api/node/v1alpha2"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/control/gangstatus"
 	"github.com/tenon-project/tenon/internal/control/grouping"
 	"github.com/tenon-project/tenon/internal/control/nodescaling"
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/accounts"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -272,49 +278,119 @@ func (c *cluster) podsOn(node string) (pods []*corev1.Pod) {
 	return pods
 }
 
-// room returns what the node of a pod has beside it. The account of the node is made anew: resizes are rare.
+// room returns what the node of a pod has beside it.
 func (c *cluster) room(pod *corev1.Pod) (room admission.Room) {
 	name := pod.Spec.NodeName
-	store := kube.NewStore()
-	store.Trust(c.schedulers)
-	table := accounts.Accounts{Nodes: store}.Table()
 	if n := kube.Get[corev1.Node](c.nodes, name); n != nil {
 		room.Has, room.Others = n.Status.Allocatable, corev1.ResourceList{}
-		table.Put(n)
 	}
-	if t := kube.Get[v1alpha2.NodeResourceTopology](c.topologies, name); t != nil {
-		table.Put(t)
-	}
-	onNode, _ := c.pods.GetIndexer().ByIndex(byNode, name) // fails only without the index
-	kept := map[string]int64{}
-	for _, r := range c.reserved.On(name) {
-		_, reserve := c.reserved.Find(r.UID)
-		if reserve == nil || !convert.IsReservePod(reserve) {
-			continue
-		}
-		table.Put(reserve)
-		if amounts := convert.PodAmounts(reserve); string(r.UID) == convert.UsedReservation(pod) {
-			room.Own = convert.ResourceList(amounts)
-		} else {
-			for resource, n := range amounts {
-				kept[resource] += n
+	kept, own := c.reservedOn(name, convert.UsedReservation(pod))
+	room.Reserved, room.Own = convert.ResourceList(kept), convert.ResourceList(own)
+	others := c.othersOn(name, pod)
+	for _, p := range others {
+		for resource, n := range convert.ResourceList(convert.PodAmounts(p)) {
+			sum := room.Others[resource]
+			sum.Add(n)
+			if room.Others != nil {
+				room.Others[resource] = sum
 			}
 		}
 	}
-	room.Reserved = convert.ResourceList(kept)
-	for _, object := range onNode {
-		if p, ok := object.(*corev1.Pod); ok && p.UID != pod.UID && !convert.Ended(p) {
-			for resource, n := range convert.ResourceList(convert.PodAmounts(p)) {
-				sum := room.Others[resource]
-				sum.Add(n)
-				if room.Others != nil {
-					room.Others[resource] = sum
-				}
-			}
-			table.Put(p)
-		}
-	}
-	table.Put(pod)
+	store := c.accountOf(name, convert.DefaultArgs(), append(others, pod))
 	room.Account = store.View(name)
 	return room
+}
+
+// othersOn returns the pods on a node that have not ended, but for one; nil leaves out none.
+func (c *cluster) othersOn(node string, but *corev1.Pod) (pods []*corev1.Pod) {
+	onNode, _ := c.pods.GetIndexer().ByIndex(byNode, node) // fails only without the index
+	for _, object := range onNode {
+		if p, ok := object.(*corev1.Pod); ok && (but == nil || p.UID != but.UID) && !convert.Ended(p) {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
+
+// reservedOn returns what the Reservations on a node hold, that with the UID used apart.
+func (c *cluster) reservedOn(node, used string) (kept, own quota.Amounts) {
+	kept = quota.Amounts{}
+	for r, reserve := range c.reservePods(node) {
+		if amounts := convert.PodAmounts(reserve); string(r) == used {
+			own = amounts
+		} else {
+			kept.Add(amounts)
+		}
+	}
+	return kept, own
+}
+
+// reservePods returns the reserve pods of the Reservations on a node, by the UID of the Reservation.
+func (c *cluster) reservePods(node string) iter.Seq2[types.UID, *corev1.Pod] {
+	return func(yield func(types.UID, *corev1.Pod) bool) {
+		for _, r := range c.reserved.On(node) {
+			_, reserve := c.reserved.Find(r.UID)
+			if reserve != nil && convert.IsReservePod(reserve) && !yield(r.UID, reserve) {
+				return
+			}
+		}
+	}
+}
+
+// accountOf returns a store with the account of a node and pods on it. It is made anew: resizes and plans of helpers
+// are rare.
+func (c *cluster) accountOf(node string, args convert.Args, pods []*corev1.Pod, objects ...any) *kube.Store {
+	store := kube.NewStore()
+	store.Trust(c.schedulers)
+	_ = store.Configure(args) // fails only if it was configured before
+	table := accounts.Accounts{Nodes: store}.Table()
+	if n := kube.Get[corev1.Node](c.nodes, node); n != nil {
+		table.Put(n)
+	}
+	if t := kube.Get[v1alpha2.NodeResourceTopology](c.topologies, node); t != nil {
+		table.Put(t)
+	}
+	for _, o := range objects {
+		table.Put(o)
+	}
+	for _, reserve := range c.reservePods(node) {
+		table.Put(reserve)
+	}
+	for _, p := range pods {
+		table.Put(p)
+	}
+	return store
+}
+
+// scaled is the cluster as helpers for autoscalers are planned by it. Requests for devices count.
+type scaled struct{ *cluster }
+
+func (c scaled) args() convert.Args {
+	args := convert.DefaultArgs()
+	args.Devices, args.Kinds, args.Schedulers = true, c.kinds.Load(), c.schedulers
+	return args
+}
+
+// Account returns the account of a node with the pods on it.
+func (c scaled) Account(node string) *ledger.View {
+	var devices []any
+	if d := kube.Get[devicev1alpha1.Device](c.devices, node); d != nil {
+		devices = append(devices, d)
+	}
+	return c.accountOf(node, c.args(), c.othersOn(node, nil), devices...).View(node)
+}
+
+// Reserved returns what Reservations hold on a node beside the pods that use them.
+func (c scaled) Reserved(node string) quota.Amounts {
+	kept, _ := c.reservedOn(node, "")
+	return kept
+}
+
+// Request returns what a pod asks of a node; nil if no node can take it as it is written.
+func (c scaled) Request(pod *corev1.Pod) *place.Request {
+	request, reason, _ := convert.Request(pod, c.args())
+	if !reason.OK() {
+		return nil
+	}
+	return request
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/config/strict"
 	config "github.com/tenon-project/tenon/api/config/v1alpha1"
+	"github.com/tenon-project/tenon/internal/control/scalehelper"
 	"github.com/tenon-project/tenon/internal/core/workload"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -52,6 +53,9 @@ func newCommand(run func(context.Context, Options) error) *cobra.Command {
 	f.BoolVar(&o.ProtectReservations, "protect-reservations", false,
 		"set the annotations by which the cluster autoscaler and Karpenter keep a node, on nodes with Reservations "+
 			"that hold capacity")
+	f.BoolVar(&o.ScaleHelper, "scale-helper", false,
+		"for pods that fit nodes by amounts alone, create pods in the namespace "+scalehelper.Namespace+
+			" for which cluster autoscalers add nodes")
 	f.BoolVar(&o.PublishDevices, "publish-device-resources", true,
 		"publish the amounts of devices that Tenon allocates in the capacity of their nodes, and the labels of GPUs")
 	f.String(groupingFlag, string(workload.Declared),

@@ -23,6 +23,7 @@ import (
 	"github.com/tenon-project/tenon/internal/control/quotaprofile"
 	"github.com/tenon-project/tenon/internal/control/quotarevoke"
 	"github.com/tenon-project/tenon/internal/control/quotastatus"
+	"github.com/tenon-project/tenon/internal/control/scalehelper"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -106,6 +107,12 @@ func addControllers(mgr manager.Manager, all *Options, c *cluster, gangs *groupi
 		starts = append(starts, nodestrategy.New(nodestrategy.Options{
 			Nodes: c.nodes, Metrics: c.metrics, SLOs: c.slos, Config: c.strategy, Pods: c.pods, PodsOn: c.podsOn,
 			Client: objects, Events: recorder,
+		}).Start)
+	}
+	if all.ScaleHelper {
+		starts = append(starts, scalehelper.New(scalehelper.Options{
+			Pods: c.pods.GetStore(), Nodes: c.nodes.GetStore(), Cluster: scaled{c}, Schedulers: c.schedulers,
+			Client: client, Events: recorder,
 		}).Start)
 	}
 	if o.Revoke != nil {

@@ -218,6 +218,7 @@ func Steps() []Step {
 		},
 		{Blocks: "docs/start/from-volcano.md kubectl label", Scene: Demo, Replace: []string{"NODE", "epyc-2s-1"}},
 		{Blocks: "docs/guide/autoscaling.md kubectl taint", Scene: Demo, Replace: []string{"NODE", "epyc-2s-1"}},
+		{Blocks: "docs/guide/autoscaling.md kubectl get pods", Scene: Demo},
 		{Blocks: "docs/guide/run-the-agent.md kubectl get pods -A", Scene: Demo},
 		{Blocks: "docs/guide/move-gpus.md kubectl get pods -A", Scene: Demo},
 		{
