@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/events"
+	eventsclient "k8s.io/client-go/tools/events"
 
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/control/scalehelper"
@@ -74,9 +74,14 @@ func TestTheScaleHelperHasTheRightsItNeeds(t *testing.T) {
 	testkit.Check(t, err)
 	testkit.Check(t, applier.Apply(t.Context(), objects))
 	c.node(t, "a")
+	admin := c.admin.typed.CoreV1()
+	for _, name := range []string{"default", scalehelper.Namespace} { // a controller of Kubernetes makes them elsewhere
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+		_, err := admin.ServiceAccounts(name).Create(t.Context(), account, metav1.CreateOptions{})
+		testkit.Check(t, err)
+	}
 	waiting := testobject.Pod("default/waits", testobject.Container("c", "4"))
 	waiting.Spec.SchedulerName = "tenon-scheduler"
-	admin := c.admin.typed.CoreV1()
 	pod, err := admin.Pods("default").Create(t.Context(), waiting, metav1.CreateOptions{})
 	testkit.Check(t, err)
 	pod, err = admin.Pods("default").Patch(t.Context(), pod.Name, types.StrategicMergePatchType, []byte(
@@ -85,6 +90,7 @@ func TestTheScaleHelperHasTheRightsItNeeds(t *testing.T) {
 	testkit.Check(t, err)
 	node, err := admin.Nodes().Get(t.Context(), "a", metav1.GetOptions{})
 	testkit.Check(t, err)
+	node.Spec.Taints = nil // that of a node that is not ready yet
 	pods, nodes := cache.NewStore(cache.MetaNamespaceKeyFunc), cache.NewStore(cache.MetaNamespaceKeyFunc)
 	testkit.Check(t, errors.Join(pods.Add(pod), nodes.Add(node)))
 
@@ -99,7 +105,7 @@ func TestTheScaleHelperHasTheRightsItNeeds(t *testing.T) {
 		go func() {
 			ended <- scalehelper.New(scalehelper.Options{
 				Pods: pods, Nodes: nodes, Cluster: halves{t}, Schedulers: convert.NewSchedulers("tenon-scheduler"),
-				Client: manager.typed, Events: events.NewFakeRecorder(10),
+				Client: manager.typed, Events: eventsclient.NewFakeRecorder(10),
 			}).Start(ctx)
 		}()
 		c.await(t, what, func(ctx context.Context) error {

@@ -141,7 +141,8 @@ func run(t *testing.T, f func(w *world)) {
 		}
 		testkit.Check(t, w.nodes.Add(n))
 		for i, cpus := range []string{"0-1", "4-5"} {
-			p := pod(fmt.Sprint("bound-", i), 2, func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Conditions = "n", nil })
+			p := pod(fmt.Sprint("bound-", i), 2)
+			p.Spec.NodeName, p.Status.Conditions = "n", nil
 			testkit.Check(t, w.pods.Add(p))
 			w.held = append(w.held, ledger.Entry{
 				UID: string(p.UID), Class: qos.LSR, Role: qos.ExclusiveWithBE, CPUList: cpus,
