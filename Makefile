@@ -19,7 +19,7 @@ TEST      := $(GO) test -tags $(TAGS) -vet=off -timeout 30m $(VERBOSE)
 UNIT      := ./api/annotation ./api/config/... ./api/device/... ./api/event ./api/nearest ./api/node/... ./api/nodeinfo/... \
              ./api/runtime/... ./api/scheduling/... ./api/slo/... ./internal/agent/... ./internal/control/admission \
              ./internal/core/... ./internal/kube/... ./internal/progress ./internal/testkit/... ./internal/view ./test/oracle ./web
-SYSTEM    := ./cmd/... ./internal/cli ./internal/console ./internal/control/app ./internal/control/certificate ./internal/control/devicecapacity ./internal/control/nodescaling ./internal/control/nodestrategy \
+SYSTEM    := ./cmd/... ./internal/cli ./internal/console ./internal/control/app ./internal/control/certificate ./internal/control/devicecapacity ./internal/control/nodescaling ./internal/control/nodestrategy ./internal/control/scalehelper \
              ./internal/control/gangstatus ./internal/control/grouping ./internal/control/quotaprofile ./internal/control/quotarevoke \
              ./internal/control/quotastatus ./internal/control/webhook ./internal/desched/... ./internal/local/... ./internal/sched/... ./internal/sim \
              ./test/bench/openb ./test/bench/results ./test/e2e/... ./test/mutant ./test/rights

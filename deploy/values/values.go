@@ -143,8 +143,8 @@ type Manager struct {
 	// Set the annotations by which the cluster autoscaler and Karpenter keep a node, on nodes with Reservations that
 	// hold capacity.
 	ProtectReservations bool `json:"protectReservations" default:"false"`
-	// Create pods in the namespace tenon-scale-helper for which cluster autoscalers add nodes, for pods that fit nodes by
-	// amounts alone.
+	// Create pods in the namespace tenon-scale-helper for which cluster autoscalers add nodes, for pods that fit nodes
+	// by amounts alone.
 	ScaleHelper bool `json:"scaleHelper" default:"false"`
 	// Publish the amounts of devices that Tenon allocates in the capacity of their nodes.
 	PublishDeviceResources bool `json:"publishDeviceResources" default:"true"`

@@ -36,7 +36,8 @@ These pods are in no gang:
 - pods of a role that comes *later*, after others have started
 - all pods of an object with a minimum that it cannot reach, or with more than 64 gangs that start together
 
-An object may have 100,000 pods. [What becomes of each kind](kinds.md) has an example of each, with the command that shows its gangs.
+An object may have 100,000 pods. [What becomes of each kind](kinds.md) has an example of each, with the command that
+shows its gangs.
 
 ## In a cluster
 

@@ -89,8 +89,8 @@ func count(pods int) string {
 	return fmt.Sprint(pods, " pods")
 }
 
-// TestThePageOfKinds writes docs/reference/kinds.md with -update, and compares it: each rule of the table has an example
-// and a row, which says what the command shows.
+// TestThePageOfKinds writes docs/reference/kinds.md with -update, and compares it: each rule has an example
+// and a row, which says what its command shows.
 func TestThePageOfKinds(t *testing.T) {
 	t.Parallel()
 	const folder = "deploy/examples/kinds"

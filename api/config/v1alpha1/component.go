@@ -74,8 +74,8 @@ type ManagerConfiguration struct {
 	RelaxResourceKeys bool `json:"relaxResourceKeys,omitempty"`
 	// RequireNRIPlugin makes runtimes refuse containers that hold CPUs while the agent is down. Default: true.
 	RequireNRIPlugin bool `json:"requireNRIPlugin,omitempty"`
-	// ScaleHelper creates pods in the namespace tenon-scale-helper for which cluster autoscalers add nodes, for pods that
-	// fit nodes by amounts alone. Default: false.
+	// ScaleHelper creates pods in the namespace tenon-scale-helper for which cluster autoscalers add nodes, for pods
+	// that fit nodes by amounts alone. Default: false.
 	ScaleHelper bool `json:"scaleHelper,omitempty"`
 	// SchedulerIdentities are user names that may write the annotations of a scheduler. Default: the service accounts
 	// of tenon-scheduler and koord-scheduler.

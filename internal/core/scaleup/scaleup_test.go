@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/scaleup"
 	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
+	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
 // machine is a node of two NUMA nodes, each with 4 CPUs.
