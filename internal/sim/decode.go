@@ -217,6 +217,9 @@ func (d *decoder) document(doc document) {
 		d.add(doc.origin, "%s", oneLine(err))
 		return
 	}
+	if string(text) == "null" { // kubectl skips it, too
+		return
+	}
 	d.json(doc.origin, text, schema.GroupVersionKind{})
 }
 

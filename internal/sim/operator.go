@@ -194,6 +194,7 @@ func (w *world) operate(o object, u *unstructured.Unstructured, p *problems) {
 		w.idle(u, " is suspended and has no pods")
 		return
 	}
+	w.noteUnread(u)
 	children, err := rule.Objects(u.Object)
 	if isTrainJob(kind) {
 		children, err = w.jobSetOf(u)
@@ -215,6 +216,23 @@ func (w *world) operate(o object, u *unstructured.Unstructured, p *problems) {
 	existing := activePods(childrenOf[*corev1.Pod](w, parent))
 	for i := range plan.Pods {
 		w.createSet(o.origin, parent, &plan.Pods[i], existing, p)
+	}
+}
+
+// noteUnread names the fields of an object that change its pods in ways that are not read.
+func (w *world) noteUnread(u *unstructured.Unstructured) {
+	for _, f := range []struct{ group, kind, field, missing string }{
+		{"ray.io", "RayCluster", "enableInTreeAutoscaling", "the head lacks the autoscaler's container"},
+		{trainerGroup, "TrainJob", "runtimePatches", "its pods lack what it changes"},
+		{trainerGroup, "TrainJob", "podTemplateOverrides", "its pods lack what it changes"},
+	} {
+		if at := u.GroupVersionKind(); at.Group != f.group || at.Kind != f.kind {
+			continue
+		}
+		value, given, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", f.field)
+		if list, isList := value.([]any); given && value != nil && value != false && (!isList || len(list) > 0) {
+			w.line(u, ": spec.%s is not read in full: %s", f.field, f.missing)
+		}
 	}
 }
 

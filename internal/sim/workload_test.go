@@ -122,8 +122,12 @@ func TestObjectsOfOperators(t *testing.T) {
 				workers("b", "replicas: 2, minReplicas: 0")),
 			"Scheduled: r-a-worker-0 r-a-worker-1 r-head-0; Unschedulable InsufficientCPU: r-a-worker-2 " +
 				"r-b-worker-0 r-b-worker-1",
-			[]string{"RayCluster r: gangs r-headgroup 1, r-a 1 of 3, by rule ray.io/RayCluster; label " +
-				"tenon.sh/gang=off stops it"},
+			[]string{
+				"RayCluster r: spec.enableInTreeAutoscaling is not read in full: the head lacks the autoscaler's " +
+					"container",
+				"RayCluster r: gangs r-headgroup 1, r-a 1 of 3, by rule ray.io/RayCluster; label " +
+					"tenon.sh/gang=off stops it",
+			},
 		},
 		"a RayCluster without an autoscaler": {
 			5, rayCluster("", "", workers("a", "replicas: 3, minReplicas: 1"), workers("b",
@@ -201,6 +205,12 @@ func TestObjectsOfOperators(t *testing.T) {
 		"a TrainJob whose runtime is not there": {
 			3, fmt.Sprintf(trainer, "TrainJob", "t", "runtimeRef: {name: torch}"), "",
 			[]string{"TrainJob t: ClusterTrainingRuntime torch is not in the input"},
+		},
+		"a TrainJob that changes its pods": {
+			3, runtime + fmt.Sprintf(trainer, "TrainJob", "t", "runtimeRef: {name: torch}, "+
+				"runtimePatches: [{manager: m}], podTemplateOverrides: []"),
+			"Scheduled: t-init-0-0 t-node-0-0",
+			[]string{"TrainJob t: spec.runtimePatches is not read in full: its pods lack what it changes"},
 		},
 		"an AppWrapper": {
 			1, "{apiVersion: workload.codeflare.dev/v1beta2, kind: AppWrapper, metadata: {name: aw}, spec: " +

@@ -41,10 +41,13 @@ type Options struct {
 type Controller struct {
 	Options
 	queue workqueue.TypedRateLimitingInterface[string]
+	// left are the annotations of nodes that were left to another writer, by node, with those that were wanted. While
+	// neither changes, nothing is tried again.
+	left map[string]string
 }
 
 // New returns a controller that does not run.
-func New(o Options) *Controller { return &Controller{Options: o} }
+func New(o Options) *Controller { return &Controller{Options: o, left: map[string]string{}} }
 
 const byNode = "availableOnNode"
 
@@ -98,6 +101,7 @@ func (c *Controller) Start(ctx context.Context) error {
 func (c *Controller) follow(ctx context.Context, name string) (time.Duration, error) {
 	node := kube.Get[corev1.Node](c.Nodes, name)
 	if node == nil {
+		delete(c.left, name)
 		return 0, nil
 	}
 	return 0, errors.Join(c.untaint(ctx, node), c.protect(ctx, node))
@@ -141,15 +145,19 @@ func (c *Controller) protect(ctx context.Context, node *corev1.Node) error {
 		want = map[string]string{annotation.ScaleDownDisabled: "true", annotation.DoNotDisrupt: "true"}
 	}
 	own := convert.Owned(node, convert.ScalingManager, "", "f:metadata", "f:annotations")
-	if slices.Equal(own, slices.Sorted(maps.Keys(want))) {
+	state := fmt.Sprint(want, own, node.Annotations[annotation.ScaleDownDisabled],
+		node.Annotations[annotation.DoNotDisrupt])
+	if slices.Equal(own, slices.Sorted(maps.Keys(want))) || c.left[node.Name] == state {
 		return nil
 	}
+	delete(c.left, node.Name)
 	err = c.patch(ctx, node, types.ApplyPatchType, metav1.PatchOptions{FieldManager: convert.ScalingManager},
 		map[string]any{
 			"apiVersion": "v1", "kind": "Node",
 			"metadata": map[string]any{"name": node.Name, "uid": node.UID, "annotations": want},
 		})
 	if apierrors.IsConflict(err) { // another writer has set another value
+		c.left[node.Name] = state
 		klog.FromContext(ctx).Info("Annotations of a Node left to another writer", "node", node.Name, "reason",
 			err.Error())
 		return nil

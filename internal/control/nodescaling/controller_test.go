@@ -38,6 +38,7 @@ type world struct {
 	node    *corev1.Node
 	version int
 	writes  int
+	tries   int                  // of writes of annotations
 	fails   error                // of the next write
 	meets   func(n *corev1.Node) // what another writer does just before the next write
 	restart func(protects bool)  // ends the controller and starts another one
@@ -136,6 +137,7 @@ func (w *world) write(a clienttesting.PatchActionImpl) error {
 		w.put(func(n *corev1.Node) { n.Spec.Taints = said.Spec.Taints })
 		return nil
 	}
+	w.tries++
 	own := convert.Owned(w.node, convert.ScalingManager, "", "f:metadata", "f:annotations")
 	for key, value := range said.Annotations {
 		if was, found := w.node.Annotations[key]; found && was != value && !slices.Contains(own, key) {
@@ -316,5 +318,37 @@ func TestOnlyOwnAnnotationsAreRemoved(t *testing.T) {
 		if got := w.shown(); got != "example.com/a=b "+annotation.DoNotDisrupt+"=false" {
 			t.Errorf("an admin has decided, and the node has %q", got)
 		}
+	})
+}
+
+// TestAnnotationsOfAnotherWriterAreTriedOnce: Nodes change often. When the other value changes, or is gone, the node is
+// looked at again.
+func TestAnnotationsOfAnotherWriterAreTriedOnce(t *testing.T) {
+	t.Parallel()
+	run(t, func(w *world) {
+		set := func(value string) {
+			w.change(func(n *corev1.Node) { n.Annotations = map[string]string{annotation.DoNotDisrupt: value} })
+		}
+		set("false")
+		synctest.Wait()
+		w.reservations.Add(held(reservation.ReservationAvailable, "n"))
+		expect := func(when, shown string, tries int) {
+			t.Helper()
+			if got := w.shown(); got != shown || w.tries != tries {
+				t.Errorf("%s: the node has %q after %d tries, want %q after %d", when, got, w.tries, shown, tries)
+			}
+		}
+		expect("at first", annotation.DoNotDisrupt+"=false", 1)
+		for range 3 {
+			w.change(func(n *corev1.Node) { n.Status.Phase = "seen" })
+		}
+		expect("after other changes", annotation.DoNotDisrupt+"=false", 1)
+		set("never")
+		expect("with another value", annotation.DoNotDisrupt+"=never", 2)
+		w.reservations.Delete(held(reservation.ReservationAvailable, "n"))
+		w.reservations.Add(held(reservation.ReservationAvailable, "n"))
+		expect("with another Reservation", annotation.DoNotDisrupt+"=never", 2)
+		w.change(func(n *corev1.Node) { n.Annotations = nil })
+		expect("without the value", kept, 3)
 	})
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -439,5 +441,56 @@ func TestRunEndsWithoutErrorWhenItsContextDoes(t *testing.T) {
 	cancel()
 	if err := Run(ctx, s); err != nil && !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want no error", err)
+	}
+}
+
+// TestConcealedNominationsAreShownToTheWholeScheduler: the informer of pods has them, whatever the API server shows, so
+// also the queue and plugins of Kubernetes.
+func TestConcealedNominationsAreShownToTheWholeScheduler(t *testing.T) {
+	member := object.Pod("default/a", object.Scheduler(SchedulerName), object.Gang("g", "2"))
+	member.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	item, err := json.Marshal(member)
+	testkit.Check(t, err)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch q := r.URL.Query(); {
+		case q.Get("sendInitialEvents") != "": // as a server that does not stream lists
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid",`+
+				`"code":422}`)
+		case q.Get("watch") != "":
+			<-r.Context().Done()
+		default:
+			_, _ = fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},`+
+				`"items":[%s]}`, item)
+		}
+	}))
+	t.Cleanup(server.Close)
+	config := writeKubeconfig(t)
+	text, err := os.ReadFile(config)
+	testkit.Check(t, err)
+	text = bytes.ReplaceAll(text, []byte("http://127.0.0.1:1"), []byte(server.URL))
+	testkit.Check(t, os.WriteFile(config, text, 0o600))
+	s := newScheduler(t, "--kubeconfig="+config)
+	s.gangs.PutPod(member)
+	s.gangs.Conceal(string(member.UID), "n")
+	pods := s.config.InformerFactory.Core().V1().Pods().Informer()
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { pods.RunWithContext(ctx) })
+	defer running.Wait()
+	defer stop()
+	if !cache.WaitForCacheSync(ctx.Done(), pods.HasSynced) {
+		t.Fatal("the pods are not read")
+	}
+	if p := kube.Get[corev1.Pod](pods, "default/a"); p == nil || p.Status.NominatedNodeName != "n" {
+		t.Errorf("the informer has %+v, want a pod that is nominated to n", p)
+	}
+}
+
+// TestReasonsForAutoscalersAreTheDefault, and the flag restores the reason of Kubernetes.
+func TestReasonsForAutoscalersAreTheDefault(t *testing.T) {
+	if newScheduler(t).reporter.PlainReasons || !newScheduler(t, "--autoscaler-reasons=false").reporter.PlainReasons {
+		t.Error("the flag --autoscaler-reasons does not decide about the reasons")
 	}
 }
