@@ -152,9 +152,13 @@ func (c *cluster) awaitGone(t *testing.T) {
 func (c *cluster) awaitImages(t *testing.T, tag string) {
 	t.Helper()
 	stage.AwaitWithin(t, guestPatience, "the pods of "+tag, func() error {
+		want, err := c.desired(t)
+		if err != nil {
+			return err
+		}
 		list, err := c.client.CoreV1().Pods(home).List(t.Context(), metav1.ListOptions{})
-		if err == nil && len(list.Items) != 6 {
-			err = fmt.Errorf("%d pods", len(list.Items))
+		if err == nil && len(list.Items) != want {
+			err = fmt.Errorf("%d pods, want %d", len(list.Items), want)
 		}
 		for i := 0; err == nil && i < len(list.Items); i++ {
 			p := &list.Items[i]
@@ -164,4 +168,23 @@ func (c *cluster) awaitImages(t *testing.T, tag string) {
 		}
 		return err
 	})
+}
+
+// desired returns how many pods the release has.
+func (c *cluster) desired(t *testing.T) (n int, err error) {
+	deployments, err := c.client.AppsV1().Deployments(home).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		return 0, err
+	}
+	for i := range deployments.Items {
+		n += int(*deployments.Items[i].Spec.Replicas)
+	}
+	agents, err := c.client.AppsV1().DaemonSets(home).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		return 0, err
+	}
+	for i := range agents.Items {
+		n += int(agents.Items[i].Status.DesiredNumberScheduled)
+	}
+	return n, nil
 }
