@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"k8s.io/klog/v2"
@@ -69,6 +70,23 @@ func (l *live) node(name string, change func(*corev1.Node)) {
 	for _, h := range l.api.nodes.handlers {
 		h.OnUpdate(was, now)
 	}
+}
+
+// nodeGoes deletes a node.
+func (l *live) nodeGoes(name string) {
+	o, _, _ := l.api.nodes.GetStore().GetByKey(name)
+	utilruntime.Must(l.api.nodes.GetStore().Delete(o))
+	for _, h := range l.api.nodes.handlers {
+		h.OnDelete(o)
+	}
+}
+
+// nodeComes adds a node of 4 CPUs.
+func (l *live) nodeComes(name string) {
+	o, _, _ := l.api.nodes.GetStore().GetByKey("n0")
+	n := o.(*corev1.Node).DeepCopy()
+	n.Name, n.UID, n.Labels = name, types.UID(name), map[string]string{corev1.LabelHostname: name}
+	l.api.create(l.api.nodes, n)
 }
 
 // beforeStart is a cluster of two nodes of 4 CPUs. A pod of one hour has just ended on n0, and one of two hours runs on
@@ -256,6 +274,9 @@ func TestFaultsBesideAHold(t *testing.T) {
 		"a node of the start may not be used": {func(l *live) {
 			l.node("n1", func(n *corev1.Node) { n.Spec.Unschedulable = true })
 		}, ended},
+		"a held node is deleted":         {func(l *live) { l.nodeGoes("n0") }, expected{}},
+		"a node of the start is deleted": {func(l *live) { l.nodeGoes("n1"); l.remove("old1") }, ended},
+		"a node comes on which it fits":  {func(l *live) { l.nodeComes("n2") }, expected{gang: true}},
 		"holds are turned off": {func(l *live) {
 			l.hold(func(r *gang.HoldRules) { r.Most = 0 })
 			l.tryGang()

@@ -200,6 +200,24 @@ func (r *reservations) stands(h *reservation, m *members, f framework.Framework,
 	return true
 }
 
+// admits reports whether quotas admit members that hold nodes at their start, with the pods gone that have left by
+// then. A quota may have less than when the start was found.
+func (r *reservations) admits(h *reservation, m *members, nodes []fwk.NodeInfo, ends gang.Ends) bool {
+	if !slices.ContainsFunc(m.order, func(uid string) bool { return r.cluster.Quotas.Limits(m.pods[uid].Pod) }) {
+		return true
+	}
+	leaves := r.leaving(nodes, m.first(), ends, h.Overtaken)
+	return kube.Ask(r.cluster.Quotas, func(a *quota.Account) *quota.Excess {
+		t := a.TryAll(slices.Collect(maps.Keys(h.nodes)))
+		for uid, at := range leaves {
+			if !at.After(h.Start) {
+				a.Take(t, string(uid))
+			}
+		}
+		return a.AdmitTrial(t)
+	}) == nil
+}
+
 // isOther reports whether a node has changed so that pods may not fit there that did.
 func isOther(was, now *corev1.Node) bool {
 	same := equality.Semantic.DeepEqual

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/internal/core/gang"
@@ -20,8 +21,9 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// publish lets others read what is kept, if it has changed.
-func (r *reservations) publish() {
+// publish lets others read what is kept, if it has changed, and wakes the pods behind a unit that holds nodes no more
+// and has not started: no other event says so.
+func (r *reservations) publish(logger klog.Logger) {
 	if len(r.kept)+len(r.published) == 0 {
 		return
 	}
@@ -29,12 +31,46 @@ func (r *reservations) publish() {
 	if maps.Equal(r.kept, r.published) {
 		return
 	}
+	for name, h := range r.published {
+		if r.kept[name] == nil && !r.hasStarted(h) {
+			r.cluster.wakeBehind(logger)
+			break
+		}
+	}
 	r.published = maps.Clone(r.kept)
 	for i := range holds {
 		holds[i].Nodes = maps.Clone(r.kept[holds[i].Rank.Name].nodes)
 	}
 	slices.SortFunc(holds, func(a, b gang.Hold) int { return a.Rank.Compare(b.Rank) })
 	r.cluster.Gangs.Read(func(s *gang.State) { s.PublishHolds(holds) })
+}
+
+// noteStart notes that a pod that starts alone gets a node.
+func (r *reservations) noteStart(pod *corev1.Pod) {
+	if len(r.kept) == 0 {
+		return
+	}
+	if h := r.kept[r.cluster.unitOf(pod).Name]; h != nil {
+		h.started = h.single
+	}
+}
+
+// hasStarted reports whether what held nodes is known to have started.
+func (r *reservations) hasStarted(h *reservation) bool {
+	return h.started || kube.Ask(r.cluster.Gangs, func(s *gang.State) bool {
+		for uid := range h.nodes {
+			if s.IsOpen(uid) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// wakeBehind lets all pods be tried again that do not fit.
+func (c *Cluster) wakeBehind(logger klog.Logger) {
+	ended := fwk.ClusterEvent{Resource: fwk.WildCard, ActionType: fwk.All, CustomLabel: "HoldEnded"}
+	c.Core.Queue().MoveAllToActiveOrBackoffQueue(logger, ended, nil, nil, nil)
 }
 
 // seenHold is a hold about which an Event was sent. gone is when it was found to have ended; zero before.

@@ -33,9 +33,9 @@ import (
 type reservation struct {
 	// Hold has the rank of the group when the nodes were kept, and the promised start.
 	gang.Hold
-	// single is set for a pod that starts alone, members is how many were planned.
-	single  bool
-	members int
+	// single is set for a pod that starts alone, started once it has a node. members is how many were planned.
+	single, started bool
+	members         int
 	// search is the one that found the start, and asked is when it was last asked whether another one is due.
 	search gang.Search
 	asked  time.Time
@@ -102,7 +102,8 @@ func (r *reservations) keepNodes(ctx context.Context, m *members, portion bool) 
 	if r.rules().Most > 0 {
 		search.Ends = r.cluster.endsOf(nodes, now)
 	}
-	if fresh && !h.search.IsDue(search.Ends, search.Others, slices.Collect(maps.Keys(h.on)), h.Start, now) {
+	if fresh && !h.search.IsDue(search.Ends, search.Others, slices.Collect(maps.Keys(h.on)), h.Start, now) &&
+		r.admits(h, m, nodes, search.Ends) {
 		h.asked = now
 		return h.nodes, gang.Promised
 	}
@@ -319,10 +320,11 @@ func (r *reservations) resume(logger klog.Logger) {
 	r.suspended = nil
 }
 
-// Withdraw ends the nomination of a pod. Any goroutine may call it.
+// Withdraw ends the nomination of a pod, and wakes pods that may use the room. Any goroutine may call it.
 func (r *Rounds) Withdraw(pod *corev1.Pod) {
 	r.cluster.Core.Queue().DeleteNominatedPodIfExists(pod)
 	r.cluster.Quotas.Update(pod.UID, func(a *quota.Account) { a.Withdraw(string(pod.UID)) })
+	r.cluster.wakeBehind(klog.Background())
 }
 
 // withdraw ends the nominations of pods that their gang's gate holds back: it has lost a member since.

@@ -168,7 +168,7 @@ func (r *Rounds) Next(next nextPod) nextPod {
 		// The last round has ended, or its remaining members were deleted.
 		r.conclude() // a member that is deleted meanwhile has no cycle
 		r.reservations.resume(logger)
-		r.reservations.publish()
+		r.reservations.publish(logger)
 		pod, err := next(logger)
 		if err != nil || pod == nil {
 			return pod, err
@@ -309,6 +309,7 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 				r.preemptRest(ctx, pod, err)
 			} else {
 				r.cluster.Gangs.Overtake(pod.Pod)
+				r.reservations.noteStart(pod.Pod)
 			}
 			return result, err
 		case round.plan == nil:
