@@ -50,21 +50,29 @@ func newQueue(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOS
 	return c
 }
 
+// askForecast asks the scheduler for its queue.
+func askForecast(ctx context.Context, flags *genericclioptions.ConfigFlags, address string) (*view.Forecast, error) {
+	scheduler, err := findDiagnostics(flags, address)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := askWhatIf(ctx, scheduler, &view.WhatIf{Ask: view.Ask{Mode: view.PlayForward}})
+	if err != nil {
+		return nil, err
+	}
+	if answer.Forecast == nil {
+		return nil, errors.New("the scheduler answers without a forecast: it is older than this command")
+	}
+	return answer.Forecast, nil
+}
+
 // showQueue prints the units that wait, or the one that has a pod or gang of a name.
 func showQueue(ctx context.Context, o *queueOptions, kind, name string, flags *genericclioptions.ConfigFlags,
 	out io.Writer,
 ) error {
-	scheduler, err := findDiagnostics(flags, o.address)
+	f, err := askForecast(ctx, flags, o.address)
 	if err != nil {
 		return err
-	}
-	answer, err := askWhatIf(ctx, scheduler, &view.WhatIf{Ask: view.Ask{Mode: view.PlayForward}})
-	if err != nil {
-		return err
-	}
-	f := answer.Forecast
-	if f == nil {
-		return errors.New("the scheduler answers without a forecast: it is older than this command")
 	}
 	length := len(f.Queue)
 	f.Queue = slices.DeleteFunc(f.Queue, func(u view.WaitingUnit) bool {
@@ -124,11 +132,9 @@ func drawQueue(f *view.Forecast, length, width int) string {
 
 // drawHolds writes which units hold nodes, and which wait for them.
 func drawHolds(out *strings.Builder, f *view.Forecast) {
+	out.WriteString(holdsText(f))
 	now, held, more := f.At.In(time.Local), []string{}, 0
 	for _, u := range f.Queue {
-		if h := u.Hold; h != nil {
-			fmt.Fprintf(out, "hold: %s, since %s: %s\n", u.Name, age(f.At.Sub(h.Since)), h.Text(now))
-		}
 		const most = 5
 		if h := u.HeldBack; h != nil && len(held) == most {
 			more++
@@ -143,6 +149,16 @@ func drawHolds(out *strings.Builder, f *view.Forecast) {
 	if more > 0 {
 		fmt.Fprintf(out, "note: %d more are held back\n", more)
 	}
+}
+
+// holdsText has a line for each unit that holds nodes.
+func holdsText(f *view.Forecast) (text string) {
+	for _, u := range f.Queue {
+		if h := u.Hold; h != nil {
+			text += fmt.Sprintf("hold: %s, since %s: %s\n", u.Name, age(f.At.Sub(h.Since)), h.Text(f.At.In(time.Local)))
+		}
+	}
+	return text
 }
 
 // runs is a run time and where it comes from: "1h30m0s" where it is declared.

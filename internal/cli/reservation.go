@@ -23,7 +23,7 @@ import (
 )
 
 func newReservation(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	var format, color string
+	var format, color, address string
 	var watch bool
 	c := help.Command(texts, "reservation", &cobra.Command{
 		ValidArgsFunction: completeArgument(flags, "reservation"),
@@ -40,14 +40,25 @@ func newReservation(flags *genericclioptions.ConfigFlags, streams genericiooptio
 			if err != nil {
 				return err
 			}
-			return repeat(c.Context(), watch, watchInterval, streams.Out, func(w io.Writer) error {
+			err = repeat(c.Context(), watch, watchInterval, streams.Out, func(w io.Writer) error {
 				return cl.showReservations(c.Context(), w, format, name, p, widthFor(format, streams.Out))
 			})
+			if err != nil || watch || name != "" || format != "table" && format != wide {
+				return err
+			}
+			f, err := askForecast(c.Context(), flags, address)
+			if err != nil {
+				fmt.Fprintf(streams.ErrOut, "note: nodes held for pending pods are not shown: %v\n", err)
+				return nil
+			}
+			_, err = io.WriteString(streams.Out, holdsText(f))
+			return err
 		},
 	})
 	outputFlag(c, &format, wide, nameFormat)
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "print the answer again when something other than an age changes")
 	c.Flags().StringVar(&color, "color", colorAuto, "auto, always or never")
+	diagnosticsFlag(c, &address)
 	return c
 }
 

@@ -117,3 +117,31 @@ func TestTheAccountOfANodeHasReservations(t *testing.T) {
 		t.Errorf("the shared pool is %s, want 8-15: the CPUs of two Reservations are reserved", pool)
 	}
 }
+
+// TestReservationsAreFollowedByHeldNodes: in the table of all of them. A scheduler that does not answer is said.
+func TestReservationsAreFollowedByHeldNodes(t *testing.T) {
+	t.Parallel()
+	const hold = "hold: gang/ml/train, since 3m: n0, n1 until it starts, at the latest at 14:00 by declared run times"
+	config, silent := kubeconfig(t, reservationServer(t).URL), "http://127.0.0.1:1"
+	server := httptest.NewServer(queueWorld{t: t})
+	t.Cleanup(server.Close)
+	for name, c := range map[string]struct {
+		address     string
+		args        []string
+		holds, says bool
+	}{
+		"all":                   {server.URL, nil, true, false},
+		"wide":                  {server.URL, []string{"-o", "wide"}, true, false},
+		"for programs":          {server.URL, []string{"-o", "json"}, false, false},
+		"one":                   {server.URL, []string{"held"}, false, false},
+		"without its scheduler": {silent, nil, false, true},
+	} {
+		args := append([]string{"reservation", "--kubeconfig", config, "--diagnostics", c.address}, c.args...)
+		code, out, errOut := run(t, "tenon", args...)
+		const note = "note: nodes held for pending pods are not shown: "
+		if holds, says := strings.Contains(out, hold), strings.Contains(errOut, note); code != ExitOK ||
+			holds != c.holds || says != c.says || !strings.Contains(out, "held") {
+			t.Errorf("%s: code %d\n%s%s", name, code, out, errOut)
+		}
+	}
+}
