@@ -23,6 +23,7 @@ func TestOnOneNode(t *testing.T) {
 		{"what a gang waits for can be read", whatAGangWaitsForCanBeRead},
 		{"pods of an operator start together", anOperatorsPodsStartTogether},
 		{"Kueue beside an ElasticQuota", kueueBesideAQuota},
+		{"a gang holds the node until its start", aGangHoldsTheNodeUntilItsStart},
 		{"a NonStrict gang that times out is tried again", aNonStrictGangThatTimesOutIsTriedAgain},
 		{"a pod takes room that is kept for it and comes later", aPodTakesRoomThatComesLater},
 		{"no more is evicted than the preemptor needs", noMoreIsEvictedThanThePreemptorNeeds}, // its Deployment remains
