@@ -63,11 +63,6 @@ func TestOtherRulesBesideAHold(t *testing.T) {
 			high + a + shared("b", "8", "", ", priorityClassName: high") + shared("c", "2", "", ""),
 			[]string{"0s Started b"},
 		},
-		"a pod that waits for the card of another one's claim holds nothing": {
-			cardsOf("w", 1) + "\n" + classes + "\n---" + own + claims("a", "4", expects("1h")) + claims("b", "4", "") +
-				shared("c", "4", expects("1h"), ""),
-			[]string{"0s Started a", "0s Started c", "1h0m0s Ended a", "1h0m0s Ended c", "1h0m0s Started b"},
-		},
 		"a pod with a claim uses held room that ends in time": {
 			cardsOf("w", 1) + "\n" + classes + "\n---" + own + a + shared("b", "8", "", "") +
 				claims("c", "4", "") + claims("short", "4", expects("30m")),
