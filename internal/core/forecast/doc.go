@@ -15,8 +15,9 @@
 //
 // Nothing changes between two ends. So Run goes from end to end; after each it tries all units that wait, in the order
 // of the queue, each beside those that started before it. It does so twice: once as if each unit ended as early as it
-// may, once as late. A shorter run of one unit can make another one start later, so the range of a unit is the smaller
-// and the larger of both starts. It is an estimate, not a bound.
+// may, once as late. If all times are exact, as declared ones are, the second pass is left out. A shorter run of one
+// unit can make another one start later, so the range of a unit is the smaller and the larger of both starts. It is an
+// estimate, not a bound.
 //
 // A unit whose end is not known never ends. A unit that starts at no end of another has an unknown start.
 //

@@ -15,13 +15,17 @@ type Unit struct {
 	Range Range
 }
 
+// hasRange reports whether a unit may end earlier or later.
+func (u Unit) hasRange() bool { return u.Range.Early < u.Range.Late }
+
 // Estimate is when a unit can start.
 type Estimate struct {
 	// Start counts from now. Early is Never where the start is unknown, Late where only the earliest start is known.
 	Start Range
 	// After are the units after whose end it starts, by name; none for one that can start now, or never.
 	After []string
-	// Tried reports whether the unit was looked at before the time was over.
+	// Tried reports whether the start was looked for until it was found, or until the last end. Otherwise the time was
+	// over before.
 	Tried bool
 	// Hopeless reports that a unit with an unknown start would not start either if no other unit ran.
 	Hopeless bool
@@ -45,6 +49,10 @@ func Run(c Cluster, running, waiting []Unit, late func() bool) ([]Estimate, erro
 		func(r Range) time.Duration { return r.Early },
 		func(r Range) time.Duration { return r.Late },
 	} {
+		if i > 0 && !slices.ContainsFunc(slices.Concat(running, waiting), Unit.hasRange) {
+			passes[i] = slices.Clone(passes[0]) // all times are exact: the second pass would be the first one again
+			break
+		}
 		if err := c.Reset(); err != nil {
 			return nil, fmt.Errorf("reset the cluster: %w", err)
 		}
@@ -157,6 +165,7 @@ func (p *pass) startAll(now time.Duration, after []string, end func(Range) time.
 			continue
 		}
 		if p.late() {
+			p.leaveOut()
 			return true, nil
 		}
 		if refused[u.Kind] {
@@ -180,4 +189,13 @@ func (p *pass) startAll(now time.Duration, after []string, end func(Range) time.
 		p.ends = append(p.ends, ending{at, u.Name})
 	}
 	return over, nil
+}
+
+// leaveOut notes that the time was over before a start was found of these units: they may start at later ends.
+func (p *pass) leaveOut() {
+	for i := range p.out {
+		if e := &p.out[i]; e.Start.Early == Never {
+			e.Tried = false
+		}
+	}
 }

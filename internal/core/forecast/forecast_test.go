@@ -208,19 +208,22 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestUnitsOfOneKindAreTriedOnceAfterEachEnd: and in the end each alone. If all times are exact, there is one pass.
 func TestUnitsOfOneKindAreTriedOnceAfterEachEnd(t *testing.T) {
 	t.Parallel()
-	m := &machine{nodes: []int{4}, jobs: []job{{"r", []int{4}, []int{0}, never}}}
-	for i := range 50 {
-		m.jobs = append(m.jobs, job{fmt.Sprint("w", i), []int{2}, nil, at(1)})
-	}
-	running, waiting := m.units()
-	got, err := Run(m, running, waiting, inTime)
-	if err != nil || m.starts != 2+2*50 { // in the end each is tried alone
-		t.Errorf("%d trials in two passes, want 102 (%v)", m.starts, err)
-	}
-	if !got[49].Tried {
-		t.Error("the last unit does not count as tried, as one of its kind was")
+	for trials, runs := range map[int]Range{1 + 50: at(1), 2 + 2*50: span(1, 2)} {
+		m := &machine{nodes: []int{4}, jobs: []job{{"r", []int{4}, []int{0}, never}}}
+		for i := range 50 {
+			m.jobs = append(m.jobs, job{fmt.Sprint("w", i), []int{2}, nil, runs})
+		}
+		running, waiting := m.units()
+		got, err := Run(m, running, waiting, inTime)
+		if err != nil || m.starts != trials {
+			t.Errorf("%d trials, want %d (%v)", m.starts, trials, err)
+		}
+		if !got[49].Tried {
+			t.Error("the last unit does not count as tried, as one of its kind was")
+		}
 	}
 }
 
@@ -237,12 +240,25 @@ func TestUnitsWithoutAKindAreTriedEach(t *testing.T) {
 
 func TestWhatIsLeftOutWhenTheTimeIsOverIsSaid(t *testing.T) {
 	t.Parallel()
-	m := &machine{nodes: []int{1}, jobs: []job{{"a", []int{1}, nil, at(1)}, {"b", []int{2}, nil, at(1)}}}
+	m := &machine{nodes: []int{1}, jobs: []job{{"a", []int{1}, nil, span(1, 2)}, {"b", []int{2}, nil, at(1)}}}
 	running, waiting := m.units()
 	calls := 0
 	got, err := Run(m, running, waiting, func() bool { calls++; return calls > 1 })
 	if err != nil || got[0].Tried || got[1].Tried {
 		t.Errorf("got %+v (%v): the second pass tried none", got, err)
+	}
+}
+
+func TestATimeThatIsOverBetweenTwoEndsLeavesOutWhatStillWaits(t *testing.T) {
+	t.Parallel()
+	m := &machine{nodes: []int{2}, jobs: []job{
+		{"r", []int{2}, []int{0}, at(5)}, {"a", []int{2}, nil, at(1)}, {"b", []int{1}, nil, at(1)},
+	}}
+	running, waiting := m.units()
+	calls := 0
+	got, err := Run(m, running, waiting, func() bool { calls++; return calls > 3 }) // a has started, b has not
+	if err != nil || !got[0].Tried || got[1].Tried {
+		t.Errorf("got %+v (%v): the start of the second one was not looked for until the last end", got, err)
 	}
 }
 
