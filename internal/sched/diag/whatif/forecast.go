@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/forecast"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
@@ -251,7 +252,8 @@ func (c *course) units() (units []forecast.Unit) {
 	return units
 }
 
-// kind is equal for units whose pods differ in what no rule reads: their names, and the index in their Job.
+// kind is equal for units whose pods differ in what does not decide where they fit: their names, the index in their
+// Job, and how long they run.
 func (u *waitingUnit) kind() string {
 	var all []any
 	for _, pod := range u.pods {
@@ -259,6 +261,8 @@ func (u *waitingUnit) kind() string {
 		shape.Annotations, shape.Labels = maps.Clone(pod.Annotations), maps.Clone(pod.Labels)
 		for _, m := range []map[string]string{shape.Annotations, shape.Labels} {
 			delete(m, batchv1.JobCompletionIndexAnnotation)
+			delete(m, annotation.ExpectedRuntime)
+			delete(m, annotation.SimulateKey)
 		}
 		all = append(all, wishes(&shape), shape.Labels, u.lacking)
 	}

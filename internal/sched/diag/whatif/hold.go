@@ -32,18 +32,23 @@ func (c *course) readHolds(estimates []forecast.Estimate, late func() bool) erro
 	if err := c.Reset(); err != nil {
 		return err
 	}
-	fitsNowhere := map[string]bool{}
+	type user struct { // units that may use the same held nodes
+		kind string
+		runs time.Duration
+	}
+	fitsNowhere := map[user]bool{}
 	for i, u := range c.waiting {
 		// One that fits is held back by nothing, whatever the nodes are held for.
 		fits := estimates[i].Start.Early == 0 && len(estimates[i].After) == 0
-		if u.hold != nil || u.incomplete || fits || fitsNowhere[u.kind()] || late() {
+		like := user{u.kind(), u.runs.Late}
+		if u.hold != nil || u.incomplete || fits || fitsNowhere[like] || late() {
 			continue
 		}
 		found, err := c.heldBack(i, byUnit, rules)
 		if err != nil {
 			return fmt.Errorf("start %s on held nodes: %w", u.name, err)
 		}
-		fitsNowhere[u.kind()] = !found && u.kind() != ""
+		fitsNowhere[like] = !found && like.kind != ""
 	}
 	return nil
 }
