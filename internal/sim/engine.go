@@ -40,6 +40,7 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
 	"github.com/tenon-project/tenon/internal/sched/loadaware"
+	"github.com/tenon-project/tenon/internal/sched/upstream/hooks"
 	"github.com/tenon-project/tenon/internal/sched/upstream/ranking"
 )
 
@@ -144,7 +145,7 @@ func newEngineFor(ctx context.Context, w *world, r *replay) (*engine, error) {
 	utilruntime.Must(err)
 	e.api.pods, e.api.nodes = newPods(e.client, 0).(*informer), newNodes(e.client, 0).(*informer)
 	for object, i := range map[runtime.Object]cache.SharedIndexInformer{
-		&corev1.Pod{}:  e.table.Of("Pod").First(e.api.pods),
+		&corev1.Pod{}:  hooks.IndexedOnce{SharedIndexInformer: e.table.Of("Pod").First(e.api.pods)},
 		&corev1.Node{}: e.table.Of("Node").First(e.api.nodes),
 	} {
 		factory.InformerFor(object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return i })

@@ -48,6 +48,8 @@ type Input struct {
 
 	// Until lets time pass: pods end whose run times are declared, and others start.
 	Until Until
+	// EstimateEvery is the time between two forecasts of when the pods start that wait; 0 for none.
+	EstimateEvery time.Duration
 	// Config is that of the scheduler; nil for the default one.
 	Config *config.KubeSchedulerConfiguration
 
@@ -162,6 +164,9 @@ func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, 
 		if course, err = newTimeline(e, w, queued); err != nil {
 			return Result{}, err
 		}
+		if w.estimateEvery > 0 {
+			course.expected = newEstimates(ctx, course, w.estimateEvery)
+		}
 	}
 	for _, p := range queued {
 		if course == nil || !course.isLater(p.Pod) {
@@ -207,7 +212,7 @@ func (e *engine) decide(ctx context.Context, w *world, warn io.Writer) (Result, 
 func (in Input) readWorld(docs []document) (*world, error) {
 	w, err := in.readObjects(docs)
 	if err == nil {
-		w.until, w.scheduler = in.Until, in.Config
+		w.until, w.estimateEvery, w.scheduler = in.Until, in.EstimateEvery, in.Config
 		w.setStart(in.now)
 	}
 	if err == nil && len(w.nodes) == 0 {

@@ -72,6 +72,8 @@ type Timeline struct {
 	// they declare when the simulation started, and have no deadline. Both are namespace/name.
 	WithoutEnd []string `json:"withoutEnd"`
 	Outlived   []string `json:"outlived"`
+	// Estimates are those of Input.EstimateEvery, in the order in which they were made.
+	Estimates []Estimate `json:"-"`
 }
 
 // TimelineEvent is what happens to a pod. Times are in seconds; that of the event counts from the start.
@@ -116,6 +118,7 @@ type timeline struct {
 	used     map[corev1.ResourceName]float64
 	seconds  map[corev1.ResourceName]float64 // used, times seconds, until counted
 	counted  time.Time
+	expected *estimates // nil where none are made
 }
 
 // newTimeline watches an engine that has not decided yet about the pods that are queued.
@@ -172,7 +175,7 @@ func (t *timeline) isLater(p *corev1.Pod) bool { return p.CreationTimestamp.Afte
 func (t *timeline) run(ctx context.Context) error {
 	for len(t.arrivals) > 0 && !t.arrivals[0].CreationTimestamp.After(t.out.To) {
 		at := t.arrivals[0].CreationTimestamp.Time
-		if err := t.pass(ctx, at); err != nil {
+		if err := t.passWithEstimates(ctx, at); err != nil {
 			return err
 		}
 		for len(t.arrivals) > 0 && t.arrivals[0].CreationTimestamp.Time.Equal(at) {
@@ -184,7 +187,7 @@ func (t *timeline) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return t.pass(ctx, t.out.To)
+	return t.passWithEstimates(ctx, t.out.To)
 }
 
 // add records an event of a pod.

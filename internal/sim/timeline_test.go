@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -309,5 +310,34 @@ no declared run time, so no end: default/b
 `
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestFirstEstimatesAreNoted: those of pods that wait when a forecast is made, once each. They decide nothing.
+func TestFirstEstimatesAreNoted(t *testing.T) {
+	in := cpuNode("n0", 4) + shared("a", "4", expects("1h"), "") + shared("b", "4", expects("1h"), "") +
+		shared("c", "4", expects("1h"), "")
+	play := func(every time.Duration) *Timeline {
+		r, err := Run(t.Context(), Input{
+			Paths: []string{stdin}, Stdin: strings.NewReader(in), Warn: io.Discard, Until: Until{After: 4 * time.Hour},
+			EstimateEvery: every,
+		})
+		testkit.Check(t, err)
+		return r.Timeline
+	}
+	with, without := play(25*time.Minute), play(0)
+	want := []Estimate{
+		{After: 1500, Earliest: 3600, Latest: 3600, Pods: []string{"default/b"}},
+		{After: 1500, Earliest: 7200, Latest: 7200, Pods: []string{"default/c"}},
+	}
+	for i := range with.Estimates { // the clock of the pods is ahead by some milliseconds
+		e := &with.Estimates[i]
+		e.Earliest, e.Latest = math.Round(e.Earliest), math.Round(e.Latest)
+	}
+	if diff := cmp.Diff(want, with.Estimates); diff != "" {
+		t.Errorf("(-want +got) %s", diff)
+	}
+	if diff := cmp.Diff(without.Events, with.Events); diff != "" {
+		t.Errorf("forecasts change what happens: (-without +with) %s", diff)
 	}
 }

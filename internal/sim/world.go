@@ -89,9 +89,11 @@ type world struct {
 	pending  []pod
 	jobs     map[string]*batchv1.Job // owners of pods by namespace/name, also those of CronJobs
 	// until and scheduler are from the Input. now is when the simulation starts; zero for the latest time in the input.
-	until     Until
-	scheduler *config.KubeSchedulerConfiguration
-	now       time.Time
+	until Until
+	// estimateEvery is from the Input.
+	estimateEvery time.Duration
+	scheduler     *config.KubeSchedulerConfiguration
+	now           time.Time
 	// claims, volumes, storageClasses, resourceClaims, claimTemplates and deviceClasses are what pods may refer to, by
 	// namespace and name. Those that upstream's plugins look up are also in listed.
 	claims         map[string]*corev1.PersistentVolumeClaim

@@ -310,6 +310,7 @@ func TestQuestionsAboutPodsWithClaims(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Name: "one", Namespace: "default"},
 				Spec:       resourcev1.ResourceClaimTemplateSpec{Spec: oneCard()},
 			})
+			a.whatIf.Accounts = a.questions(t.Context()).Accounts // with this client
 			if tt.most != "" {
 				a.quotas.PutQuota(object.Quota("default/team", corev1.ResourceList{}, corev1.ResourceList{
 					corev1.ResourceName(quota.ClassDimension("card")): resource.MustParse(tt.most),

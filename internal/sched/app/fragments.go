@@ -14,10 +14,10 @@ import (
 // Lost returns what says how much of a node's free GPUs or, of one without GPUs, of the free CPUs of its NUMA nodes is
 // unusable. GPUs are valued by the pods that the scheduler has seen, CPUs by the pods that have CPUs of their own now.
 func (l liveAccounts) Lost() func(whatif.Trial, *corev1.Node, int64) int64 {
-	devices, _ := l.s.core.Plugins[deviceshare.Name].(*deviceshare.Plugin)
+	devices, _ := l.Core.Plugins[deviceshare.Name].(*deviceshare.Plugin)
 	asked := map[int64]int64{} // pods by the number of their CPUs
-	for _, name := range l.s.store.Nodes() {
-		v := l.s.store.View(name)
+	for _, name := range l.Store.Nodes() {
+		v := l.Store.View(name)
 		for e := range v.Entries() {
 			cpus := v.CPUsOf(e.UID)
 			if n := cpus.Len(); n > 0 && !e.Reserves {

@@ -11,12 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/utils/clock"
 
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/sched/core"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
@@ -35,14 +37,28 @@ type accountant interface {
 	Account(node string) *ledger.View
 }
 
+// Asked is a scheduling core with the accounts that its plugins share.
+type Asked struct {
+	Core   *core.Core
+	Store  *kube.Store
+	Quotas *kube.Quotas
+	Gangs  *kube.Gangs
+	Client kubernetes.Interface // reads the templates of ResourceClaims
+}
+
+// Questions is what questions about other clusters read, until ctx ends.
+func (a Asked) Questions(ctx context.Context, o whatif.Objects, now whatif.Clock) whatif.Cluster {
+	guard := coscheduling.NewEvictions(coscheduling.Cluster{Gangs: a.Gangs})
+	return whatif.Cluster{
+		Nodes: snapshot.NewCopy(a.Core.Nodes), Store: a.Store, Held: a.Quotas, Gangs: a.Gangs,
+		Nominated: a.Core.SchedulingQueue, Clock: now,
+		Objects: o, Accounts: liveAccounts{a}, Cycles: cycles{ctx, a.Core, guard},
+	}
+}
+
 // questions is what questions about other clusters read of this scheduler.
 func (s *Scheduler) questions(ctx context.Context) whatif.Cluster {
-	guard := coscheduling.NewEvictions(coscheduling.Cluster{Gangs: s.gangs})
-	return whatif.Cluster{
-		Nodes: snapshot.NewCopy(s.core.Nodes), Store: s.store, Held: s.quotas, Gangs: s.gangs,
-		Nominated: s.core.SchedulingQueue, Clock: clock.RealClock{},
-		Objects: objects{s}, Accounts: liveAccounts{s}, Cycles: cycles{ctx, s.core, guard},
-	}
+	return Asked{s.core, s.store, s.quotas, s.gangs, s.config.Client}.Questions(ctx, objects{s}, clock.RealClock{})
 }
 
 // objects are whatif.Objects: the objects of the API that the scheduler knows, or asks for.
@@ -107,31 +123,31 @@ func (o objects) Succeeded(ctx context.Context) ([]corev1.Pod, error) {
 }
 
 // liveAccounts are whatif.Accounts: the accounts of the scheduler.
-type liveAccounts struct{ s *Scheduler }
+type liveAccounts struct{ Asked }
 
 func (l liveAccounts) Trial() whatif.Trial {
-	trial := placement.NewTrial(l.s.store)
-	l.s.core.Imagined.Reset(trial.Account)
+	trial := placement.NewTrial(l.Store)
+	l.Core.Imagined.Reset(trial.Account)
 	return trial
 }
 
 func (l liveAccounts) OpenClaims(pod *corev1.Pod) (claims []*resourcev1.ResourceClaim, classes []string) {
-	return l.s.core.Imagined.Open(pod)
+	return l.Core.Imagined.Open(pod)
 }
 
-func (l liveAccounts) ChangeClaim(claim *resourcev1.ResourceClaim) { l.s.core.Imagined.Change(claim) }
+func (l liveAccounts) ChangeClaim(claim *resourcev1.ResourceClaim) { l.Core.Imagined.Change(claim) }
 
 // Arrive reads templates from the API server's cache. No informer keeps them: scheduling does not read them.
 func (l liveAccounts) Arrive(ctx context.Context, pod, like *corev1.Pod) ([]*resourcev1.ResourceClaim, error) {
-	templates := l.s.config.Client.ResourceV1().ResourceClaimTemplates(pod.Namespace)
-	return l.s.core.Imagined.Arrive(pod, like, func(name string) (*resourcev1.ResourceClaimTemplate, error) {
+	templates := l.Client.ResourceV1().ResourceClaimTemplates(pod.Namespace)
+	return l.Core.Imagined.Arrive(pod, like, func(name string) (*resourcev1.ResourceClaimTemplate, error) {
 		return templates.Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
 	})
 }
 
-func (l liveAccounts) Leave(t whatif.Trial, pod *corev1.Pod) { l.s.core.Imagined.Leave(pod, t.Take) }
+func (l liveAccounts) Leave(t whatif.Trial, pod *corev1.Pod) { l.Core.Imagined.Leave(pod, t.Take) }
 
-func (l liveAccounts) Quotas() whatif.Quotas { return elasticquota.NewCopy(l.s.quotas) }
+func (l liveAccounts) Quotas() whatif.Quotas { return elasticquota.NewCopy(l.Asked.Quotas) }
 
 // cycles are whatif.Cycles: those of the scheduler's profiles.
 type cycles struct {

@@ -36,18 +36,18 @@ func Informers(client kubernetes.Interface, upstream informers.SharedInformerFac
 	serve := func(object runtime.Object, i cache.SharedIndexInformer) {
 		factory.InformerFor(object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return i })
 	}
-	serve(&corev1.Pod{}, indexedOnce{table.Of("Pod").First(watch(core.Pods().Informer()))})
+	serve(&corev1.Pod{}, IndexedOnce{table.Of("Pod").First(watch(core.Pods().Informer()))})
 	serve(&corev1.Node{}, table.Of("Node").First(watch(core.Nodes().Informer())))
 	serveDevices(client, serve, table)
 	return factory
 }
 
-// indexedOnce is an informer to which an indexer may be added again: the plugins of profiles for questions add those
+// IndexedOnce is an informer to which an indexer may be added again: the plugins of profiles for questions add those
 // that the plugins of the running profile of their name have added.
-type indexedOnce struct{ cache.SharedIndexInformer }
+type IndexedOnce struct{ cache.SharedIndexInformer }
 
 // AddIndexers adds the indexers whose names are not there yet.
-func (i indexedOnce) AddIndexers(indexers cache.Indexers) error {
+func (i IndexedOnce) AddIndexers(indexers cache.Indexers) error {
 	more := cache.Indexers{}
 	for name, index := range indexers {
 		if i.GetIndexer().GetIndexers()[name] == nil {
