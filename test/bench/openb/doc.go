@@ -20,12 +20,18 @@
 // moves that internal/core/defrag finds. All pods may move, at equal cost; a pod that moves keeps its size, and has its
 // new place before it leaves the old one. A search that ended by a bound is counted: it proves nothing.
 //
-// With -waiting pods arrive and leave in time, through the scheduler of tenon simulate --until. 800 pods are drawn from
-// the trace, with the run times of -times, at most 2 hours, on one of 24 nodes; gangs of 16 and 64 GPUs ask for 30
-// percent of the GPU time. They arrive evenly, within a time in which the GPUs could do the given percentage of the
-// work. Rules differ in how the scheduler holds room, and in how much too long pods declare their run times.
+// With -waiting jobs arrive and leave in time, by the rules of internal/core/gang for who holds nodes and who may use
+// them, on one of 8 nodes. Small jobs are pods of the trace with GPUs or without, that run as long as -times has it:
+// shorter ones than 5 minutes are left out, longer ones than 2 hours cut. Large jobs are gangs of 16 and 64 GPUs, which
+// ask for a quarter of the GPU time. Jobs arrive at random for 12 hours, until they ask for the given part of what all
+// GPUs can do; those of 8 hours count, and one that has not started counts until the end. Rules differ in who holds
+// nodes, and in how much too long jobs declare their run times. Forecasts of internal/core/forecast are compared with
+// the starts. -results writes the tables:
 //
-//	go run -tags nomsgpack ./test/bench/openb -nodes FILE -pods FILE,… -times FILE -waiting 80,95,110
+//	go run -tags nomsgpack ./test/bench/openb -nodes FILE -pods FILE,… -times FILE -waiting 80,95,110 -results FILE
+//
+// With -waiting and -framework fewer nodes and jobs also go through the scheduler of tenon simulate --until, with its
+// own forecasts, by the first rule and by EASY backfilling (minutes).
 //
 // With -burst no trace is read: 500 pods come within 50 seconds to 50 machines of 32 CPUs that already use 5 to 54
 // percent of their CPUs, whatever is requested of them (10 to 59 percent). A pod requests 1 CPU and uses 0.2 to 1.8

@@ -55,6 +55,7 @@ func run(args []string, out io.Writer) error {
 	room := flags.Bool("room", false, "measure what making room for pods that wait adds (minutes)")
 	waits := flags.String("waiting", "", "`PERCENT,…` of load: replay in time with gangs, and measure waits (minutes)")
 	times := flags.String("times", "", "`FILE` with creation_time and deletion_time, for -waiting")
+	results := flags.String("results", "", "`FILE` that -waiting writes its tables to")
 	byLoad := flags.Bool("burst", false, "measure a burst of pods on nodes that report late; reads no trace")
 	flags.IntVar(&settings.Sequences, "sequences", settings.Sequences, "sequences that rollout offers to a state")
 	flags.Int64Var(&settings.MultiGPU, "multi-gpu", settings.MultiGPU, "thousandths of FGD's measure that rollout adds")
@@ -68,6 +69,9 @@ func run(args []string, out io.Writer) error {
 	if *nodes == "" || *pods == "" || *seeds < 1 {
 		return fmt.Errorf("-nodes and -pods are required, and -seeds must be 1 or more")
 	}
+	if *waits != "" {
+		return replayWaits(out, *nodes, strings.Split(*pods, ","), *times, *waits, *results, *framework)
+	}
 	var variants []variant
 	if *models != "" {
 		var err error
@@ -80,17 +84,7 @@ func run(args []string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		kind := strings.TrimPrefix(strings.TrimSuffix(filepath.Base(path), ".csv"), "openb_pod_list_")
-		if *waits != "" {
-			loads, err := waitingLoads(*waits)
-			if err == nil {
-				err = replayWaiting(out, t, kind, *times, loads)
-			}
-			if err != nil {
-				return err
-			}
-			continue
-		}
+		kind := kindOf(path)
 		if *check {
 			if err := compare(out, t, kind); err != nil {
 				return err
@@ -109,6 +103,11 @@ func run(args []string, out io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// kindOf returns the name of a trace by that of its file.
+func kindOf(path string) string {
+	return strings.TrimPrefix(strings.TrimSuffix(filepath.Base(path), ".csv"), "openb_pod_list_")
 }
 
 // summarize prints what a policy allocates of a trace.

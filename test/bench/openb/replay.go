@@ -29,6 +29,8 @@ type cluster struct {
 	round   int        // how often all scores changed, and 1
 	ratings [][]rating // by kind and node; of a kind without pods nil
 	used    int64      // milli of GPUs
+	// barred reports whether a pod may not use a node; nil where each may use all.
+	barred func(p *pod, at int) bool
 }
 
 // newCluster returns the nodes of a trace without pods.
@@ -102,7 +104,7 @@ func (c *cluster) place(p *pod) (_ holding, fits bool) {
 	for at := range c.nodes {
 		r := c.rate(p, at)
 		switch {
-		case r == nil || !r.fits:
+		case r == nil || !r.fits || c.barred != nil && c.barred(p, at):
 		case best == nil || r.score > best.score:
 			best, node, equal = r, at, 1
 		case c.chooser.randomTies && r.score == best.score:

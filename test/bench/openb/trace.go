@@ -44,6 +44,7 @@ type trace struct {
 	specs    []fragment.Weighted // by kind, with the number of pods
 	capacity int64               // milli of all GPUs
 	models   []string
+	period   // of a replay in time
 }
 
 func load(nodes, pods string) (*trace, error) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -18,7 +19,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/forecast"
 	"github.com/tenon-project/tenon/internal/core/fragment"
+	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/sched/app"
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sim"
@@ -26,31 +29,56 @@ import (
 
 // Sizes of the replay in time.
 const (
-	everyNode  = 24              // one of so many nodes of the trace
-	smallPods  = 800             // drawn from the trace
-	longestRun = 2 * time.Hour   // longer run times count as this
-	gangPart   = 40              // percent of the GPU time that gangs ask for
-	shortGang  = 5 * time.Minute // gangs run from this to longGang
-	longGang   = 25 * time.Minute
-	perMember  = 8 // GPUs of a member
+	everyNode    = 8                // one of so many nodes of the trace
+	fewNodes     = 32               // the same where jobs go through the scheduler as well
+	shortestRun  = 5 * time.Minute  // pods that ran for less are left out
+	longestRun   = 2 * time.Hour    // longer run times count as this
+	gangPart     = 25               // percent of the GPU time that gangs ask for
+	shortestGang = 10 * time.Minute // gangs run at least so long
+	perMember    = 8                // GPUs of a member of a gang
+	maxOvertakes = 10               // the default
+	orders       = 3                // of arrivals
+
+	estimateEvery = 30 * time.Minute
 )
 
-// waitRule is a row of the replay in time: arguments of the plugin Coscheduling, and how much too long pods declare.
+// period is the time of a replay. The nodes are empty at first, and jobs arrive until the end. Those count that arrive
+// from one time to another.
+type period struct{ from, to, end time.Duration }
+
+var (
+	longPeriod  = period{2 * time.Hour, 10 * time.Hour, 12 * time.Hour}
+	shortPeriod = period{2 * time.Hour, 5 * time.Hour, 6 * time.Hour}
+)
+
+// replayStart is when a replay in time starts.
+var replayStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// waitRule is a row of the replay in time: who holds nodes, and how much too long jobs declare their run times.
 type waitRule struct {
-	name, args string
-	factor     time.Duration
+	name      string
+	holds     gang.HoldRules
+	overtakes int // after which a gang holds nodes whatever the rules say; 0: never
+	factor    time.Duration
 }
 
 func waitRules() []waitRule {
-	rules := []waitRule{
-		{"no hold", "maxOvertakes: 0, maxHolds: 0", 1},
-		{"hold after 10 overtakes", "maxHolds: 0", 1},
-		{"hold without backfill", "maxHolds: 1, enableBackfill: false", 1},
-		{"EASY, exact", "maxHolds: 1", 1},
-		{"EASY, ×2 too long", "maxHolds: 1", 2},
-		{"EASY, ×5 too long", "maxHolds: 1", 5},
+	easy := gang.HoldRules{Most: 1, Order: gang.ByPriority, Backfill: true, Below: math.MinInt32}
+	full := easy
+	full.Backfill = false
+	return []waitRule{
+		{"no hold", gang.HoldRules{}, 0, 1},
+		{"hold without backfill", full, maxOvertakes, 1},
+		{"EASY, exact", easy, maxOvertakes, 1},
+		{"EASY, ×2 too long", easy, maxOvertakes, 2},
+		{"EASY, ×5 too long", easy, maxOvertakes, 5},
 	}
-	return rules
+}
+
+// args are the rule as arguments of the plugin Coscheduling.
+func (r waitRule) args() string {
+	return fmt.Sprintf("{maxHolds: %d, enableBackfill: %t, maxOvertakes: %d}", r.holds.Most, r.holds.Backfill,
+		r.overtakes)
 }
 
 // timed is a pod of the trace, or all members of a gang, that arrives and runs.
@@ -61,78 +89,144 @@ type timed struct {
 	runs    time.Duration
 }
 
-func (w *timed) gpuTime() float64 {
-	return float64(w.demand()) / fragment.Whole * float64(max(1, w.members)) * w.runs.Seconds()
+// gpus is what all members ask for.
+func (j *timed) gpus() float64 {
+	return float64(j.demand()) / fragment.Whole * float64(max(1, j.members))
 }
 
-// replayWaiting prints how long large and small jobs wait, by rule and load.
-func replayWaiting(out io.Writer, t *trace, kind, times string, loads []int) error {
-	t = t.thinned()
-	jobs, err := t.timedJobs(times)
+func (j *timed) gpuTime() float64 { return j.gpus() * j.runs.Seconds() }
+
+// replayWaits replays traces in time, and writes the tables to a file unless it is "". With through, small clusters go
+// through the scheduler as well, and nothing is written.
+func replayWaits(out io.Writer, nodes string, pods []string, times, percents, results string, through bool) error {
+	loads, err := waitingLoads(percents)
 	if err != nil {
 		return err
 	}
+	runs, err := runTimes(times)
+	if err != nil {
+		return err
+	}
+	var tables []waitTable
+	var t *trace
+	for _, path := range pods {
+		if t, err = load(nodes, path); err != nil {
+			return err
+		}
+		if through {
+			if err := compareWaiting(out, t.thinned(fewNodes, shortPeriod), runs, loads); err != nil {
+				return err
+			}
+			continue
+		}
+		t = t.thinned(everyNode, longPeriod)
+		table, err := replayWaiting(out, t, kindOf(path), runs, loads)
+		if err != nil {
+			return err
+		}
+		tables = append(tables, table)
+	}
+	if results == "" || through {
+		return nil
+	}
+	return writeWaits(results, t, tables)
+}
+
+// replayWaiting measures how long large and small jobs wait, by load and rule, and prints each row.
+func replayWaiting(out io.Writer, t *trace, kind string, runs []time.Duration, loads []int) (table waitTable,
+	err error,
+) {
+	table = waitTable{Name: kind, Columns: waitColumns()}
 	for _, load := range loads {
-		until := spread(jobs, load, t.capacity) * 5 / 4 // the last ones have time to start
 		for _, rule := range waitRules() {
-			cfg, err := rule.config()
-			if err != nil {
-				return err
-			}
 			began := time.Now()
-			text, err := t.manifests(jobs, rule.factor)
+			var w waitSum
+			for seed := range uint64(orders) {
+				jobs := t.timedJobs(runs, load, firstSeed+seed)
+				all, err := t.played(jobs, rule, rand.New(rand.NewPCG(firstSeed+seed, 0)))
+				if err != nil {
+					return table, fmt.Errorf("%s: %w", rule.name, err)
+				}
+				w.add(t, jobs, all)
+			}
+			row := w.cells(load, rule.name, t)
+			fmt.Fprintf(out, "waiting trace=%s %s time=%.0fs\n", kind, strings.Join(row, " | "),
+				time.Since(began).Seconds())
+			table.Rows = append(table.Rows, row)
+		}
+	}
+	return table, nil
+}
+
+// compareWaiting prints rows of a small cluster and one order of arrivals, as replayed and by the scheduler itself.
+func compareWaiting(out io.Writer, t *trace, runs []time.Duration, loads []int) error {
+	for _, load := range loads {
+		jobs := t.timedJobs(runs, load, firstSeed)
+		for _, rule := range []waitRule{waitRules()[0], waitRules()[2]} {
+			replayed, err := t.played(jobs, rule, rand.New(rand.NewPCG(firstSeed, 0)))
 			if err != nil {
 				return err
 			}
-			r, err := sim.Run(context.Background(), sim.Input{
-				Paths: []string{"-"}, Stdin: text, Warn: io.Discard, Config: cfg, Until: sim.Until{After: until},
-			})
+			scheduled, err := t.scheduled(jobs, rule)
 			if err != nil {
 				return fmt.Errorf("%s: %w", rule.name, err)
 			}
-			fmt.Fprintf(out, "waiting trace=%s load=%d rule=%q %s time=%.0fs\n", kind, load, rule.name,
-				sumWaits(r.Timeline, jobs, until), time.Since(began).Seconds())
+			for i, all := range [][]played{replayed, scheduled} {
+				var w waitSum
+				w.add(t, jobs, all)
+				source := []string{"replay", "scheduler"}[i]
+				fmt.Fprintf(out, "waiting by=%s %s\n", source, strings.Join(w.cells(load, rule.name, t), " | "))
+			}
 		}
 	}
 	return nil
 }
 
-// sumWaits sums up how long jobs waited. A gang starts with its last member; what has not started, waited to
-// the end.
-func sumWaits(t *sim.Timeline, jobs []timed, end time.Duration) string {
-	starts := map[string]float64{}
-	for _, e := range t.Events {
-		if e.Event == sim.Started {
-			job := e.Pod[strings.Index(e.Pod, "job-"):strings.LastIndex(e.Pod, "-")]
-			starts[job] = max(starts[job], e.After)
-		}
+// scheduled returns what the scheduler makes of jobs under a rule. A gang starts with its last member.
+func (t *trace) scheduled(jobs []timed, rule waitRule) ([]played, error) {
+	cfg, err := rule.config()
+	if err != nil {
+		return nil, err
 	}
-	var small, large []float64
-	waiting := 0
-	for i, j := range jobs {
-		start, started := starts[jobName(i)]
-		if !started {
-			start = end.Seconds()
-			waiting++
+	text, err := t.manifests(jobs, rule.factor)
+	if err != nil {
+		return nil, err
+	}
+	r, err := sim.Run(context.Background(), sim.Input{
+		Paths: []string{"-"}, Stdin: text, Warn: io.Discard, Config: cfg, Until: sim.Until{After: t.end},
+		EstimateEvery: estimateEvery,
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Repeat([]played{unplayed}, len(jobs))
+	jobOf := func(pod string) *played {
+		var i int
+		_, _ = fmt.Sscanf(pod[strings.Index(pod, "job-"):], "job-%d", &i)
+		return &all[i]
+	}
+	first := r.Timeline.From.Sub(replayStart) // of the arrivals
+	after := func(seconds float64) time.Duration { return first + time.Duration(seconds*float64(time.Second)) }
+	for _, e := range r.Timeline.Events {
+		if e.Event != sim.Started {
+			continue
 		}
-		if waited := max(0, start-j.arrives.Seconds()); j.members > 0 {
-			large = append(large, waited)
+		if p := jobOf(e.Pod); p.start == forecast.Never {
+			p.start = after(e.After)
 		} else {
-			small = append(small, waited)
+			p.start = max(p.start, after(e.After))
 		}
 	}
-	used := 0.0
-	for _, u := range t.Use {
-		if u.Resource == "GPUs" {
-			used = 100 * u.Mean / u.Capacity
-		}
+	for _, e := range r.Timeline.Estimates {
+		p := jobOf(e.Pods[0])
+		p.estimated, p.expected = after(e.After), after(e.Earliest)
 	}
-	text := func(waits []float64) string {
-		mean, p95, _ := sim.SumUp(waits)
-		return fmt.Sprintf("%d/%.1f/%.1f", len(waits), mean/60, p95/60)
-	}
-	return fmt.Sprintf("large=%s small=%s minutes (count/mean/p95) gpus=%.1f%% not-started=%d", text(large),
-		text(small), used, waiting)
+	return all, nil
+}
+
+// gpuTime is what all GPUs can do in the time that is measured, in GPU seconds.
+func (t *trace) gpuTime() float64 {
+	return float64(t.capacity) / fragment.Whole * (t.to - t.from).Seconds()
 }
 
 func jobName(i int) string { return fmt.Sprintf("job-%04d", i) }
@@ -149,69 +243,79 @@ func (r waitRule) config() (*config.KubeSchedulerConfiguration, error) {
 	})
 	profile.PluginConfig = append(profile.PluginConfig, config.PluginConfig{
 		Name: coscheduling.Name,
-		Args: &runtime.Unknown{Raw: []byte("{" + r.args + "}"), ContentType: runtime.ContentTypeYAML},
+		Args: &runtime.Unknown{Raw: []byte(r.args()), ContentType: runtime.ContentTypeYAML},
 	})
 	return cfg, nil
 }
 
-// thinned returns one of everyNode nodes.
-func (t *trace) thinned() *trace {
+// thinned returns one of so many nodes, for a replay in time.
+func (t *trace) thinned(every int, in period) *trace {
 	out := *t
+	out.period = in
 	out.nodes, out.capacity = nil, 0
-	for i := 0; i < len(t.nodes); i += everyNode {
+	for i := 0; i < len(t.nodes); i += every {
 		out.nodes = append(out.nodes, t.nodes[i])
 		out.capacity += t.nodes[i].gpus
 	}
 	return &out
 }
 
-// timedJobs draws pods of the trace with run times of a file, in the order of their creation, and gangs among them.
-func (t *trace) timedJobs(times string) (jobs []timed, err error) {
-	var runs []time.Duration
-	err = table(times, func(row *row) {
+// runTimes reads how long pods of a trace ran.
+func runTimes(path string) (runs []time.Duration, err error) {
+	err = table(path, func(row *row) {
 		const most = 1 << 30
 		created, deleted := row.number(8, 0, most), row.number(9, 0, most)
-		runs = append(runs, min(time.Duration(deleted-created)*time.Second, longestRun))
+		runs = append(runs, min(max(time.Duration(deleted-created), 1)*time.Second, longestRun))
 	})
-	if err != nil {
-		return nil, err
-	}
-	rng := rand.New(rand.NewPCG(firstSeed, 1))
-	work := 0.0
-	for range smallPods {
-		at := rng.IntN(len(t.pods))
-		j := timed{pod: t.pods[at], runs: max(runs[at%len(runs)], time.Second)}
-		j.arrives = time.Duration(rng.Int64N(1 << 40))
-		work += j.gpuTime()
-		jobs = append(jobs, j)
-	}
-	for gangs := 0.0; gangs < work*gangPart/(100-gangPart); {
-		j := timed{members: 2, runs: shortGang + time.Duration(rng.Int64N(int64(longGang-shortGang)))}
-		if rng.IntN(2) == 0 {
-			j.members = 8
-		}
-		j.MilliCPU, j.memory, j.GPUs, j.Milli = 16000, 16<<10, perMember, fragment.Whole
-		j.runs = j.runs.Truncate(time.Second)
-		j.arrives = time.Duration(rng.Int64N(1 << 40))
-		gangs += j.gpuTime()
-		jobs = append(jobs, j)
-	}
-	return jobs, nil
+	return runs, err
 }
 
-// spread lets jobs arrive evenly within the time in which all GPUs do 100/load of their work, which it returns, and
-// keeps the order of their arrivals.
-func spread(jobs []timed, load int, capacity int64) time.Duration {
+// timedJobs draws pods of the trace with run times, and gangs, until they ask for a part of what all GPUs can do, in
+// percent, and returns them in the order of their arrival. Half of the GPU time of gangs is that of 16 GPUs, half that
+// of 64. Jobs of a smaller load are among those of a greater one.
+func (t *trace) timedJobs(runs []time.Duration, load int, seed uint64) (jobs []timed) {
+	whole := float64(t.capacity) / fragment.Whole * t.end.Seconds() * float64(load) / 100
+	draw := func(stream uint64, part float64, next func(rng *rand.Rand) timed) {
+		rng := rand.New(rand.NewPCG(seed, stream))
+		for work := 0.0; work < whole*part/100; {
+			j := next(rng)
+			j.arrives = time.Duration(rng.Int64N(int64(t.end))).Truncate(time.Second)
+			work += j.gpuTime()
+			jobs = append(jobs, j)
+		}
+	}
+	draw(1, 100-gangPart, func(rng *rand.Rand) timed {
+		for {
+			at := rng.IntN(len(t.pods))
+			if j := (timed{pod: t.pods[at], runs: runs[at%len(runs)]}); j.runs >= shortestRun {
+				return j
+			}
+		}
+	})
+	member := t.gangMember()
+	for _, members := range []int{2, 8} {
+		draw(uint64(members), gangPart/2.0, func(rng *rand.Rand) timed {
+			j := timed{pod: member, members: members}
+			for j.runs < shortestGang {
+				j.runs = runs[rng.IntN(len(runs))]
+			}
+			return j
+		})
+	}
 	slices.SortStableFunc(jobs, func(a, b timed) int { return cmp.Compare(a.arrives, b.arrives) })
-	work := 0.0
-	for i := range jobs {
-		work += jobs[i].gpuTime()
+	return jobs
+}
+
+// gangMember returns a member of a gang, whose kind the trace has from then on.
+func (t *trace) gangMember() pod {
+	p := pod{memory: 16 << 10}
+	p.MilliCPU, p.GPUs, p.Milli = 16000, perMember, fragment.Whole
+	p.kind = slices.IndexFunc(t.specs, func(w fragment.Weighted) bool { return w.Spec == p.Spec })
+	if p.kind < 0 {
+		p.kind = len(t.specs)
+		t.specs = append(slices.Clip(t.specs), fragment.Weighted{Spec: p.Spec})
 	}
-	window := time.Duration(work / float64(capacity) * fragment.Whole * 100 / float64(load) * float64(time.Second))
-	for i := range jobs {
-		jobs[i].arrives = (window * time.Duration(i) / time.Duration(len(jobs))).Truncate(time.Second)
-	}
-	return window
+	return p
 }
 
 // manifests are the nodes and the jobs, which declare factor times their run times.
@@ -228,7 +332,6 @@ func (t *trace) manifests(jobs []timed, factor time.Duration) (io.Reader, error)
 		node, devices := t.nodes[i].objects(t.models)
 		failed = append(failed, add(node), add(devices))
 	}
-	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i, j := range jobs {
 		for m := range max(1, j.members) {
 			o, err := j.object(fmt.Sprintf("%s-%d", jobName(i), m), "", t.models)
@@ -236,7 +339,7 @@ func (t *trace) manifests(jobs []timed, factor time.Duration) (io.Reader, error)
 				return nil, err
 			}
 			metadata := o["metadata"].(object)
-			metadata["creationTimestamp"] = start.Add(j.arrives).Format(time.RFC3339)
+			metadata["creationTimestamp"] = replayStart.Add(j.arrives).Format(time.RFC3339)
 			annotations := metadata["annotations"].(object)
 			annotations[annotation.ExpectedRuntime] = (factor * j.runs).String()
 			annotations[annotation.SimulateKey] = fmt.Sprintf(`{"runFor":%q}`, j.runs)
