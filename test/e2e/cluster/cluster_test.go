@@ -338,6 +338,9 @@ func (c *cluster) keep(t *testing.T, want map[*corev1.Pod]string) (end func()) {
 			if got, _, _ := strings.Cut(lines[len(lines)-1], "\n"); got != cpus {
 				return fmt.Errorf("%q, want %q", got, cpus)
 			}
+			if !strings.Contains(noticed[p], "ready=") {
+				return errors.New("it has not printed everything yet")
+			}
 			return nil
 		})
 	}
