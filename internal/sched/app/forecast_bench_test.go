@@ -23,6 +23,7 @@ func BenchmarkForecast(b *testing.B) {
 }
 
 func benchmarkForecast(b *testing.B, deadline time.Duration) {
+	b.Helper()
 	a := &timed{asked: &asked{newScheduler(b), b}, now: noonOfForecast}
 	a.objects = &timedObjects{Objects: a.whatIf.Objects}
 	began := time.Now()

@@ -201,8 +201,9 @@ func (t *trace) scheduled(jobs []timed, rule waitRule) ([]played, error) {
 	}
 	all := slices.Repeat([]played{unplayed}, len(jobs))
 	jobOf := func(pod string) *played {
+		_, name, _ := strings.Cut(pod, "job-")
 		var i int
-		_, _ = fmt.Sscanf(pod[strings.Index(pod, "job-"):], "job-%d", &i)
+		_, _ = fmt.Sscanf(name, "%d", &i)
 		return &all[i]
 	}
 	first := r.Timeline.From.Sub(replayStart) // of the arrivals
