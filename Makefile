@@ -36,7 +36,7 @@ RACED     := agent control desched kube local/simnode sched
 
 .DEFAULT_GOAL := help
 .PHONY: help build images release push up down recording test unit race system packages clusters times alerts search kills nightly oracle oracle-short mutants soak verify lint bench generate clean \
-        node-tools test-node test-guest test-cluster test-compat test-console bench-agent bench-quota bench-gang bench-device bench-reservation ladder
+        node-tools test-node test-guest test-cluster test-compat test-karpenter test-console bench-agent bench-quota bench-gang bench-device bench-reservation ladder
 
 help: ## List these targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n",$$1,$$2}' $(MAKEFILE_LIST)
@@ -133,6 +133,9 @@ test-cluster: ## Test installation and upgrade on a cluster with a virtual machi
 
 test-compat: tested-program ## Test on the API servers of Kubernetes 1.33 to 1.37
 	@TENON_BIN=$(CURDIR)/$(BIN)/tenon GO="$(GO)" TAGS=$(TAGS) bash hack/compat.sh 1.33 1.34 1.35 1.36 1.37
+
+test-karpenter: tested-program ## Let Karpenter add nodes to a local cluster, where they help
+	@TENON_BIN=$(CURDIR)/$(BIN)/tenon GO="$(GO)" TAGS=$(TAGS) bash hack/karpenter.sh
 
 test-console: bin/tenon ## Click through the console in Chromium (a minute)
 	@command -v chromium >/dev/null 2>&1 || bash hack/packages.sh chromium fonts-dejavu-core fonts-noto-cjk
