@@ -22,7 +22,8 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// metrics reads the NodeMetrics by name, or that of a node; none where the cluster does not serve them.
+// metrics reads the NodeMetrics by name, or that of a node; none where the cluster does not serve them. One that cannot
+// be read is left out, as if its node had not reported: another program may have written it.
 func (c cluster) metrics(ctx context.Context, node string) (map[string]*slo.NodeMetric, error) {
 	objects, err := c.objects(ctx, slo.NodeMetrics(), node)
 	if apierrors.IsNotFound(err) {
@@ -35,7 +36,7 @@ func (c cluster) metrics(ctx context.Context, node string) (map[string]*slo.Node
 	for i := range objects {
 		m := &slo.NodeMetric{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[i].Object, m); err != nil {
-			return nil, fmt.Errorf("read node metric %s: %w", objects[i].GetName(), err)
+			continue
 		}
 		found[m.Name] = m
 	}

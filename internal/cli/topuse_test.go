@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
@@ -178,5 +179,29 @@ func TestUseAsGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		golden(t, name, out.String())
+	}
+}
+
+// TestANodeMetricThatCannotBeReadHidesNoOther: the API server takes any text as the time of a percentile.
+func TestANodeMetricThatCannotBeReadHidesNoOther(t *testing.T) {
+	t.Parallel()
+	metric := func(name, duration string) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{Object: map[string]any{
+			"metadata": map[string]any{"name": name},
+			"status": map[string]any{"nodeMetric": map[string]any{
+				"aggregatedNodeUsages": []any{map[string]any{"duration": duration}},
+			}},
+		}}
+		u.SetGroupVersionKind(slo.GroupVersion().WithKind(slo.NodeMetricKind))
+		return u
+	}
+	c := cluster{dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(
+		runtime.NewScheme(), map[schema.GroupVersionResource]string{slo.NodeMetrics(): "NodeMetricList"},
+		metric("odd", "filled"), metric("sound", "5m"),
+	)}
+	found, err := c.metrics(t.Context(), "")
+	testkit.Check(t, err)
+	if len(found) != 1 || found["sound"] == nil {
+		t.Errorf("got %v, want that of sound", found)
 	}
 }
