@@ -218,10 +218,10 @@ func TestTheStartupTaint(t *testing.T) {
 					}
 				})
 				if c.topology != nil {
-					w.topologies.Add(c.topology)
+					w.topologies.Add(c.topology.DeepCopy())
 				}
 				if c.device != nil {
-					w.devices.Add(c.device)
+					w.devices.Add(c.device.DeepCopy())
 				}
 				want := "taint own"
 				if c.stays {
