@@ -144,6 +144,10 @@ func (w *world) write(a clienttesting.PatchActionImpl) error {
 			return conflict
 		}
 	}
+	differs := func(key string) bool { return w.node.Annotations[key] != said.Annotations[key] }
+	if slices.Equal(own, slices.Sorted(maps.Keys(said.Annotations))) && !slices.ContainsFunc(own, differs) {
+		return nil // it is as it was: a cache has yet to show the last write
+	}
 	w.writes++
 	w.put(func(n *corev1.Node) {
 		fields := map[string]any{}
