@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"encoding/json"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,13 +23,15 @@ func NewObjectInformer(client rest.Interface, resource schema.GroupVersionResour
 		})
 }
 
-// NewMigrationInformer returns an informer of PodMigrationJobs.
+// NewMigrationInformer returns an informer of PodMigrationJobs. One that cannot be read is paused: the API server takes
+// any text as its ttl.
 func NewMigrationInformer(client rest.Interface) cache.SharedIndexInformer {
 	return informerOf(client, []schema.GroupVersionResource{migration.Resource()}, "PodMigrationJob",
-		func(j *migration.PodMigrationJob) *migration.PodMigrationJob {
-			kept := *j
-			kept.ManagedFields = nil
-			return &kept
+		func(text *json.RawMessage) *migration.PodMigrationJob {
+			job, err := readAs[migration.PodMigrationJob](*text)
+			job.ManagedFields = nil
+			job.Spec.Paused = job.Spec.Paused || err != nil
+			return job
 		})
 }
 

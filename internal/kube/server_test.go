@@ -38,7 +38,7 @@ func client(tb testing.TB, objects ...*unstructured.Unstructured) (rest.Interfac
 		plural := map[string]string{
 			"NodeResourceTopology": "noderesourcetopologies", "Numatopology": "numatopologies",
 			"ElasticQuota": "elasticquotas", "PodGroup": "podgroups", "Device": "devices",
-			"CompositePodGroup":      "compositepodgroups",
+			"CompositePodGroup": "compositepodgroups", "PodMigrationJob": "podmigrationjobs",
 			"ClusterNetworkTopology": "clusternetworktopologies", "NodeMetric": "nodemetrics",
 		}[o.GetKind()]
 		path := "/apis/" + o.GetAPIVersion() + "/" + plural

@@ -321,7 +321,8 @@ func TestAPodThatChangesNothingAllocatesLittle(t *testing.T) {
 	s := gang.New(gang.Settings{})
 	s.Put(podOf("ns/a"))
 	s.PutObject(gang.Object{Gang: "ns/a"})
-	if n := testing.AllocsPerRun(100, func() { s.Put(podOf("ns/a")) }); n > 3 {
-		t.Errorf("%v allocations, want 3 at most", n)
+	const most = 4 // 3 without the race detector
+	if n := testing.AllocsPerRun(100, func() { s.Put(podOf("ns/a")) }); n > most {
+		t.Errorf("%v allocations, want %d at most", n, most)
 	}
 }
