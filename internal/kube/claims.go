@@ -8,9 +8,11 @@ import (
 	"sync"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/tenon-project/tenon/internal/core/claim"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -25,17 +27,25 @@ import (
 // A device of a claim that no slice lists, as while its driver starts, may be any card of the node. All methods may be
 // called from any goroutine.
 type Claims struct {
+	// Order makes the changes that follow from writes of this process, see Reservations. It is set before the first
+	// claim.
+	Order func(change OwnChange, o metav1.Object, apply func())
+
 	store *Store
 
 	mu     sync.Mutex // guards what is below, and that entries reach the store in order
 	slices map[string]slice
-	// pools are the names of the slices of each DRIVER/POOL/. users are the claims with a device of it.
-	pools map[string]map[string]bool
+	// pools are the devices of each DRIVER/POOL/. lossy are those that have lost devices, and users the claims with a
+	// device of it.
+	pools map[string]*claim.Pool[listed]
+	lossy map[string]bool
 	users map[string]map[types.UID]bool
 	// claims are those with an allocation that is written, pending those of which it is not yet.
 	claims, pending map[types.UID]*resourcev1.ResourceClaim
 	// nodes are where a claim has an entry.
 	nodes map[types.UID]map[string]bool
+	// negative are the claims that are written with a negative share of a capacity.
+	negative map[types.UID]*resourcev1.ResourceClaim
 	// published has the devices of each node whose drivers say which cards they are, in the order of their slices. It
 	// is nil after a change, and is replaced, never changed.
 	published map[string][]convert.Published
@@ -43,9 +53,22 @@ type Claims struct {
 
 // slice is what is kept of a ResourceSlice.
 type slice struct {
-	pool       string // DRIVER/POOL/
-	generation int64
-	devices    []convert.Published
+	pool    string // DRIVER/POOL/
+	devices []convert.Published
+}
+
+// listed is a device of a slice.
+type listed struct {
+	published *convert.Published
+	slice     *resourcev1.ResourceSliceSpec
+	index     int
+}
+
+// LostDevice is a device that a claim has, as its driver last published it.
+type LostDevice struct {
+	Driver, Pool string
+	NodeName     *string // of its slice
+	Device       *resourcev1.Device
 }
 
 // NewClaims returns an account that writes to the accounts of store; nil for no store.
@@ -54,7 +77,8 @@ func NewClaims(store *Store) *Claims {
 		return nil
 	}
 	return &Claims{
-		store: store, slices: map[string]slice{}, pools: map[string]map[string]bool{},
+		store: store, slices: map[string]slice{}, pools: map[string]*claim.Pool[listed]{},
+		lossy: map[string]bool{}, negative: map[types.UID]*resourcev1.ResourceClaim{},
 		users: map[string]map[types.UID]bool{}, claims: map[types.UID]*resourcev1.ResourceClaim{},
 		pending: map[types.UID]*resourcev1.ResourceClaim{}, nodes: map[types.UID]map[string]bool{},
 	}
@@ -67,30 +91,86 @@ func poolName(driver, pool string) string { return convert.DeviceName(driver, po
 func (c *Claims) PutSlice(s *resourcev1.ResourceSlice) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	was := c.dropSlice(s.Name)
-	one := slice{poolName(s.Spec.Driver, s.Spec.Pool.Name), s.Spec.Pool.Generation, convert.PublishedBy(s)}
-	c.slices[s.Name] = one
-	add(c.pools, one.pool, s.Name)
-	c.refreshPool(one.pool)
-	if was != one.pool {
-		c.refreshPool(was)
+	one := slice{poolName(s.Spec.Driver, s.Spec.Pool.Name), convert.PublishedBy(s)}
+	now := claim.Slice[listed]{Generation: s.Spec.Pool.Generation}
+	for i := range one.devices {
+		now.Devices = append(now.Devices, claim.Listed[listed]{
+			Name: one.devices[i].Name, Counted: len(s.Spec.Devices[i].ConsumesCounters) > 0,
+			Device: listed{&one.devices[i], &s.Spec, i},
+		})
 	}
+	if was := c.slices[s.Name].pool; was != one.pool {
+		c.dropSlice(s.Name)
+	}
+	if c.pools[one.pool] == nil {
+		c.pools[one.pool] = &claim.Pool[listed]{}
+	}
+	c.slices[s.Name], c.published = one, nil
+	c.pools[one.pool].Put(s.Name, now, c.heldOf(one.pool))
+	c.noteLost(one.pool)
+	c.refreshPool(one.pool)
 }
 
 // RemoveSlice forgets a ResourceSlice.
 func (c *Claims) RemoveSlice(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.refreshPool(c.dropSlice(name))
+	c.dropSlice(name)
 }
 
-// dropSlice returns the pool of the slice, "" for an unknown one.
-func (c *Claims) dropSlice(name string) (pool string) {
-	was := c.slices[name]
+func (c *Claims) dropSlice(name string) {
+	was, known := c.slices[name]
+	if !known {
+		return
+	}
 	delete(c.slices, name)
-	remove(c.pools, was.pool, name)
 	c.published = nil
-	return was.pool
+	c.pools[was.pool].Remove(name, c.heldOf(was.pool))
+	c.noteLost(was.pool)
+	c.refreshPool(was.pool)
+}
+
+// noteLost notes whether a pool that has changed has lost devices, and forgets an empty one.
+func (c *Claims) noteLost(pool string) {
+	p := c.pools[pool]
+	if delete(c.lossy, pool); len(p.Lost()) > 0 {
+		c.lossy[pool] = true
+	}
+	if p.IsEmpty() {
+		delete(c.pools, pool)
+	}
+}
+
+// heldOf returns which devices of a pool claims have.
+func (c *Claims) heldOf(pool string) func(name string) bool {
+	names := map[string]bool{}
+	for uid := range c.users[pool] { // that have one, or had one
+		held := c.held(uid)
+		if held == nil {
+			continue
+		}
+		results := held.Status.Allocation.Devices.Results
+		for i := range results {
+			if d := &results[i]; d.AdminAccess == nil || !*d.AdminAccess {
+				names[convert.DeviceName(d.Driver, d.Pool, d.Device)] = true
+			}
+		}
+	}
+	return func(name string) bool { return names[name] }
+}
+
+// Lost returns the devices with counters that claims have and that are no longer published, by name.
+func (c *Claims) Lost() (list []LostDevice) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, pool := range slices.Sorted(maps.Keys(c.lossy)) {
+		for _, d := range c.pools[pool].Lost() {
+			list = append(list, LostDevice{
+				d.slice.Driver, d.slice.Pool.Name, d.slice.NodeName, &d.slice.Devices[d.index],
+			})
+		}
+	}
+	return list
 }
 
 func (c *Claims) refreshPool(pool string) {
@@ -134,6 +214,9 @@ func (c *Claims) Restore(claim *resourcev1.ResourceClaim) {
 }
 
 func (c *Claims) put(claim *resourcev1.ResourceClaim) {
+	if delete(c.negative, claim.UID); anyNegative(claim) {
+		c.negative[claim.UID] = claim
+	}
 	if claim.Status.Allocation == nil {
 		c.use(claim.UID, c.claims, nil)
 	} else {
@@ -142,12 +225,44 @@ func (c *Claims) put(claim *resourcev1.ResourceClaim) {
 	}
 }
 
+// Written calls apply, which makes known what this process has written of a claim before its event comes.
+func (c *Claims) Written(claim *resourcev1.ResourceClaim, apply func()) {
+	if c.Order != nil {
+		c.Order(Written, claim, apply)
+	} else {
+		apply()
+	}
+}
+
 // RemoveClaim forgets a claim.
 func (c *Claims) RemoveClaim(claim *resourcev1.ResourceClaim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.pending, claim.UID)
+	delete(c.negative, claim.UID)
+	c.use(claim.UID, c.pending, nil)
 	c.use(claim.UID, c.claims, nil)
+}
+
+// anyNegative reports whether a claim has a negative share of a capacity, which the API server stores.
+func anyNegative(claim *resourcev1.ResourceClaim) bool {
+	if claim.Status.Allocation == nil {
+		return false
+	}
+	for i := range claim.Status.Allocation.Devices.Results {
+		for _, amount := range claim.Status.Allocation.Devices.Results[i].ConsumedCapacity {
+			if amount.Sign() < 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Negative returns the claims that are written with a negative share of a capacity.
+func (c *Claims) Negative() []*resourcev1.ResourceClaim {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.negative))
 }
 
 // Pend records what a claim is going to get, until PutClaim says so or Unpend.
@@ -166,7 +281,8 @@ func (c *Claims) Unpend(uid types.UID) {
 
 // use records a state of a claim in one of the maps, nil for none.
 func (c *Claims) use(uid types.UID, among map[types.UID]*resourcev1.ResourceClaim, claim *resourcev1.ResourceClaim) {
-	for pool := range c.poolsOf(uid) {
+	was := c.poolsOf(uid)
+	for pool := range was {
 		remove(c.users, pool, uid)
 	}
 	if delete(among, uid); claim != nil {
@@ -174,6 +290,12 @@ func (c *Claims) use(uid types.UID, among map[types.UID]*resourcev1.ResourceClai
 	}
 	for pool := range c.poolsOf(uid) {
 		add(c.users, pool, uid)
+	}
+	for pool := range was {
+		if c.lossy[pool] {
+			c.pools[pool].Release(c.heldOf(pool))
+			c.noteLost(pool)
+		}
 	}
 	c.refresh(uid)
 }
@@ -234,8 +356,12 @@ func (c *Claims) entries(claim *resourcev1.ResourceClaim) map[string]ledger.Entr
 		if d.AdminAccess != nil && *d.AdminAccess {
 			continue
 		}
-		found := c.find(poolName(d.Driver, d.Pool), convert.DeviceName(d.Driver, d.Pool, d.Device))
-		for _, p := range found {
+		var found []listed
+		if pool := c.pools[poolName(d.Driver, d.Pool)]; pool != nil {
+			found = pool.Find(convert.DeviceName(d.Driver, d.Pool, d.Device))
+		}
+		for i := range found {
+			p := found[i].published
 			if p.Node != "" && p.IsKnown() {
 				e := entry(p.Node)
 				e.Devices = append(e.Devices, device.Grant{Hardware: &p.Hardware})
@@ -255,28 +381,6 @@ func (c *Claims) entries(claim *resourcev1.ResourceClaim) map[string]ledger.Entr
 		}
 	}
 	return entries
-}
-
-// find returns the devices of a name in the newest generation of a pool that has one: while a driver replaces the
-// slices of a pool, those of the last generation count too.
-func (c *Claims) find(pool, name string) (found []convert.Published) {
-	newest := int64(-1)
-	for _, s := range slices.Sorted(maps.Keys(c.pools[pool])) {
-		one := c.slices[s]
-		if one.generation < newest {
-			continue
-		}
-		for _, d := range one.devices {
-			if d.Name != name {
-				continue
-			}
-			if one.generation > newest {
-				newest, found = one.generation, nil
-			}
-			found = append(found, d)
-		}
-	}
-	return found
 }
 
 // Published returns the devices of each node whose drivers say which cards they are, in the order of their slices. The
@@ -302,6 +406,21 @@ func (c *Claims) AnyPending() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.pending) > 0
+}
+
+// PendingOf returns those of some claims that are pending, and the one that is made for extended resources of a pod.
+func (c *Claims) PendingOf(pod types.UID, claims ...*resourcev1.ResourceClaim) (list []*resourcev1.ResourceClaim) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, claim := range c.pending {
+		owner := metav1.GetControllerOfNoCopy(claim)
+		isOf := func(one *resourcev1.ResourceClaim) bool { return one.UID == claim.UID }
+		if owner != nil && owner.UID == pod || slices.ContainsFunc(claims, isOf) {
+			list = append(list, claim)
+		}
+	}
+	slices.SortFunc(list, func(a, b *resourcev1.ResourceClaim) int { return cmp.Compare(a.Name, b.Name) })
+	return list
 }
 
 // Pending returns the entries on a node of the claims that are pending, by UID.

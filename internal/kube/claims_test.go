@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
@@ -297,6 +298,150 @@ func TestAttributesOfDrivers(t *testing.T) {
 	selector.NodeSelectorTerms = slices.Repeat(selector.NodeSelectorTerms, 2)
 	if got := convert.OnlyNode(selector); got != "" {
 		t.Errorf("two terms select %q", got)
+	}
+}
+
+// TestDevicesThatClaimsHaveAndNoSliceLists: driver d has published device x of pool n with counters in slice s, and
+// claim c has it.
+func TestDevicesThatClaimsHaveAndNoSliceLists(t *testing.T) {
+	t.Parallel()
+	counted := func(name string, generation int64, devices ...string) *resourcev1.ResourceSlice {
+		s := publishes(name, "d", "n", generation, devices...)
+		for i := range s.Spec.Devices {
+			s.Spec.Devices[i].ConsumesCounters = []resourcev1.DeviceCounterConsumption{{CounterSet: "set"}}
+		}
+		return s
+	}
+	elsewhere := counted("s", 1, "y=b")
+	elsewhere.Spec.Pool.Name = "m"
+	for name, c := range map[string]struct {
+		then func(c *kube.Claims)
+		want string
+	}{
+		"listed":        {func(*kube.Claims) {}, ""},
+		"not listed":    {func(c *kube.Claims) { c.PutSlice(counted("s", 1, "y=b")) }, "x"},
+		"in no slice":   {func(c *kube.Claims) { c.RemoveSlice("s") }, "x"},
+		"in no pool":    {func(c *kube.Claims) { c.PutSlice(elsewhere) }, "x"},
+		"still missing": {func(c *kube.Claims) { c.RemoveSlice("s"); c.PutSlice(counted("r", 1, "y=b")) }, "x"},
+		"listed by an older generation": {
+			func(c *kube.Claims) { c.PutSlice(counted("r", 2, "y=b")) }, "x",
+		},
+		"listed by a newer generation": {
+			func(c *kube.Claims) { c.PutSlice(counted("r", 2, "x=a")); c.RemoveSlice("s") }, "",
+		},
+		"listed by another slice": {
+			func(c *kube.Claims) { c.PutSlice(counted("r", 1, "x=a")); c.RemoveSlice("s") }, "",
+		},
+		"listed again": {
+			func(c *kube.Claims) { c.RemoveSlice("s"); c.PutSlice(counted("r", 1, "x=a")) }, "",
+		},
+		"listed again without any": {func(c *kube.Claims) { c.PutSlice(publishes("s", "d", "n", 1, "x=a")) }, ""},
+		"not listed, and deallocated": {
+			func(c *kube.Claims) { c.RemoveSlice("s"); c.PutClaim(allocated("c", "2", "d", "n")) }, "",
+		},
+		"not listed, and the claim is gone": {
+			func(c *kube.Claims) { c.RemoveSlice("s"); c.RemoveClaim(allocated("c", "2", "d", "n")) }, "",
+		},
+		"not listed, for an administrator": {
+			func(c *kube.Claims) {
+				admin := allocated("c", "2", "d", "n", "x")
+				admin.Status.Allocation.Devices.Results[0].AdminAccess = new(true)
+				c.PutClaim(admin)
+				c.RemoveSlice("s")
+			}, "",
+		},
+		"promised and not listed": {
+			func(c *kube.Claims) {
+				c.RemoveClaim(allocated("c", "2", "d", "n"))
+				c.Pend(allocated("e", "1", "d", "n", "x"))
+				c.RemoveSlice("s")
+			}, "x",
+		},
+		"not listed, and promised no more": {
+			func(c *kube.Claims) {
+				c.RemoveClaim(allocated("c", "2", "d", "n"))
+				c.Pend(allocated("e", "1", "d", "n", "x"))
+				c.RemoveSlice("s")
+				c.Unpend("e")
+			}, "",
+		},
+		"promised, not listed, and the claim is gone": {
+			func(c *kube.Claims) {
+				c.RemoveClaim(allocated("c", "2", "d", "n"))
+				c.Pend(allocated("e", "1", "d", "n", "x"))
+				c.RemoveSlice("s")
+				c.RemoveClaim(allocated("e", "1", "d", "n"))
+			}, "",
+		},
+		"without counters": {
+			func(c *kube.Claims) { c.PutSlice(publishes("s", "d", "n", 1, "x=a")); c.RemoveSlice("s") }, "",
+		},
+	} {
+		_, claims := cards()
+		claims.PutSlice(counted("s", 1, "x=a"))
+		claims.PutClaim(allocated("c", "1", "d", "n", "x"))
+		c.then(claims)
+		got := ""
+		for _, d := range claims.Lost() {
+			got += d.Device.Name
+			if d.Driver != "d" || d.Pool != "n" || *d.NodeName != "n" {
+				t.Errorf("%s: got %+v", name, d)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %q is lost, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestClaimsWithNegativeShares are known while they are written.
+func TestClaimsWithNegativeShares(t *testing.T) {
+	t.Parallel()
+	share := func(version, amount string) *resourcev1.ResourceClaim {
+		c := allocated("c", version, "d", "n", "x")
+		c.Status.Allocation.Devices.Results[0].ConsumedCapacity = map[resourcev1.QualifiedName]resource.Quantity{
+			"memory": resource.MustParse(amount),
+		}
+		return c
+	}
+	_, claims := cards()
+	for _, step := range []struct {
+		name string
+		do   func()
+		want int
+	}{
+		{"positive", func() { claims.PutClaim(share("1", "40")) }, 0},
+		{"negative", func() { claims.PutClaim(share("2", "-40")) }, 1},
+		{"zero", func() { claims.PutClaim(share("3", "0")) }, 0},
+		{"negative again", func() { claims.PutClaim(share("4", "-1")) }, 1},
+		{"deallocated", func() { claims.PutClaim(allocated("c", "5", "d", "n")) }, 0},
+		{"negative at last", func() { claims.PutClaim(share("6", "-1")) }, 1},
+		{"gone", func() { claims.RemoveClaim(share("6", "-1")) }, 0},
+	} {
+		if step.do(); len(claims.Negative()) != step.want {
+			t.Errorf("%s: got %v", step.name, claims.Negative())
+		}
+	}
+}
+
+// TestWhatAPodIsPromised: its claims without a written allocation, and the one that is made for its extended resources.
+func TestWhatAPodIsPromised(t *testing.T) {
+	t.Parallel()
+	_, claims := cards()
+	extended, written := allocated("x", "1", "d", "n", "x"), allocated("w", "1", "d", "n", "y")
+	controls := true
+	extended.OwnerReferences = []metav1.OwnerReference{{UID: "pod", Controller: &controls}}
+	claims.Pend(extended)
+	claims.Pend(allocated("b", "1", "d", "n", "x"))
+	claims.Pend(allocated("other", "1", "d", "n", "x"))
+	claims.PutClaim(written)
+	var got []string
+	own := []*resourcev1.ResourceClaim{allocated("b", "1", "d", "n"), written, allocated("none", "1", "d", "n")}
+	for _, c := range claims.PendingOf("pod", own...) {
+		got = append(got, c.Name)
+	}
+	if diff := cmp.Diff([]string{"b", "x"}, got); diff != "" {
+		t.Errorf("promised (-want +got):\n%s", diff)
 	}
 }
 

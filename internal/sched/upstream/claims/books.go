@@ -1,19 +1,23 @@
 package claims
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/structured"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
+	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -92,6 +96,53 @@ func (b *Books) On(trial View, f func()) {
 // ResourceClaims returns the claims.
 func (b *Books) ResourceClaims() fwk.ResourceClaimTracker {
 	return &audited{b.SharedDRAManager.ResourceClaims(), b}
+}
+
+// ResourceSlices returns the slices, with the devices that their drivers no longer publish while claims have them.
+func (b *Books) ResourceSlices() fwk.ResourceSliceLister {
+	return &complete{b.SharedDRAManager.ResourceSlices(), b}
+}
+
+// complete are the slices of Books.
+type complete struct {
+	fwk.ResourceSliceLister
+	b *Books
+}
+
+// ListWithDeviceTaintRules returns the slices. The allocator counts what a device uses of counters while its slice
+// lists the device, so each lost one is listed beside others of its pool.
+func (c *complete) ListWithDeviceTaintRules() ([]*resourcev1.ResourceSlice, error) {
+	list, err := c.ResourceSliceLister.ListWithDeviceTaintRules()
+	lost := c.b.claims.Lost()
+	if err != nil || len(lost) == 0 {
+		return list, err
+	}
+	list = slices.Clone(list)
+	for i := range lost {
+		if at := besideLost(list, &lost[i]); at >= 0 {
+			slice := *list[at]
+			slice.Spec.Devices = append(slices.Clip(slice.Spec.Devices), *lost[i].Device)
+			list[at] = &slice
+		}
+	}
+	return list, nil
+}
+
+// besideLost returns the index of the first slice by name with devices of the pool that a lost device was in, in its
+// newest generation; -1 for none.
+func besideLost(list []*resourcev1.ResourceSlice, lost *kube.LostDevice) int {
+	found := -1
+	for i, s := range list {
+		if s.Spec.Driver != lost.Driver || s.Spec.Pool.Name != lost.Pool || len(s.Spec.Devices) == 0 ||
+			ptr.Deref(s.Spec.NodeName, "") != ptr.Deref(lost.NodeName, "") {
+			continue
+		}
+		if found < 0 || cmp.Or(cmp.Compare(s.Spec.Pool.Generation, list[found].Spec.Pool.Generation),
+			cmp.Compare(list[found].Name, s.Name)) > 0 {
+			found = i
+		}
+	}
+	return found
 }
 
 // account returns the account of a node in the attempt under way.
@@ -194,8 +245,32 @@ func (a *audited) GatherAllocatedState() (*structured.AllocatedState, error) {
 	state, err := a.ResourceClaimTracker.GatherAllocatedState()
 	if err == nil {
 		a.b.each(func(id structured.DeviceID) { state.AllocatedDevices.Insert(id) }) // the sets are the caller's
+		// Of one with shares, none is given any more.
+		for _, lost := range a.b.claims.Lost() {
+			state.AllocatedDevices.Insert(structured.MakeDeviceID(lost.Driver, lost.Pool, lost.Device.Name))
+		}
+		for _, claim := range a.b.claims.Negative() {
+			ignoreNegative(state.AggregatedCapacity, claim)
+		}
 	}
 	return state, err
+}
+
+// ignoreNegative makes negative shares of a claim count as none: they would let others have more than there is.
+func ignoreNegative(sums structured.ConsumedCapacityCollection, claim *resourcev1.ResourceClaim) {
+	for i := range claim.Status.Allocation.Devices.Results {
+		r := &claim.Status.Allocation.Devices.Results[i]
+		if r.ShareID == nil || ptr.Deref(r.AdminAccess, false) {
+			continue // which count for no sum
+		}
+		for name, amount := range r.ConsumedCapacity {
+			if amount.Sign() < 0 {
+				amount.Neg()
+				sums.Insert(structured.NewDeviceConsumedCapacity(structured.MakeDeviceID(r.Driver, r.Pool, r.Device),
+					map[resourcev1.QualifiedName]resource.Quantity{name: amount}))
+			}
+		}
+	}
 }
 
 // SignalClaimPendingAllocation puts what a claim is promised into the accounts.
@@ -220,10 +295,12 @@ func (a *audited) MaybeRemoveClaimPendingAllocation(uid types.UID, force bool) b
 
 // AssumeClaimAfterAPICall puts what was written into the accounts before its event comes.
 func (a *audited) AssumeClaimAfterAPICall(claim *resourcev1.ResourceClaim) error {
-	err := a.ResourceClaimTracker.AssumeClaimAfterAPICall(claim)
-	if err == nil {
-		a.b.claims.PutClaim(claim)
-	}
+	var err error
+	a.b.claims.Written(claim, func() {
+		if err = a.ResourceClaimTracker.AssumeClaimAfterAPICall(claim); err == nil {
+			a.b.claims.PutClaim(claim)
+		}
+	})
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -177,6 +178,76 @@ func TestDevicesWhoseCardsPodsHaveAreAllocated(t *testing.T) {
 	}
 	if _, err := b.ResourceClaims().ListAllAllocatedDevices(); !errors.Is(err, c.fails) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestALostDeviceIsListedBesideOthersOfItsPool: driver x has published d of pool p on node n. Slices are
+// NAME/POOL/GENERATION/NODE/DEVICES.
+func TestALostDeviceIsListedBesideOthersOfItsPool(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		slices []string
+		want   int
+	}{
+		"no slice":                {nil, -1},
+		"one":                     {[]string{"a/p/1/n/1"}, 0},
+		"the newest generation":   {[]string{"a/p/1/n/1", "b/p/2/n/1", "c/p/1/n/1"}, 1},
+		"the first by name":       {[]string{"c/p/1/n/1", "a/p/1/n/1", "b/p/1/n/1"}, 1},
+		"one with devices":        {[]string{"a/p/1/n/0", "b/p/1/n/1"}, 1},
+		"none of another pool":    {[]string{"a/q/1/n/1"}, -1},
+		"none of another node":    {[]string{"a/p/1/m/1", "b/p/1//1"}, -1},
+		"counters without device": {[]string{"a/p/1/n/0"}, -1},
+	} {
+		var list []*resourcev1.ResourceSlice
+		for _, text := range tt.slices {
+			fields := strings.Split(text, "/")
+			s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: fields[0]}}
+			s.Spec.Driver, s.Spec.Pool.Name, s.Spec.Pool.Generation = "x", fields[1], int64(fields[2][0])
+			if fields[3] != "" {
+				s.Spec.NodeName = &fields[3]
+			}
+			s.Spec.Devices = make([]resourcev1.Device, fields[4][0]-'0')
+			list = append(list, s)
+		}
+		lost := &kube.LostDevice{Driver: "x", Pool: "p", NodeName: new("n"), Device: &resourcev1.Device{Name: "d"}}
+		if got := besideLost(list, lost); got != tt.want {
+			t.Errorf("%s: got slice %d, want %d", name, got, tt.want)
+		}
+	}
+	other := &kube.LostDevice{Driver: "y", Pool: "p", NodeName: new("n")}
+	slice := &resourcev1.ResourceSlice{}
+	slice.Spec.Driver, slice.Spec.Pool.Name, slice.Spec.NodeName = "x", "p", new("n")
+	slice.Spec.Devices = make([]resourcev1.Device, 1)
+	if got := besideLost([]*resourcev1.ResourceSlice{slice}, other); got >= 0 {
+		t.Error("a device is listed beside those of another driver")
+	}
+}
+
+// TestNegativeSharesLowerNoSum: whatever a claim says, its other shares count.
+func TestNegativeSharesLowerNoSum(t *testing.T) {
+	t.Parallel()
+	share := func(amount string) resourcev1.DeviceRequestAllocationResult {
+		return resourcev1.DeviceRequestAllocationResult{
+			Driver: "x", Pool: "n/pool", Device: "d0", ShareID: new(types.UID("s")),
+			ConsumedCapacity: map[resourcev1.QualifiedName]resource.Quantity{"memory": resource.MustParse(amount)},
+		}
+	}
+	whole, admin := share("-3"), share("-5")
+	whole.ShareID, admin.AdminAccess = nil, new(true)
+	c := promised("c", "d0")
+	c.Status.Allocation.Devices.Results = []resourcev1.DeviceRequestAllocationResult{
+		share("10"), share("-40"), whole, admin,
+	}
+	id := structured.MakeDeviceID("x", "n/pool", "d0")
+	for name, sum := range map[string]int64{"as they are added": 10 - 40, "where the sum was forgotten": 0} {
+		sums := structured.NewConsumedCapacityCollection()
+		if sum != 0 {
+			sums[id] = structured.ConsumedCapacity{"memory": resource.NewQuantity(sum, resource.DecimalSI)}
+		}
+		ignoreNegative(sums, c)
+		if got := sums[id]["memory"].Value(); got != sum+40 {
+			t.Errorf("%s: got %d, want %d", name, got, sum+40)
+		}
 	}
 }
 

@@ -454,3 +454,37 @@ func TestTheFirstAnswerIsKeptWithoutAQuestion(t *testing.T) {
 		t.Errorf("nothing is known of claims: got %+v, %v", got, err)
 	}
 }
+
+// TestListsThatHaveAValueInCommon: with attributes that are lists, devices match that share a value with all others,
+// also where the first one has another value as well, and where devices are hidden.
+func TestListsThatHaveAValueInCommon(t *testing.T) {
+	t.Parallel()
+	s := &situation{
+		cards: []card{{chip: -1}, {chip: -1}, {chip: -1}, {chip: -1}, {chip: -1}}, match: true,
+		claims: [][]want{{{count: 3}}},
+	}
+	q, claims := s.question()
+	q.features.ListTypeAttributes = true
+	for i, values := range [][]int64{{1, 2}, {1}, {2}, {2}, {2}} {
+		q.slices[0].Spec.Devices[i].Attributes["numaNode"] = resourcev1.DeviceAttribute{IntValues: values}
+	}
+	for name, tt := range map[string]struct {
+		hidden []bool
+		want   []string
+	}{
+		"all devices":         {make([]bool, 5), []string{"d0", "d2", "d3"}},
+		"one is hidden":       {[]bool{2: true, 4: false}, []string{"d0", "d3", "d4"}},
+		"the first is hidden": {[]bool{0: true, 4: false}, []string{"d2", "d3", "d4"}},
+		"two are hidden":      {[]bool{0: true, 3: true, 4: false}, nil},
+	} {
+		var got []string
+		for _, a := range q.narrowed(t.Context(), claims, tt.hidden) {
+			for _, d := range a.Devices.Results {
+				got = append(got, d.Device)
+			}
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}

@@ -25,10 +25,12 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/upstream/guard"
 )
 
-// pluginKey is where the plugin has its state of a pod, waitKey where Sharing has its own.
+// pluginKey is where the plugin has its state of a pod, waitKey where Sharing has its own, and promisedKey where the
+// claims are that Reserve has promised devices.
 const (
-	pluginKey fwk.StateKey = names.DynamicResources
-	waitKey   fwk.StateKey = "TenonClaims"
+	pluginKey   fwk.StateKey = names.DynamicResources
+	waitKey     fwk.StateKey = "TenonClaims"
+	promisedKey fwk.StateKey = "TenonClaimsPromised"
 )
 
 // Gangs is what Sharing asks about pods and attempts.
@@ -301,6 +303,21 @@ func (f *filter) Filter(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod,
 	return f.FilterPlugin.Filter(ctx, cs, pod, node)
 }
 
+// promisedClaims are claims that have devices in memory alone, with their allocations. They do not change.
+type promisedClaims []*resourcev1.ResourceClaim
+
+// Clone returns p.
+func (p promisedClaims) Clone() fwk.StateData { return p }
+
+// Promised returns the claims of a pod that have got devices in its cycle, or share those that a sibling has got.
+func Promised(cs fwk.CycleState) []*resourcev1.ResourceClaim {
+	data, err := cs.Read(promisedKey)
+	if err != nil {
+		return nil
+	}
+	return data.(promisedClaims)
+}
+
 type reserve struct {
 	fwk.ReservePlugin
 	p *plugin
@@ -317,6 +334,9 @@ func (r *reserve) Reserve(ctx context.Context, cs fwk.CycleState, pod *corev1.Po
 	if status.IsSuccess() {
 		if text := r.p.books.contested(node, r.p.gangs.Trial(cs)); text != "" {
 			return fwk.NewStatus(fwk.Unschedulable, text)
+		}
+		if list := r.p.books.claims.PendingOf(pod.UID, claimsOf(r.p.dra, pod)...); len(list) > 0 {
+			cs.Write(promisedKey, promisedClaims(list))
 		}
 	}
 	return status
