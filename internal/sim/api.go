@@ -91,6 +91,9 @@ var volumeInformers = map[runtime.Object]func(kubernetes.Interface, time.Duratio
 	&resourcev1.DeviceClass{}: func(c kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return &informer{SharedIndexInformer: resourceinformers.NewDeviceClassInformer(c, resync, cache.Indexers{})}
 	},
+	&resourcev1.DeviceTaintRule{}: func(c kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return &informer{SharedIndexInformer: resourceinformers.NewDeviceTaintRuleInformer(c, resync, cache.Indexers{})}
+	},
 	&resourcev1.ResourceSlice{}: func(c kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return &informer{SharedIndexInformer: resourceinformers.NewResourceSliceInformer(c, resync, cache.Indexers{})}
 	},
@@ -154,9 +157,9 @@ func (s *apiServer) claim(method, key string, body []byte) (runtime.Object, erro
 
 // newClaim creates the claim of a pod that requests extended resources of a DeviceClass.
 func (s *apiServer) newClaim(body []byte) (runtime.Object, error) {
-	claim := &resourcev1.ResourceClaim{}
-	if _, _, err := clientscheme.Codecs.UniversalDeserializer().Decode(body, nil, claim); err != nil {
-		return nil, fmt.Errorf("read the claim: %w", err)
+	claim, err := decodeClaim(body)
+	if err != nil {
+		return nil, err
 	}
 	claim.Name = cmp.Or(claim.Name, claim.GenerateName+strconv.Itoa(s.version))
 	claim.UID = types.UID("simulated/" + claim.Namespace + "/" + claim.Name)
@@ -164,11 +167,19 @@ func (s *apiServer) newClaim(body []byte) (runtime.Object, error) {
 	return claim, nil
 }
 
-// putClaim replaces a ResourceClaim, or its status: whoever writes one sends the whole claim.
-func (s *apiServer) putClaim(body []byte) (runtime.Object, error) {
+func decodeClaim(body []byte) (*resourcev1.ResourceClaim, error) {
 	claim := &resourcev1.ResourceClaim{}
 	if _, _, err := clientscheme.Codecs.UniversalDeserializer().Decode(body, nil, claim); err != nil {
 		return nil, fmt.Errorf("read the claim: %w", err)
+	}
+	return claim, nil
+}
+
+// putClaim replaces a ResourceClaim, or its status: whoever writes one sends the whole claim.
+func (s *apiServer) putClaim(body []byte) (runtime.Object, error) {
+	claim, err := decodeClaim(body)
+	if err != nil {
+		return nil, err
 	}
 	old, known, err := s.claims.GetStore().Get(claim)
 	if err != nil || !known {
@@ -224,12 +235,15 @@ func (s *apiServer) serve(r *http.Request, body []byte) (runtime.Object, error) 
 			return nil, err
 		}
 	}
+	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	if s.recorded && r.Method == http.MethodPut && len(path) >= 7 && path[5] == "resourceclaims" {
+		return decodeClaim(body) // as if it were written
+	}
 	if s.recorded && r.Method != http.MethodGet {
 		return &metav1.Status{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess,
 		}, nil
 	}
-	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	if r.Method == http.MethodPost && len(path) == 6 && path[5] == "resourceclaims" {
 		return s.newClaim(body)
 	}

@@ -186,8 +186,8 @@ func (c *comparison) arrive(pod *corev1.Pod, at time.Time) *arrival {
 	if pod.Spec.NodeName != "" {
 		return nil
 	}
-	if hasClaims(pod) {
-		c.skipped[claims]++
+	if hasVolumes(pod) || len(pod.Spec.ResourceClaims) > 0 {
+		c.skipped["their pods have PersistentVolumeClaims or ResourceClaims"]++
 		return nil
 	}
 	c.arrivals[pod.UID] = &arrival{pod: pod, at: at}

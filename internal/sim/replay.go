@@ -49,6 +49,8 @@ type replay struct {
 	keys    map[types.UID]string // namespace/name of all pods
 	// forced are pods that are reserved as recorded, and not by a cycle of the replay, as they were without a node.
 	forced map[types.UID]*corev1.Pod
+	// promised has the claims that forced pods were promised, by the UID of the pod.
+	promised map[types.UID][]journal.Promise
 }
 
 // names returns the schedulers that the configuration serves.
@@ -250,10 +252,12 @@ func Replay(ctx context.Context, path string, until time.Time) (Replayed, error)
 			}
 			return r.event(ctx, record.Event, o)
 		case record.Decision == nil:
-		case hasClaims(r.pod(types.UID(record.Decision.UID))):
-			out.Skipped[claims]++
-			r.force(record.Decision)
 		default:
+			if cause := r.lacks(record.Decision); cause != "" {
+				out.Skipped[cause]++
+				r.force(record.Decision)
+				return nil
+			}
 			got := r.decide(ctx, record.Decision)
 			if out.Difference = differs(record.Decision, got); out.Difference != nil {
 				out.Difference.File, out.Difference.Line, out.Difference.Gen = path, line, record.Gen
@@ -316,9 +320,6 @@ func (r *replay) reachRecord(record *journal.Record) {
 	r.reach(record.Time)
 }
 
-// claims is why decisions about some pods are not made again.
-const claims = "their pods have PersistentVolumeClaims or ResourceClaims, which a journal does not have"
-
 // badLine is bad input in a line of a journal.
 func badLine(path string, line int, err error) error {
 	var bad *journal.BadLine
@@ -352,7 +353,7 @@ func begin(ctx context.Context, record *journal.Record, free *course) (*replay, 
 	}
 	r := &replay{
 		config: cfg, trusted: s.Trusted, passage: passage{at: record.Time}, keys: map[types.UID]string{},
-		forced: map[types.UID]*corev1.Pod{}, free: free,
+		forced: map[types.UID]*corev1.Pod{}, promised: map[types.UID][]journal.Promise{}, free: free,
 		reserved: s.Reserved, loaded: record.Gen + uint64(max(s.Objects, 0)),
 	}
 	var none problems
@@ -405,6 +406,7 @@ func differs(recorded, got *journal.Decision) *Difference {
 		{"refused", recorded.Refused, got.Refused},
 		{"nominated", recorded.Nominated, got.Nominated},
 		{"patch", withoutTime(recorded.Patch), withoutTime(got.Patch)},
+		{"claims", devicesOf(recorded.Claims), devicesOf(got.Claims)},
 		{"score", recorded.Best, got.Best},
 		{"scores", recorded.Scores, got.Scores},
 	} {

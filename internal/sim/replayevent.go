@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -48,6 +49,10 @@ func (r *replay) event(ctx context.Context, e *journal.Event, o journal.Object) 
 	if n, ok := o.(*reservation.Reservation); ok && n.Status.NodeName != "" {
 		defer r.bound(ctx, n.UID)
 	}
+	if claim, ok := o.(*resourcev1.ResourceClaim); ok && e.Op == journal.Written {
+		r.written(claim)
+		return nil
+	}
 	if e.Op == journal.Written || e.Op == journal.Ended {
 		r.engine.api.reserved.Apply(kube.OwnChange(e.Op), o)
 		return nil
@@ -66,6 +71,10 @@ func (e *engine) put(recorded *journal.Event, o journal.Object) error {
 		return nil
 	}
 	gone := recorded.Op == journal.Delete
+	if e.follows(o) {
+		e.putFollowed(o, gone)
+		return nil
+	}
 	if gone && e.table.Remove(o) || !gone && e.table.Put(o) {
 		return nil
 	}
@@ -105,6 +114,7 @@ func (r *replay) putPod(ctx context.Context, p *corev1.Pod, op string) {
 		r.bound(ctx, p.UID)
 	}
 	delete(r.forced, p.UID)
+	r.unpromise(p.UID)
 	switch {
 	case op == journal.Delete && known:
 		delete(r.keys, p.UID)
@@ -129,6 +139,7 @@ func (r *replay) force(d *journal.Decision) {
 		metav1.SetMetaDataAnnotation(&placed.ObjectMeta, key, value)
 	}
 	r.forced[pod.UID] = pod
+	r.promise(d)
 	r.engine.api.replace(r.engine.api.pods, pod, placed)
 }
 
@@ -137,12 +148,6 @@ func (e *engine) forget(ctx context.Context, uid types.UID) {
 	if assumed, err := e.core.Cache.GetPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}); err == nil {
 		_ = e.core.Cache.ForgetPod(klog.FromContext(ctx), assumed) // fails where the replay has forgotten it already
 	}
-}
-
-// hasClaims reports whether a pod has volumes or devices that others provide.
-func hasClaims(pod *corev1.Pod) bool {
-	return pod != nil && (len(pod.Spec.ResourceClaims) > 0 || slices.ContainsFunc(pod.Spec.Volumes,
-		func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }))
 }
 
 // waiting takes the binding cycle of a pod from those that have not ended; nil for none.
@@ -176,6 +181,7 @@ func (r *replay) bound(ctx context.Context, uid types.UID) {
 func (r *replay) release(ctx context.Context, uid types.UID) {
 	if was := r.forced[uid]; was != nil {
 		delete(r.forced, uid)
+		r.unpromise(uid)
 		if now := r.pod(uid); now != nil {
 			r.engine.api.drop(r.engine.api.pods, now)
 			r.engine.api.create(r.engine.api.pods, was)

@@ -115,8 +115,9 @@ func TestTheSchedulerSeesNodesWithoutWhatIsReserved(t *testing.T) {
 	}}
 	node.Status.Allocatable = object.List("cpu", "128")
 	client := fake.NewClientset(node)
+	asItIs := func(i cache.SharedIndexInformer) cache.SharedIndexInformer { return i }
 	factory := hooks.Informers(client, scheduler.NewInformerFactory(client, 0, nil), accounts.Accounts{}.Table(),
-		func(i cache.SharedIndexInformer) cache.SharedIndexInformer { return i })
+		asItIs, asItIs)
 	seen := make(chan string, 1)
 	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { seen <- obj.(*corev1.Node).Status.Allocatable.Cpu().String() },

@@ -113,7 +113,8 @@ func assemble(ctx context.Context, o *Options, c *config.Config) (*Scheduler, er
 	// A journal is in front of everything: it has the clock of all accounts, and sees each event before they do.
 	// Without one, informers are used as they are.
 	var recorder *journal.Recorder
-	now, watch := time.Now, func(i cache.SharedIndexInformer) cache.SharedIndexInformer { return i }
+	asItIs := func(i cache.SharedIndexInformer) cache.SharedIndexInformer { return i }
+	now, watch := time.Now, asItIs
 	if o.Journal != "" {
 		if recorder, err = newJournal(o, &c.ComponentConfig); err != nil {
 			return nil, err
@@ -144,11 +145,15 @@ func assemble(ctx context.Context, o *Options, c *config.Config) (*Scheduler, er
 	known := accounts.Accounts{
 		Nodes: store, Quotas: quotas, Gangs: gangs, Reservations: reserved, Loads: loads,
 	}
+	devices := asItIs // a replay heeds claims
 	if !o.IgnoreClaims {
-		known.Claims = kube.NewClaims(store)
+		known.Claims, devices = kube.NewClaims(store), watch
+		if recorder != nil {
+			known.Claims.Order = recorder.Own
+		}
 	}
 	table := known.Table()
-	c.InformerFactory = hooks.Informers(c.Client, c.InformerFactory, table, watch)
+	c.InformerFactory = hooks.Informers(c.Client, c.InformerFactory, table, watch, devices)
 	// A factory gives each of its informers a transform of its own: this one replaces it.
 	if err := c.InformerFactory.Core().V1().Pods().Informer().SetTransform(gangs.ShowConcealed); err != nil {
 		return nil, fmt.Errorf("follow pods: %w", err)

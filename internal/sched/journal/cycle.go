@@ -12,6 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/sched/upstream/claims"
 	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 	"github.com/tenon-project/tenon/internal/view"
@@ -129,7 +130,7 @@ func (c *Cycle) Reserved(state fwk.CycleState, pod *corev1.Pod, status *fwk.Stat
 	switch {
 	case d == nil || d.UID != string(pod.UID) || d.Node == "": // a trial
 	case status.IsSuccess():
-		d.Patch = placement.Read(state).Record()
+		d.Patch, d.Claims = placement.Read(state).Record(), promises(claims.Promised(state))
 	default:
 		d.Refused = status.Message()
 	}

@@ -15,7 +15,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/load"
@@ -58,16 +60,46 @@ func eventOf(r *Record) *writtenEvent {
 	return e
 }
 
+// promising is a decision by which a claim gets devices.
+func promising(p Promise) *Record {
+	return &Record{Type: DecisionType, Decision: &Decision{Pod: "a/p", UID: "p", Claims: []Promise{p}}}
+}
+
+// claim is a claim with a device, and with what a journal does not have of one.
+func claim() *resourcev1.ResourceClaim {
+	config := resourcev1.DeviceConfiguration{Opaque: &resourcev1.OpaqueDeviceConfiguration{
+		Driver: "x", Parameters: runtime.RawExtension{Raw: []byte(`"secret"`)},
+	}}
+	c := &resourcev1.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "c", UID: "c", ResourceVersion: "7"},
+	}
+	c.Spec.Devices.Config = []resourcev1.DeviceClaimConfiguration{{DeviceConfiguration: config}}
+	c.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
+		Results: []resourcev1.DeviceRequestAllocationResult{{Request: "r", Driver: "x", Pool: "n", Device: "d"}},
+		Config:  []resourcev1.DeviceAllocationConfiguration{{DeviceConfiguration: config}},
+	}}
+	c.Status.Devices = []resourcev1.AllocatedDeviceStatus{{
+		Driver: "x", Conditions: []metav1.Condition{{Type: "Attached"}},
+		Data:        &runtime.RawExtension{Raw: []byte(`"secret"`)},
+		NetworkData: &resourcev1.NetworkDeviceData{InterfaceName: "secret"},
+	}}
+	return c
+}
+
 func sample(t testing.TB) []*Record {
 	t.Helper()
 	pod, err := Encode(Put, object.Pod("a", object.Both("cpu", "2")))
+	testkit.Check(t, err)
+	written, err := Encode(Written, claim())
 	testkit.Check(t, err)
 	return []*Record{
 		{Type: SnapshotType, Snapshot: &Snapshot{Version: Version, Build: "v1", Config: []byte(`{}`)}},
 		{Type: EventType, Event: pod},
 		{Type: DecisionType, Decision: &Decision{
 			Pod: "default/a", UID: "a", Node: "n", Samples: map[int][]string{1: {"n"}},
+			Claims: promises([]*resourcev1.ResourceClaim{claim()}),
 		}},
+		{Type: EventType, Event: written},
 	}
 }
 
@@ -106,7 +138,7 @@ func TestAFileThatIsNotWhatWasWrittenIsRefused(t *testing.T) {
 	}{
 		"an empty file": {nil, "line 1: the file is empty: a journal begins with a snapshot"},
 		"a file that is cut in the middle of a line": {
-			whole[:len(whole)-40], "line 3: the line is cut: the file does not end with a whole record",
+			whole[:len(whole)-40], "line 4: the line is cut: the file does not end with a whole record",
 		},
 		"another version": {
 			lines(t, other...), `line 1: snapshot.version: 7 is not supported, want 2: use the tenon of the version ` +
@@ -122,14 +154,14 @@ func TestAFileThatIsNotWhatWasWrittenIsRefused(t *testing.T) {
 		},
 		"a foreign record": {
 			append(bytes.Clone(whole), "{\"level\":\"info\"}\n"...),
-			"line 4: not a record of a journal: it does not end with a field sum",
+			"line 5: not a record of a journal: it does not end with a field sum",
 		},
 		"a file of another program": {[]byte("kind: Pod\n"), "line 1: not a record of a journal: it does not end with"},
 		"no snapshot at the begin": {
 			lines(t, sample(t)[1:]...), "line 1: t: the first record is of type event, want snapshot",
 		},
 		"a second snapshot": {
-			lines(t, append(sample(t), sample(t)[0])...), "line 4: t: a snapshot is only allowed in the first line",
+			lines(t, append(sample(t), sample(t)[0])...), "line 5: t: a snapshot is only allowed in the first line",
 		},
 		"a type of a later version": {
 			lines(t, sample(t)[0], &Record{Type: "plan", Decision: &Decision{}}),
@@ -142,6 +174,24 @@ func TestAFileThatIsNotWhatWasWrittenIsRefused(t *testing.T) {
 		"an operation of a later version": {
 			lines(t, sample(t)[0], &Record{Type: EventType, Event: &Event{Op: "patch"}}),
 			`line 2: event.op: "patch" is not known, want one of put, change, delete, release`,
+		},
+		"a promise to no claim": {
+			lines(t, sample(t)[0], promising(Promise{Claim: "c", UID: "c"})),
+			`line 2: decision.claims[0].claim: "c" is not NAMESPACE/NAME`,
+		},
+		"a promise to a claim without a UID": {
+			lines(t, sample(t)[0], promising(Promise{Claim: "a/c"})),
+			"line 2: decision.claims[0].uid: must not be empty",
+		},
+		"a promise of nothing": {
+			lines(t, sample(t)[0], promising(Promise{Claim: "a/c", UID: "c"})),
+			"line 2: decision.claims[0].allocation: must be set",
+		},
+		"a promise of nothing to a pod that is reserved": {
+			lines(t, &Record{Type: SnapshotType, Snapshot: &Snapshot{
+				Version: Version, Reserved: []Decision{*promising(Promise{Claim: "a/c", UID: "c"}).Decision},
+			}}),
+			"line 1: snapshot.reserved[0].claims[0].allocation: must be set",
 		},
 		"a decision about no pod": {
 			lines(t, sample(t)[0], &Record{Type: DecisionType, Decision: &Decision{}}),
@@ -231,6 +281,29 @@ func TestAPodIsRecordedWithoutWhatRunsInIt(t *testing.T) {
 	if strings.Contains(string(e.Object), "secret") || !strings.Contains(string(e.Object), "resource-spec") ||
 		!strings.Contains(string(e.Object), `"cpu":"2"`) {
 		t.Errorf("got %s", e.Object)
+	}
+}
+
+func TestAClaimIsRecordedWithoutTheConfigurationOfItsDriver(t *testing.T) {
+	t.Parallel()
+	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
+	class.Spec.Config = []resourcev1.DeviceClassConfiguration{
+		{DeviceConfiguration: claim().Spec.Devices.Config[0].DeviceConfiguration},
+	}
+	for o, want := range map[Object][]string{
+		claim(): {`"device":"d"`, `"resourceVersion":"7"`, `"type":"Attached"`}, class: {`"name":"c"`},
+	} {
+		e, err := Encode(Put, o)
+		testkit.Check(t, err)
+		for _, kept := range want {
+			if text := string(e.Object); strings.Contains(text, "secret") || !strings.Contains(text, kept) {
+				t.Errorf("got %s, want %s", text, kept)
+			}
+		}
+	}
+	if text, err := json.Marshal(promises([]*resourcev1.ResourceClaim{claim(), {}})); err != nil ||
+		strings.Contains(string(text), "secret") || !strings.Contains(string(text), `"allocation":null`) {
+		t.Errorf("got %s, %v", text, err)
 	}
 }
 

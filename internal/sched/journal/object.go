@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,6 +35,8 @@ func kinds() map[string]func() Object {
 	return map[string]func() Object{
 		"ClusterNetworkTopology": func() Object { return &devicev1alpha1.ClusterNetworkTopology{} },
 		"Device":                 func() Object { return &devicev1alpha1.Device{} },
+		"DeviceClass":            func() Object { return &resourcev1.DeviceClass{} },
+		"DeviceTaintRule":        func() Object { return &resourcev1.DeviceTaintRule{} },
 		"ElasticQuota":           func() Object { return &v1alpha1.ElasticQuota{} },
 		"Namespace":              func() Object { return &corev1.Namespace{} },
 		"Node":                   func() Object { return &corev1.Node{} },
@@ -45,6 +48,8 @@ func kinds() map[string]func() Object {
 		"PodGroup":               func() Object { return &v1alpha1.PodGroup{} },
 		"ReplicaSet":             func() Object { return &appsv1.ReplicaSet{} },
 		"Reservation":            func() Object { return &reservation.Reservation{} },
+		"ResourceClaim":          func() Object { return &resourcev1.ResourceClaim{} },
+		"ResourceSlice":          func() Object { return &resourcev1.ResourceSlice{} },
 		"Service":                func() Object { return &corev1.Service{} },
 		"StatefulSet":            func() Object { return &appsv1.StatefulSet{} },
 	}
@@ -238,6 +243,12 @@ func keep(o Object) Object {
 		return &appsv1.StatefulSet{
 			ObjectMeta: keepMeta(&o.ObjectMeta), Spec: appsv1.StatefulSetSpec{Selector: o.Spec.Selector},
 		}
+	case *resourcev1.ResourceClaim:
+		return keepClaim(o)
+	case *resourcev1.DeviceClass:
+		out := &resourcev1.DeviceClass{ObjectMeta: keepMeta(&o.ObjectMeta), Spec: o.Spec}
+		out.Spec.Config = nil
+		return out
 	case *reservation.Reservation:
 		out := *o
 		out.ObjectMeta = keepMeta(&o.ObjectMeta)
@@ -255,6 +266,31 @@ func keep(o Object) Object {
 		o.SetAnnotations(kept)
 	}
 	return o
+}
+
+// keepClaim returns a claim with what scheduling reads of it, which is no configuration of drivers.
+func keepClaim(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
+	out := &resourcev1.ResourceClaim{ObjectMeta: keepMeta(&c.ObjectMeta), Spec: c.Spec, Status: c.Status}
+	out.ResourceVersion = c.ResourceVersion // an older one does not count
+	out.Spec.Devices.Config = nil
+	out.Status.Allocation = keepAllocation(c.Status.Allocation)
+	out.Status.Devices = nil
+	for i := range c.Status.Devices { // their conditions say whether a pod can be bound
+		kept := c.Status.Devices[i]
+		kept.Data, kept.NetworkData = nil, nil
+		out.Status.Devices = append(out.Status.Devices, kept)
+	}
+	return out
+}
+
+// keepAllocation returns an allocation without the configuration of drivers.
+func keepAllocation(a *resourcev1.AllocationResult) *resourcev1.AllocationResult {
+	if a == nil {
+		return nil
+	}
+	out := *a
+	out.Devices.Config = nil
+	return &out
 }
 
 // keepMeta returns the metadata that scheduling reads. Managed fields and annotations of others are left out.

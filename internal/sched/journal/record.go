@@ -12,6 +12,9 @@ import (
 	"strings"
 	"time"
 
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
@@ -109,9 +112,48 @@ type Decision struct {
 	Scores []Score `json:"scores,omitempty"`
 	// Patch is what the Binding records of the reservation.
 	Patch map[string]string `json:"patch,omitempty"`
+	// Claims are the ResourceClaims that have got devices for the pod, and those of siblings that it shares.
+	Claims []Promise `json:"claims,omitempty"`
 	// Refused is why the pod has no node, Nominated the node that preemption makes room on.
 	Refused   string `json:"refused,omitempty"`
 	Nominated string `json:"nominated,omitempty"`
+}
+
+// Promise is the devices that a ResourceClaim has in memory alone, until the pod's binding writes them.
+type Promise struct {
+	Claim      string                       `json:"claim"` // namespace/name
+	UID        string                       `json:"uid"`
+	Allocation *resourcev1.AllocationResult `json:"allocation"`
+}
+
+// promises returns what a decision has of promised claims.
+func promises(claims []*resourcev1.ResourceClaim) (list []Promise) {
+	for _, c := range claims {
+		list = append(list, Promise{c.Namespace + "/" + c.Name, string(c.UID), keepAllocation(c.Status.Allocation)})
+	}
+	return list
+}
+
+// Object returns the claim with its devices.
+func (p *Promise) Object() *resourcev1.ResourceClaim {
+	claim := &resourcev1.ResourceClaim{}
+	claim.Namespace, claim.Name, _ = strings.Cut(p.Claim, "/")
+	claim.UID, claim.Status.Allocation = types.UID(p.UID), p.Allocation
+	return claim
+}
+
+// check returns what is wrong with a promise.
+func (p *Promise) check() error {
+	namespace, name, _ := strings.Cut(p.Claim, "/")
+	switch {
+	case namespace == "" || name == "":
+		return fmt.Errorf("claim: %q is not NAMESPACE/NAME", p.Claim)
+	case p.UID == "":
+		return errors.New("uid: must not be empty")
+	case p.Allocation == nil:
+		return errors.New("allocation: must be set")
+	}
+	return nil
 }
 
 // Score is what a plugin adds to the score of a node.
@@ -156,6 +198,24 @@ func (r *Record) check() error {
 		return fmt.Errorf("event.op: %q is not known, want one of %s", r.Event.Op, strings.Join(operations(), ", "))
 	case r.Decision != nil && r.Decision.UID == "":
 		return errors.New("decision.uid: must not be empty")
+	case r.Decision != nil:
+		return r.Decision.check("decision")
+	case r.Snapshot != nil:
+		for i := range r.Snapshot.Reserved {
+			if err := r.Snapshot.Reserved[i].check(fmt.Sprintf("snapshot.reserved[%d]", i)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// check returns what is wrong with a decision at a path.
+func (d *Decision) check(path string) error {
+	for i := range d.Claims {
+		if err := d.Claims[i].check(); err != nil {
+			return fmt.Errorf("%s.claims[%d].%w", path, i, err)
+		}
 	}
 	return nil
 }

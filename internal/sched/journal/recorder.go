@@ -14,8 +14,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
@@ -211,7 +213,7 @@ func (r *Recorder) put(old, obj any) {
 	if !ok {
 		return
 	}
-	r.objects[KeyOf(o)] = o
+	r.know(o)
 	op := Put
 	switch o := o.(type) {
 	case *corev1.Pod:
@@ -229,8 +231,24 @@ func (r *Recorder) put(old, obj any) {
 		if was, ok := old.(*corev1.Node); ok && reflect.DeepEqual(keepNode(was), keepNode(o)) {
 			return
 		}
+	case *resourcev1.ResourceClaim:
+		if was, ok := old.(*resourcev1.ResourceClaim); ok && sameClaim(was, o) {
+			return
+		}
 	}
 	r.add(entry{at: time.Now(), op: op, object: o})
+}
+
+// know keeps the state of an object for the next snapshot, unless a newer one is known: this process has written it.
+func (r *Recorder) know(o Object) {
+	key := KeyOf(o)
+	if known := r.objects[key]; known != nil && known.GetUID() == o.GetUID() {
+		order, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(), known.GetResourceVersion())
+		if err == nil && order < 0 {
+			return
+		}
+	}
+	r.objects[key] = o
 }
 
 // sameSpec reports whether two states of a pod have one spec but for the node. API servers before Kubernetes 1.33 count
@@ -244,6 +262,13 @@ func sameSpec(a, b *corev1.Pod) bool {
 	}
 	was, now := keepSpec(&a.Spec), keepSpec(&b.Spec)
 	was.NodeName = now.NodeName
+	return reflect.DeepEqual(was, now)
+}
+
+// sameClaim reports whether two states of a claim are the same to scheduling.
+func sameClaim(a, b *resourcev1.ResourceClaim) bool {
+	was, now := keepClaim(a), keepClaim(b)
+	was.ResourceVersion = now.ResourceVersion
 	return reflect.DeepEqual(was, now)
 }
 
@@ -330,6 +355,9 @@ func (r *Recorder) Own(change kube.OwnChange, o metav1.Object, apply func()) {
 	r.order.Lock()
 	defer r.order.Unlock()
 	if object, ok := o.(Object); ok {
+		if change == kube.Written && r.objects[KeyOf(object)] != nil {
+			r.know(object)
+		}
 		r.add(entry{at: time.Now(), op: string(change), object: object})
 	}
 	apply()

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
@@ -229,6 +230,52 @@ func TestWhatThisProcessWritesIsRecordedInOrder(t *testing.T) {
 	<-applied
 	if now, _ := account.Find("r"); now.Status.NodeName != "n" || next(r) != Written {
 		t.Errorf("the account has %q, want the write, and its record", now.Status.NodeName)
+	}
+}
+
+// TestAClaimIsRecordedWhenSomethingThatIsReadHasChanged: its snapshot has the newest state, though an older event comes
+// after a write.
+func TestAClaimIsRecordedWhenSomethingThatIsReadHasChanged(t *testing.T) {
+	t.Parallel()
+	r := New(t.TempDir(), Snapshot{}, func(...metrics.Registerable) {})
+	h := r.handler(cache.ResourceEventHandlerFuncs{})
+	version := func(v string, change func(*resourcev1.ResourceClaim)) *resourcev1.ResourceClaim {
+		c := claim()
+		c.ResourceVersion, c.Status.Allocation = v, nil
+		change(c)
+		return c
+	}
+	known := func() string { return r.objects[KeyOf(claim())].GetResourceVersion() }
+	first := version("7", func(*resourcev1.ResourceClaim) {})
+	finalizer := version("8", func(c *resourcev1.ResourceClaim) { c.Finalizers = []string{"f"} })
+	written := version("9", func(c *resourcev1.ResourceClaim) { c.Status.Allocation = claim().Status.Allocation })
+	r.Own(kube.Written, written, func() {})
+	if next(r) != Written || len(r.objects) != 0 {
+		t.Errorf("got %v for a claim that is gone", r.objects)
+	}
+	h.OnAdd(first, false)
+	if next(r) != Put {
+		t.Error("a new claim is not recorded")
+	}
+	h.OnUpdate(first, finalizer)
+	if op := next(r); op != "" || known() != "8" {
+		t.Errorf("got %q for a finalizer, and version %s", op, known())
+	}
+	r.Own(kube.Written, written, func() {})
+	if next(r) != Written || known() != "9" {
+		t.Errorf("got version %s, want what was written", known())
+	}
+	h.OnUpdate(finalizer, version("8", func(c *resourcev1.ResourceClaim) { c.Labels = map[string]string{"a": "b"} }))
+	if next(r) != Put || known() != "9" {
+		t.Errorf("got version %s after an older event", known())
+	}
+	h.OnUpdate(finalizer, written)
+	if next(r) != Put {
+		t.Error("an allocation is not recorded")
+	}
+	another := version("3", func(c *resourcev1.ResourceClaim) { c.UID = "d" })
+	if h.OnUpdate(written, another); known() != "3" {
+		t.Errorf("got version %s, want that of the claim with this name", known())
 	}
 }
 

@@ -70,8 +70,15 @@ func TestKindsOfDevicesThatTheAPIServerLacksAreEmpty(t *testing.T) {
 	t.Cleanup(served.Close)
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: served.URL})
 	testkit.Check(t, err)
+	watched := map[string]int{}
+	watch := func(what string) Watch {
+		return func(i cache.SharedIndexInformer) cache.SharedIndexInformer { watched[what]++; return i }
+	}
 	factory := Informers(client, informers.NewSharedInformerFactory(client, 0), accounts.Accounts{}.Table(),
-		func(i cache.SharedIndexInformer) cache.SharedIndexInformer { return i })
+		watch("accounts"), watch("claims"))
+	if watched["accounts"] != 2 || watched["claims"] != 4 {
+		t.Errorf("watched are %v, want pods and nodes, and what claims need", watched)
+	}
 	devices := factory.Resource().V1()
 	kinds := map[string]cache.SharedIndexInformer{
 		"claims": devices.ResourceClaims().Informer(), "slices": devices.ResourceSlices().Informer(),

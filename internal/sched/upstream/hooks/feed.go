@@ -27,9 +27,9 @@ type Watch = func(cache.SharedIndexInformer) cache.SharedIndexInformer
 // Informers returns a factory with upstream's informers of pods and nodes, whose events the accounts of a table get
 // first. The pods include the reserve pods of Reservations. Namesakes are kept apart: upstream ends the process over an
 // update from a bound pod to its pending namesake. Nodes come without what is reserved on them. watch has each informer
-// that the accounts follow, and returns the one in its place.
+// that the accounts follow, and returns the one in its place; devices does so for those that ResourceClaims need.
 func Informers(client kubernetes.Interface, upstream informers.SharedInformerFactory, table accounts.Table,
-	watch Watch,
+	watch, devices Watch,
 ) informers.SharedInformerFactory {
 	core := upstream.Core().V1()
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
@@ -38,7 +38,7 @@ func Informers(client kubernetes.Interface, upstream informers.SharedInformerFac
 	}
 	serve(&corev1.Pod{}, IndexedOnce{table.Of("Pod").First(watch(core.Pods().Informer()))})
 	serve(&corev1.Node{}, table.Of("Node").First(watch(core.Nodes().Informer())))
-	serveDevices(client, serve, table)
+	serveDevices(client, serve, table, devices)
 	return factory
 }
 
@@ -75,21 +75,21 @@ func trim(object any) (any, error) {
 }
 
 // serveDevices serves the kinds of dynamic resource allocation, which Kubernetes has since 1.34, and taint rules, which
-// it has since 1.37. A journal does not record them.
+// it has since 1.37.
 func serveDevices(client kubernetes.Interface, serve func(runtime.Object, cache.SharedIndexInformer),
-	table accounts.Table,
+	table accounts.Table, watch Watch,
 ) {
 	server, devices, group := client.Discovery(), client.ResourceV1(), resourcev1.SchemeGroupVersion
 	claims, slices, classes := &resourcev1.ResourceClaim{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceClass{}
 	rules := &resourcev1.DeviceTaintRule{}
-	serve(claims, table.Of("ResourceClaim").First(kube.NewOptionalInformer(server,
-		group.WithResource("resourceclaims"), devices.ResourceClaims(metav1.NamespaceAll), claims)))
-	serve(slices, table.Of("ResourceSlice").First(kube.NewOptionalInformer(server,
-		group.WithResource("resourceslices"), devices.ResourceSlices(), slices)))
-	serve(classes, kube.NewOptionalInformer(server, group.WithResource("deviceclasses"), devices.DeviceClasses(),
-		classes))
-	serve(rules, kube.NewOptionalInformer(server, group.WithResource("devicetaintrules"), devices.DeviceTaintRules(),
-		rules))
+	serve(claims, table.Of("ResourceClaim").First(watch(kube.NewOptionalInformer(server,
+		group.WithResource("resourceclaims"), devices.ResourceClaims(metav1.NamespaceAll), claims))))
+	serve(slices, table.Of("ResourceSlice").First(watch(kube.NewOptionalInformer(server,
+		group.WithResource("resourceslices"), devices.ResourceSlices(), slices))))
+	serve(classes, watch(kube.NewOptionalInformer(server, group.WithResource("deviceclasses"), devices.DeviceClasses(),
+		classes)))
+	serve(rules, watch(kube.NewOptionalInformer(server, group.WithResource("devicetaintrules"),
+		devices.DeviceTaintRules(), rules)))
 }
 
 // resources serves the objects of our kinds from trimmed caches, which the accounts read first.
