@@ -203,6 +203,7 @@ bench: ## Benchmark the core and both schedulers (long)
 	bash test/bench/run.sh
 	bash test/bench/run.sh --suite backlog
 	bash test/bench/run.sh --suite workloads
+	bash test/bench/run.sh --suite claims --nodes 1000
 	bash test/bench/run.sh --suite workloads --nodes 50000 --cases f50 --rounds 1 --limit 20m
 	bash test/bench/run.sh --suite start
 	bash test/bench/schedperf.sh short

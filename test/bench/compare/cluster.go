@@ -50,6 +50,8 @@ type cluster struct {
 	gpus    int  // kinds of server with Devices; 0 is none
 	kinds   int  // of server by their topologies
 	volumes bool // there are claims, volumes and CSINodes
+	cards   bool // the nodes have ResourceSlices
+	claims  int  // ResourceClaims
 
 	reservations int
 	reports      bool // the nodes have NodeMetrics
@@ -230,6 +232,7 @@ type workload struct {
 	even        bool   // pods are spread over zones by a constraint that must hold
 	apart       bool   // a node may have one pod
 	volumes     bool   // each pod has a claim
+	claims      bool   // each pod has a ResourceClaim
 }
 
 // alternating is the number of workloads in the cases that have several.
@@ -296,6 +299,11 @@ func (w workload) pod(run string, i int) *corev1.Pod {
 		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claimName(i)},
 		}}}
+	}
+	if w.claims {
+		name := deviceClaim(i)
+		pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: &name}}
+		pod.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}}
 	}
 	if w.percent > 0 {
 		amount := *resource.NewQuantity(w.percent, resource.DecimalSI)

@@ -36,6 +36,11 @@
 // The suite workloads measures bursts of 50, 200 and 1,000 alternating sizes and ReplicaSets, and pods that have no
 // ranking: spread by a constraint that must hold, one on each node, or with volumes.
 //
+//	compare --suite claims --stock bin/kube-scheduler --tenon bin/tenon-scheduler [--nodes 1000] [--pods 5000]
+//
+// The suite claims measures plain pods without and with ResourceSlices on the nodes, beside tenon-scheduler with
+// --ignore-claims, and pods with a ResourceClaim each in both.
+//
 //	compare --suite start --stock bin/kube-scheduler --tenon bin/tenon-scheduler [--others bin/before] [--rounds 5]
 //
 // The suite start measures the time from the start to the first bind, the scheduler's CPU until then and until all pods

@@ -30,6 +30,7 @@ type benchCase struct {
 	leaves      int      // of the tree of ElasticQuotas in the cluster; 0 is none
 	kinds       int      // of server, which differ by their CPU topology; 0 is one
 	gpus        int      // kinds of server with GPUs, which all nodes have; 0 is none
+	cards       bool     // all nodes have ResourceSlices
 	ratioOf     string   // the contender that ratios are formed against, in place of the suite's
 	among       []string // contenders; all if empty
 	gangs       func(nodes int) gangs
@@ -185,7 +186,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		"reservation (plain pods without and with Reservations in the cluster), load (tenon-scheduler's default "+
 		"profile without and with LoadAwareScheduling), workloads (50, 200 and 1,000 alternating sizes and "+
 		"ReplicaSets, and pods that have no ranking), "+
-		"backlog (plain pods beside pods that fit nowhere), start (time, CPU and memory until the first bind) or "+
+		"backlog (plain pods beside pods that fit nowhere), start (time, CPU and memory until the first bind), "+
+		"claims (pods without and with ResourceClaims) or "+
 		"journal (plain pods without and with a journal)")
 	stock := flags.String("stock", "bin/kube-scheduler", "the stock kube-scheduler")
 	community := flags.String("community", "bin/scheduler-plugins", "kube-scheduler with scheduler-plugins")
@@ -230,6 +232,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		chosen = backlogSuite(*stock, *tenon)
 	case "start":
 		chosen = startSuite(*stock, *tenon)
+	case "claims":
+		chosen = claimSuite(*stock, *tenon)
 	case "journal":
 		folder, err := os.MkdirTemp("", "tenon-bench-journal-")
 		if err != nil {
@@ -239,7 +243,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		chosen = journalSuite(*tenon, folder)
 	default:
 		return fmt.Errorf("--suite: %q is not stock, quota, gang, device, reservation, load, workloads, backlog, "+
-			"start or journal", *suiteName)
+			"start, claims or journal", *suiteName)
 	}
 	for _, path := range strings.FieldsFunc(*others, func(c rune) bool { return c == ',' }) {
 		chosen.contenders = append(chosen.contenders, contender{name: filepath.Base(path), path: path})
@@ -357,12 +361,20 @@ func series(ctx context.Context, b *bench, rounds, pods, paced int, s suite) (re
 			if err := c.setDevices(ctx, b.nodes, kase.gpus); err != nil {
 				return results, fmt.Errorf("create Devices: %w", err)
 			}
+			if err := c.setCards(ctx, b.nodes, kase.cards); err != nil {
+				return results, fmt.Errorf("create ResourceSlices: %w", err)
+			}
 			for _, who := range order {
 				if len(kase.among) > 0 && !slices.Contains(kase.among, who.name) {
 					continue
 				}
 				if err := c.setReservations(ctx, who.reservations, b.nodes); err != nil {
 					return results, fmt.Errorf("create Reservations: %w", err)
+				}
+				if kase.load.claims {
+					if err := c.freeClaims(ctx, pods); err != nil {
+						return results, fmt.Errorf("create ResourceClaims: %w", err)
+					}
 				}
 				stopReports := func() {}
 				if s.reports {
