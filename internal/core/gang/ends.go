@@ -24,6 +24,17 @@ func (e Ends) Times() (times []time.Time) {
 	return times
 }
 
+// Over returns the UIDs of the pods that have ended by a time.
+func (e Ends) Over(by time.Time) map[string]bool {
+	over := map[string]bool{}
+	for uid, end := range e {
+		if !end.At.IsZero() && !end.At.After(by) {
+			over[uid] = true
+		}
+	}
+	return over
+}
+
 // sooner returns how many pods left before their end, or end sooner than was known before.
 func (e Ends) sooner(was Ends, now time.Time) (n int) {
 	for uid, old := range was {

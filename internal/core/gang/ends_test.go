@@ -136,3 +136,13 @@ func TestAPlanNeedsTheMinimumOfItsGangs(t *testing.T) {
 		t.Errorf("a gang of 2 needs %d beside one that waits", plan.Needed())
 	}
 }
+
+// TestPodsThatAreOverByATime are those with a known end that is not after it.
+func TestPodsThatAreOverByATime(t *testing.T) {
+	t.Parallel()
+	ends := gang.Ends{"soon": {At: at(5)}, "then": {At: at(10)}, "late": {At: at(11)}, "never": {}}
+	got := slices.Sorted(maps.Keys(ends.Over(at(10))))
+	if want := []string{"soon", "then"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

@@ -19,15 +19,16 @@ const (
 // HoldRules are who may hold room, and who else may use it. A unit is a pod, or the gangs that start together.
 //
 // A unit that does not fit holds the room in which it will start first, by the ends that the pods there declare. Its
-// promise is that start. With Backfill, units behind it may use the room if they have ended by then; else the room is
-// empty until then. So if no pod outlives its declared run time, only units before the held one delay it.
+// promise is that start. With Backfill, units behind it may use the room if they have ended by then, or if they leave it
+// enough beside what has not ended by then; else the room is empty until then. So if no pod outlives its declared run
+// time, only units before the held one delay it.
 //
 // A unit that was overtaken too often also holds room of pods whose ends are not known. It has no promise.
 type HoldRules struct {
 	// Most is how many units may have a promise: 1 is EASY backfilling, more are conservative backfilling, 0 is none.
 	Most  int
 	Order HoldOrder
-	// Backfill lets units use held room that end before the promised start.
+	// Backfill lets units use held room that end before the promised start, or that leave enough free at that time.
 	Backfill bool
 	// Below lets pods with a lower priority use held room: they lose nothing when the held unit evicts them.
 	Below int32
@@ -88,6 +89,41 @@ func (r HoldRules) Yields(h Hold, u HoldUser) bool {
 		return false
 	}
 	return !u.Ends.After(h.Start)
+}
+
+// Moment is a time at which pods have started that hold a node.
+type Moment struct {
+	Start time.Time
+	// Pods are the UIDs of those that have started by then, the earliest first.
+	Pods []string
+}
+
+// Moments returns when pods start that are nominated to a node, the first time first. A unit may use the node before, if
+// at each of these times the pods that have started by then fit beside it. ok is false where one of them has no promise,
+// or is of the unit itself: then all must fit at once.
+func (r HoldRules) Moments(holds []Hold, unit string, nominated []string) (all []Moment, ok bool) {
+	starts := map[string]time.Time{}
+	for _, h := range holds {
+		if r.Backfill && !h.Start.IsZero() && h.Rank.Name != unit {
+			for uid := range h.Nodes {
+				starts[uid] = h.Start
+			}
+		}
+	}
+	nominated = slices.Clone(nominated)
+	slices.SortStableFunc(nominated, func(a, b string) int { return starts[a].Compare(starts[b]) })
+	for i, uid := range nominated {
+		start, promised := starts[uid]
+		switch {
+		case !promised:
+			return nil, false
+		case i > 0 && all[len(all)-1].Start.Equal(start):
+			all[len(all)-1].Pods = nominated[:i+1]
+		default:
+			all = append(all, Moment{start, nominated[:i+1]})
+		}
+	}
+	return all, len(all) > 0
 }
 
 // Frees reports whether the room of a pod of a priority counts as free for a unit that looks for a start: it evicts the

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -240,23 +241,49 @@ func (s *schedule) plan() bool {
 		return nodes, nodes != nil
 	})
 	if s.hold, s.where = (gang.Hold{}), nil; ok {
-		s.hold, s.where = gang.Hold{Rank: s.rank, Start: start}, where
+		s.hold, s.where = gang.Hold{Rank: s.rank, Start: start, Nodes: map[string]string{}}, where
+		for i, n := range where {
+			s.hold.Nodes[fmt.Sprint(i)] = fmt.Sprint(n)
+		}
 	}
 	return false
 }
 
 // start starts a job where it fits, beside what is held unless that yields to it.
 func (s *schedule) start(j *job) {
-	free := s.free(at(s.now - 1000)) // nothing ends
 	user := gang.HoldUser{Rank: j.rank, Priority: j.rank.Priority, Ends: j.declaredEnd(s.now)}
-	if s.where != nil && !s.rules.Yields(s.hold, user) {
-		for i, n := range s.where {
-			free[n] -= s.held[i]
+	yields := s.where == nil || s.rules.Yields(s.hold, user)
+	for n := range s.slots {
+		now := s.free(at(s.now - 1000))[n] // nothing ends
+		if now >= j.slots && (yields || s.leavesRoom(j, n, now)) {
+			j.node, j.started, j.ends = n, s.now, s.now+j.runs
+			return
 		}
 	}
-	if n := slices.IndexFunc(free, func(f int) bool { return f >= j.slots }); n >= 0 {
-		j.node, j.started, j.ends = n, s.now, s.now+j.runs
+}
+
+// leavesRoom reports whether a job that starts on a node leaves the held members there their slots.
+func (s *schedule) leavesRoom(j *job, node, free int) bool {
+	slots, nominated := map[string]int{}, []string(nil)
+	for uid, n := range s.hold.Nodes {
+		if n == fmt.Sprint(node) {
+			nominated = append(nominated, uid)
+			slots[uid] = s.held[uid[0]-'0']
+		}
 	}
+	sum := func(uids []string) (n int) {
+		for _, uid := range uids {
+			n += slots[uid]
+		}
+		return n
+	}
+	moments, ok := s.rules.Moments([]gang.Hold{s.hold}, j.rank.Name, nominated)
+	for _, m := range moments {
+		if s.free(m.Start)[node] < j.slots+sum(m.Pods) {
+			return false
+		}
+	}
+	return ok || free >= j.slots+sum(nominated)
 }
 
 // run plays the schedule second by second, and returns when the held unit started, and each promise with its time.
@@ -350,6 +377,66 @@ func TestBackfillIsAllThatThePromiseAllows(t *testing.T) {
 		if asks := s.jobs[1]; started != 10 || (asks.node >= 0) != starts {
 			t.Errorf("of %d seconds: it was started: %t, want %t; the held unit started at %d, want 10", declared,
 				asks.node >= 0, starts, started)
+		}
+	}
+}
+
+// TestWhatAHeldUnitLeavesIsFree: of four slots, two are in use until 10, and the held unit starts there then. What it
+// does not ask for is free, however long another pod runs.
+func TestWhatAHeldUnitLeavesIsFree(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		held, asks       int
+		backfill, starts bool
+	}{
+		"it leaves enough":                {3, 1, true, true},
+		"it leaves none":                  {4, 1, true, false},
+		"it leaves one, and asked is two": {3, 2, true, false},
+		"without backfill":                {3, 1, false, false},
+	} {
+		s := &schedule{
+			rules: gang.HoldRules{Most: 1, Backfill: c.backfill}, slots: []int{4}, held: []int{c.held},
+			rank: ranked(5, 1, "held"),
+			jobs: []*job{
+				{rank: ranked(5, 10, "runs"), node: -1, slots: 2, declared: 10, runs: 10},
+				{rank: ranked(5, 11, "asks"), node: -1, slots: c.asks, arrives: 2, runs: 100},
+			},
+		}
+		started, _ := s.run(50)
+		if got := s.jobs[1].node >= 0; started != 10 || got != c.starts {
+			t.Errorf("%s: it was started: %t, want %t; the held unit started at %d, want 10", name, got, c.starts, started)
+		}
+	}
+}
+
+// TestMomentsOfANode: the times at which the nominated pods of a node start, if all have one.
+func TestMomentsOfANode(t *testing.T) {
+	t.Parallel()
+	holds := []gang.Hold{
+		{Rank: ranked(5, 1, "late"), Start: at(20), Nodes: map[string]string{"l": "n"}},
+		{Rank: ranked(5, 2, "soon"), Start: at(10), Nodes: map[string]string{"s0": "n", "s1": "n"}},
+		{Rank: ranked(5, 3, "none"), Overtaken: true, Nodes: map[string]string{"o": "n"}},
+	}
+	soon, both := gang.Moment{Start: at(10), Pods: []string{"s1", "s0"}},
+		gang.Moment{Start: at(20), Pods: []string{"s1", "s0", "l"}}
+	yes, no := gang.HoldRules{Backfill: true}, gang.HoldRules{}
+	for name, c := range map[string]struct {
+		rules     gang.HoldRules
+		unit      string
+		nominated []string
+		want      []gang.Moment
+	}{
+		"one after the other":      {yes, "x", []string{"l", "s1", "s0"}, []gang.Moment{soon, both}},
+		"without backfill":         {no, "x", []string{"s1", "s0"}, nil},
+		"one of the unit itself":   {yes, "soon", []string{"l", "s1"}, nil},
+		"one without a promise":    {yes, "x", []string{"s1", "o"}, nil},
+		"one that awaits victims":  {yes, "x", []string{"v", "s1"}, nil},
+		"a node that no pod holds": {yes, "x", nil, nil},
+		"the later one alone":      {yes, "x", []string{"l"}, []gang.Moment{{Start: at(20), Pods: []string{"l"}}}},
+	} {
+		got, ok := c.rules.Moments(holds, c.unit, c.nominated)
+		if !reflect.DeepEqual(got, c.want) || ok != (c.want != nil) {
+			t.Errorf("%s: got %+v %t, want %+v", name, got, ok, c.want)
 		}
 	}
 }
