@@ -24,5 +24,6 @@
 // # Cost
 //
 // Two passes, and in each a trial of each kind of unit after each end. Units of one kind ask for the same: once one of
-// them did not fit, no other is tried until the next end. The caller bounds the time; what was left out is counted.
+// them did not fit, no other is tried until the next end. The caller bounds the time, of which each pass has half. What
+// only the first pass found has no latest start; what neither found is counted.
 package forecast

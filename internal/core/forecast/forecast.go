@@ -42,40 +42,56 @@ type Cluster interface {
 	Reset() error
 }
 
-// Run estimates when units can start that wait, in the order of the queue. late reports that the time is over.
-func Run(c Cluster, running, waiting []Unit, late func() bool) ([]Estimate, error) {
-	var passes [2][]Estimate
-	for i, end := range []func(Range) time.Duration{
-		func(r Range) time.Duration { return r.Early },
-		func(r Range) time.Duration { return r.Late },
-	} {
-		if i > 0 && !slices.ContainsFunc(slices.Concat(running, waiting), Unit.hasRange) {
-			passes[i] = slices.Clone(passes[0]) // all times are exact: the second pass would be the first one again
-			break
-		}
+// Run estimates when units can start that wait, in the order of the queue. late reports that the first parts of the
+// time are over, of so many equal ones: each pass has a part.
+func Run(c Cluster, running, waiting []Unit, late func(parts, of int) bool) ([]Estimate, error) {
+	ends := []func(Range) time.Duration{func(r Range) time.Duration { return r.Early }}
+	if slices.ContainsFunc(slices.Concat(running, waiting), Unit.hasRange) {
+		ends = append(ends, func(r Range) time.Duration { return r.Late })
+	}
+	var out []Estimate
+	for i, end := range ends {
 		if err := c.Reset(); err != nil {
 			return nil, fmt.Errorf("reset the cluster: %w", err)
 		}
-		p := &pass{cluster: c, waiting: waiting, late: late, out: make([]Estimate, len(waiting))}
+		p := &pass{
+			cluster: c, waiting: waiting, out: make([]Estimate, len(waiting)),
+			late: func() bool { return late(i+1, len(ends)) },
+		}
 		for _, u := range running {
 			p.ends = append(p.ends, ending{end(u.Range), u.Name})
 		}
 		if err := p.run(end); err != nil {
 			return nil, err
 		}
-		passes[i] = p.out
-	}
-	out := passes[0]
-	for i, second := range passes[1] {
-		first := out[i]
-		out[i].Start = Range{min(first.Start.Early, second.Start.Early), max(first.Start.Early, second.Start.Early)}
-		out[i].Tried = first.Tried && second.Tried
-		out[i].Hopeless = first.Hopeless && second.Hopeless
-		if second.Start.Early < Never && second.Start.Early >= first.Start.Early || first.Start.Early == Never {
-			out[i].After = second.After
+		if i == 0 {
+			out = p.out
+			continue
+		}
+		for u, second := range p.out {
+			out[u] = join(out[u], second)
 		}
 	}
 	return out, nil
+}
+
+// join returns the estimate of two passes. Where the time was over before the second one found a start, the first one
+// is the earliest that is known. Both begin alike, so what starts before any end does so in both.
+func join(first, second Estimate) Estimate {
+	out := first
+	switch {
+	case first.Start.Early < Never && !second.Tried:
+		if len(first.After) > 0 {
+			out.Start.Late = Never
+		}
+		return out
+	case second.Start.Early < Never && second.Start.Early >= first.Start.Early || first.Start.Early == Never:
+		out.After = second.After
+	}
+	out.Start = Range{min(first.Start.Early, second.Start.Early), max(first.Start.Early, second.Start.Early)}
+	out.Tried = first.Tried && second.Tried
+	out.Hopeless = first.Hopeless && second.Hopeless
+	return out
 }
 
 // ending is when a unit ends.

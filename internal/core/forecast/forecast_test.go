@@ -97,7 +97,7 @@ func (m *machine) units() (running, waiting []Unit) {
 	return running, waiting
 }
 
-func inTime() bool { return false }
+func inTime(int, int) bool { return false }
 
 // at is a range without width, in minutes.
 func at(minutes int) Range { return span(minutes, minutes) }
@@ -238,14 +238,38 @@ func TestUnitsWithoutAKindAreTriedEach(t *testing.T) {
 	}
 }
 
-func TestWhatIsLeftOutWhenTheTimeIsOverIsSaid(t *testing.T) {
+// TestEachPassHasHalfOfTheTime: what the first one finds is known where the time is over in the second one.
+func TestEachPassHasHalfOfTheTime(t *testing.T) {
 	t.Parallel()
-	m := &machine{nodes: []int{1}, jobs: []job{{"a", []int{1}, nil, span(1, 2)}, {"b", []int{2}, nil, at(1)}}}
-	running, waiting := m.units()
-	calls := 0
-	got, err := Run(m, running, waiting, func() bool { calls++; return calls > 1 })
-	if err != nil || got[0].Tried || got[1].Tried {
-		t.Errorf("got %+v (%v): the second pass tried none", got, err)
+	now := Estimate{Start: at(0), Tried: true}
+	from := Estimate{Start: Range{5 * time.Minute, Never}, After: []string{"r"}, Tried: true}
+	for name, c := range map[string]struct {
+		first, second int // looks at the clock until the part of each pass is over
+		want          []Estimate
+	}{
+		"the first pass has no time":  {0, 0, []Estimate{{Start: never}, {Start: never}, {Start: never}}},
+		"the second pass has no time": {99, 0, []Estimate{now, from, {Start: never}}},
+		"the second pass starts one":  {99, 1, []Estimate{now, from, {Start: never}}},
+		"both have time": {99, 99, []Estimate{
+			now, {Start: span(5, 9), After: []string{"r"}, Tried: true}, {Start: never, Tried: true, Hopeless: true},
+		}},
+	} {
+		m := &machine{nodes: []int{3}, jobs: []job{
+			{"r", []int{2}, []int{0}, span(5, 9)}, {"a", []int{1}, nil, at(99)}, {"b", []int{2}, nil, at(1)},
+			{"c", []int{4}, nil, at(1)},
+		}}
+		running, waiting := m.units()
+		looks := map[int]int{1: c.first, 2: c.second}
+		got, err := Run(m, running, waiting, func(parts, of int) bool {
+			if of != 2 {
+				t.Errorf("%s: %d parts, want 2", name, of)
+			}
+			looks[parts]--
+			return looks[parts] < 0
+		})
+		if diff := cmp.Diff(c.want, got); diff != "" || err != nil {
+			t.Errorf("%s: (-want +got) %v\n%s", name, err, diff)
+		}
 	}
 }
 
@@ -256,7 +280,7 @@ func TestATimeThatIsOverBetweenTwoEndsLeavesOutWhatStillWaits(t *testing.T) {
 	}}
 	running, waiting := m.units()
 	calls := 0
-	got, err := Run(m, running, waiting, func() bool { calls++; return calls > 3 }) // a has started, b has not
+	got, err := Run(m, running, waiting, func(int, int) bool { calls++; return calls > 3 }) // a has started, b has not
 	if err != nil || !got[0].Tried || got[1].Tried {
 		t.Errorf("got %+v (%v): the start of the second one was not looked for until the last end", got, err)
 	}

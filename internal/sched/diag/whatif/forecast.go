@@ -79,12 +79,16 @@ func (s *session) forecast(q *view.WhatIf) (*view.Forecast, error) {
 		return nil, err
 	}
 	c.collectWaiting()
-	until := now.Add(s.searchTime())
-	estimates, err := forecast.Run(c, running, c.units(), func() bool { return !s.Clock.Now().Before(until) })
+	began := s.Clock.Now()
+	left := now.Add(s.searchTime()).Sub(began)
+	late := func(parts, of int) bool {
+		return s.Clock.Now().Sub(began) >= left*time.Duration(parts)/time.Duration(of)
+	}
+	estimates, err := forecast.Run(c, running, c.units(), late)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.readHolds(estimates, func() bool { return !s.Clock.Now().Before(until) }); err != nil {
+	if err := c.readHolds(estimates, func() bool { return late(1, 1) }); err != nil {
 		return nil, err
 	}
 	for i, u := range c.waiting {
