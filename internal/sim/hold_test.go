@@ -314,6 +314,36 @@ func TestFaultsBesideAHold(t *testing.T) {
 	}
 }
 
+// TestAnotherLeaderKnowsWhatIsHeld: it finds the same nodes, which the nominations name, and says that it renews the
+// hold. The first leader begins it.
+func TestAnotherLeaderKnowsWhatIsHeld(t *testing.T) {
+	for unit, come := range map[string]func(*live){
+		"gang/default/a":  func(l *live) { l.gang("a", 2, 4) },
+		"pod/default/big": func(l *live) { l.pod("big", 4) },
+	} {
+		l := newHolding(t, cpuNode("n0", 4)+cpuNode("n1", 4))
+		l.pod("old0", 3, runsFor("1h"))
+		l.pod("old1", 3, runsFor("2h"))
+		l.runUntilIdle()
+		come(l)
+		l.runUntilIdle()
+		held := func() gang.Hold {
+			if units := l.held(); len(units) != 1 || units[0] != unit {
+				t.Fatalf("%v hold nodes, want %s", units, unit)
+			}
+			return kube.Ask(l.gangs, (*gang.State).Holds)[0]
+		}
+		first := held()
+		l.restart()
+		l.tryGang()
+		second := held()
+		if diff := cmp.Diff(first.Nodes, second.Nodes); diff != "" || first.Renewed || !second.Renewed {
+			t.Errorf("%s: renewed by the first leader %t, by the second %t; nodes (-first +second): %s", unit,
+				first.Renewed, second.Renewed, diff)
+		}
+	}
+}
+
 // undeclared takes back the run time.
 func undeclared(p *corev1.Pod) { delete(p.Annotations, annotation.ExpectedRuntime) }
 

@@ -19,9 +19,9 @@ const (
 // HoldRules are who may hold room, and who else may use it. A unit is a pod, or the gangs that start together.
 //
 // A unit that does not fit holds the room in which it will start first, by the ends that the pods there declare. Its
-// promise is that start. With Backfill, units behind it may use the room if they have ended by then, or if they leave it
-// enough beside what has not ended by then; else the room is empty until then. So if no pod outlives its declared run
-// time, only units before the held one delay it.
+// promise is that start. With Backfill, units behind it may use the room if they have ended by then, or if they leave
+// it enough beside what has not ended by then; else the room is empty until then. So if no pod outlives its declared
+// run time, only units before the held one delay it.
 //
 // A unit that was overtaken too often also holds room of pods whose ends are not known. It has no promise.
 type HoldRules struct {
@@ -43,6 +43,9 @@ type Hold struct {
 	Overtaken bool
 	// Since is when the unit began to hold room, on whatever nodes.
 	Since time.Time
+	// Renewed says that its pods were nominated to these nodes before: a scheduler that has just begun has it from the
+	// one before.
+	Renewed bool
 	// Nodes has the nodes of its pods, by UID. Only the holds of a State have it.
 	Nodes map[string]string
 }
@@ -70,7 +73,9 @@ func (s *State) SetHoldRules(r HoldRules) { s.holds = r }
 // HoldRules returns who may hold room.
 func (s *State) HoldRules() HoldRules { return s.holds }
 
-// PublishHolds replaces the holds that others read. It decides nothing.
+// PublishHolds replaces the holds that others read: filters, forecasts and Events. The scheduling loop decides on its
+// own list, of which this is a copy between two cycles: its holds have pods and searches that this package does not
+// know, and change while a cycle runs, when readers must not see them.
 func (s *State) PublishHolds(holds []Hold) { s.published = holds }
 
 // Holds returns the published holds, without those of gangs for which no room is kept any more.
@@ -98,9 +103,9 @@ type Moment struct {
 	Pods []string
 }
 
-// Moments returns when pods start that are nominated to a node, the first time first. A unit may use the node before, if
-// at each of these times the pods that have started by then fit beside it. ok is false where one of them has no promise,
-// or is of the unit itself: then all must fit at once.
+// Moments returns when pods start that are nominated to a node, the first time first. A unit may use the node before,
+// if at each of these times the pods that have started by then fit beside it. ok is false where one of them has no
+// promise, or is of the unit itself: then all must fit at once.
 func (r HoldRules) Moments(holds []Hold, unit string, nominated []string) (all []Moment, ok bool) {
 	starts := map[string]time.Time{}
 	for _, h := range holds {

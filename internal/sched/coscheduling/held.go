@@ -38,6 +38,8 @@ const (
 	heldDelay = 5 * time.Second
 	// resolverPeriod is the time between two searches for NonStrict gangs that keep each other from starting.
 	resolverPeriod = 5 * time.Second
+	// renewedFor is how long a new leader takes holds for those of the one before that were nominated already.
+	renewedFor = 5 * time.Minute
 	// heldRepeat is the least time between two writes about a pod that is held for reasons of one code.
 	heldRepeat = time.Minute
 
@@ -82,8 +84,9 @@ type Held struct {
 	// overruled has the UIDs of the pods that got an Event because another pod decides about their gang, as long as it
 	// does.
 	overruled map[string]bool
-	// holds has the holds about which an Event was sent, by unit.
+	// holds has the holds about which an Event was sent, by unit. led is when it was first looked for them.
 	holds map[string]*seenHold
+	led   time.Time
 }
 
 // held is what is known of a pod that is held back.

@@ -45,6 +45,13 @@ func (m *members) nominated() map[string]string {
 	return nodes
 }
 
+// nominatedOf is nominated for some members alone.
+func (m *members) nominatedOf(some map[string]string) map[string]string {
+	nodes := m.nominated()
+	maps.DeleteFunc(nodes, func(uid, _ string) bool { return some[uid] == "" })
+	return nodes
+}
+
 // usableBy returns what reports whether a pod on a node keeps room that a member may use; nil where none does.
 func (c *Cluster) usableBy(m *members) func(*corev1.Pod) bool {
 	return c.Plugins.Usable(c.Core.Profile(m.first().Spec.SchedulerName), m.tried())

@@ -79,10 +79,13 @@ type seenHold struct {
 	gone time.Time
 }
 
-// reportHolds sends an Event when a unit begins to hold nodes, and when it holds none any more and still waits. One
-// that starts holds none either, and its pods get their nodes within heldDelay.
+// reportHolds sends an Event when a unit begins to hold nodes, unless the leader before has sent it, and when it holds
+// none any more and still waits. One that starts holds none either, and its pods get their nodes within heldDelay.
 func (h *Held) reportHolds(ctx context.Context) {
 	now := h.Clock.Now()
+	if h.holds == nil {
+		h.holds, h.led = map[string]*seenHold{}, now
+	}
 	for _, s := range h.holds {
 		if s.gone.IsZero() {
 			s.gone = now
@@ -94,11 +97,12 @@ func (h *Held) reportHolds(ctx context.Context) {
 			s.Hold, s.gone = hold, time.Time{}
 			continue
 		}
+		if hold.Renewed && now.Sub(h.led) < renewedFor {
+			h.holds[name] = &seenHold{Hold: hold}
+			continue
+		}
 		if !h.budget.TryAccept() {
 			return
-		}
-		if h.holds == nil {
-			h.holds = map[string]*seenHold{}
 		}
 		h.holds[name] = &seenHold{Hold: hold}
 		h.reportHold(ctx, hold, event.NodesHeld, "for "+name+": "+

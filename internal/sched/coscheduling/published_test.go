@@ -29,14 +29,19 @@ func TestAHoldIsAnEvent(t *testing.T) {
 		unit, uid string
 		after     []*corev1.Pod // the pods once the hold has ended
 		back      bool          // it holds nodes again meanwhile
+		renewed   bool          // the leader before has said so
 		want      []string
 	}{
-		"a pod waits on":         {"pod/ns/p", "uid-p", []*corev1.Pod{pod("p")}, false, both},
-		"a pod starts":           {"pod/ns/p", "uid-p", []*corev1.Pod{pod("p", bound)}, false, both[:1]},
-		"a pod is deleted":       {"pod/ns/p", "uid-p", nil, false, both[:1]},
-		"a pod is another one":   {"pod/ns/p", "uid-p", []*corev1.Pod{pod("p", object.UID("new"))}, false, both[:1]},
-		"a pod holds them again": {"pod/ns/p", "uid-p", []*corev1.Pod{pod("p")}, true, both[:1]},
-		"a gang that has gone":   {"ns/g", "uid-g", nil, false, nil},
+		"a pod waits on":         {"pod/ns/p", "uid-p", []*corev1.Pod{pod("p")}, false, false, both},
+		"a pod starts":           {"pod/ns/p", "uid-p", []*corev1.Pod{pod("p", bound)}, false, false, both[:1]},
+		"a pod is deleted":       {"pod/ns/p", "uid-p", nil, false, false, both[:1]},
+		"a pod is another one":   {"pod/ns/p", "uid-p", []*corev1.Pod{pod("p", object.UID("new"))}, false, false, both[:1]},
+		"a pod holds them again": {"pod/ns/p", "uid-p", []*corev1.Pod{pod("p")}, true, false, both[:1]},
+		"another leader, and a pod waits on": {
+			"pod/ns/p", "uid-p", []*corev1.Pod{pod("p")}, false, true, both[1:],
+		},
+		"another leader, and a pod starts": {"pod/ns/p", "uid-p", []*corev1.Pod{pod("p", bound)}, false, true, nil},
+		"a gang that has gone":             {"ns/g", "uid-g", nil, false, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -46,7 +51,7 @@ func TestAHoldIsAnEvent(t *testing.T) {
 			w.Client = client
 			hold := gang.Hold{
 				Rank: gang.Rank{Name: c.unit}, Nodes: map[string]string{c.uid: "n"},
-				Start: w.clock.Now().Add(time.Hour),
+				Start: w.clock.Now().Add(time.Hour), Renewed: c.renewed,
 			}
 			publish := func(holds ...gang.Hold) {
 				gangs.Read(func(s *gang.State) { s.PublishHolds(holds) })

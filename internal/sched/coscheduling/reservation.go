@@ -122,12 +122,12 @@ func (r *reservations) keepNodes(ctx context.Context, m *members, portion bool) 
 	if h != nil && !start.Before(h.Start) {
 		search.Vain = h.search.Vain + 1
 	}
-	since := now
+	since, renewed := now, maps.Equal(on, m.nominatedOf(on))
 	if h != nil {
-		since = h.Since
+		since, renewed = h.Since, h.Renewed
 	}
 	h = &reservation{
-		Hold:   gang.Hold{Rank: rank, Start: start, Since: since, Overtaken: overtaken},
+		Hold:   gang.Hold{Rank: rank, Start: start, Since: since, Overtaken: overtaken, Renewed: renewed},
 		single: r.cluster.Gangs.Alone(member), members: len(m.order),
 		search: search, asked: now, pods: map[string]*corev1.Pod{}, nodes: on, on: map[string]*corev1.Node{},
 		evictable: r.evictions.evictable(member),
