@@ -15,6 +15,7 @@ func TestOtherRulesBesideAHold(t *testing.T) {
 	const high = "\n{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 10}\n---"
 	web := func(name, annotations string) string { return using(name, "web", "", "cpu: 2", annotations) }
 	reserved := reservationFor("r", "web", "a: b", "cpu: 2", "")
+	exactly := reservationFor("r", "web", lsr, four, "")
 	born := func(minute string) string { return ", creationTimestamp: \"2000-01-01T00:" + minute + ":00Z\"" }
 	a, old := shared("a", "4", expects("1h"), ""), shared("a", "4", born("20")+expects("1h"), "")
 	const own = "\n{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: own}, spec: {spec: " +
@@ -26,9 +27,22 @@ func TestOtherRulesBesideAHold(t *testing.T) {
 		in   string
 		want []string
 	}{
-		"a Reservation on a held node is used at the start": {
+		"a Reservation on a held node is used at once": {
 			reserved + a + shared("b", "6", "", "") + web("web", "") + shared("other", "2", "", ""),
-			[]string{"0s Started a", "1h0m0s Ended a", "1h0m0s Started b", "1h0m0s Started web"},
+			[]string{"0s Started a", "0s Started web", "1h0m0s Ended a", "1h0m0s Started b"},
+		},
+		"a Reservation beside pods that never end is used at once": {
+			reserved + a + shared("old", "1", "", "") + shared("b", "5", "", "") + web("web", ""),
+			[]string{"0s Started a", "0s Started old", "0s Started web", "1h0m0s Ended a", "1h0m0s Started b"},
+		},
+		"one that asks for more than its Reservation has": {
+			reserved + a + shared("b", "6", "", "") + using("web", "web", "", "cpu: 3", ""),
+			[]string{"0s Started a", "1h0m0s Ended a", "1h0m0s Started b"},
+		},
+		"a Reservation with exclusive CPUs is used at once": {
+			machine("n0") + exactly + exclusive("a", 20, "LSR", expects("1h"), "") +
+				exclusive("b", 26, "LSR", "", "") + using("web", "web", ", "+lsr, four, ""),
+			[]string{"0s Started a", "0s Started web", "1h0m0s Ended a", "1h0m0s Started b"},
 		},
 		"a pod with a run time uses its Reservation on a held node": {
 			reserved + a + shared("b", "6", "", "") + web("web", "tenon.sh/expected-runtime: 5m"),

@@ -28,7 +28,7 @@ func HoldOf(h gang.Hold, r gang.HoldRules) *Hold {
 	if !h.Start.IsZero() {
 		out.Start = &h.Start
 		if r.Backfill {
-			users = append(users, "pods that end by then")
+			users = append(users, "pods that end by then or leave it enough")
 		}
 	}
 	if r.Frees(h.Rank, math.MinInt32) {

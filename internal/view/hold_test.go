@@ -24,7 +24,9 @@ func TestHoldText(t *testing.T) {
 		want  string
 	}{
 		"with backfill": {
-			promised, gang.HoldRules{Backfill: true, Below: math.MinInt32}, until + ", pods that end by then",
+			promised,
+			gang.HoldRules{Backfill: true, Below: math.MinInt32},
+			until + ", pods that end by then or leave it enough",
 		},
 		"without backfill": {promised, gang.HoldRules{Below: math.MinInt32}, until},
 		"evicts at no loss": {

@@ -44,8 +44,8 @@ type CoschedulingArgs struct {
 	MaxHolds *int32 `json:"maxHolds,omitempty"`
 	// HoldOrder is who holds first: Priority (default), and of one priority the oldest, or Age, the oldest.
 	HoldOrder string `json:"holdOrder,omitempty"`
-	// EnableBackfill lets pods and gangs use held nodes that end before the held start, by their declared run times.
-	// Default: true.
+	// EnableBackfill lets pods and gangs use held nodes that end before the held start, by their declared run times, or
+	// leave enough at that time. Default: true.
 	EnableBackfill *bool `json:"enableBackfill,omitempty"`
 	// BackfillBelowPriority lets pods with a lower priority than this, at most 1000000000, use held nodes although they
 	// may not have ended by then: the pod or gang that holds the nodes evicts them. Default: -2147483648, no pods.

@@ -255,7 +255,9 @@ func TestEachPassHasHalfOfTheTime(t *testing.T) {
 		}},
 	} {
 		m := &machine{nodes: []int{3}, jobs: []job{
-			{"r", []int{2}, []int{0}, span(5, 9)}, {"a", []int{1}, nil, at(99)}, {"b", []int{2}, nil, at(1)},
+			{"r", []int{2}, []int{0}, span(5, 9)},
+			{"a", []int{1}, nil, at(99)},
+			{"b", []int{2}, nil, at(1)},
 			{"c", []int{4}, nil, at(1)},
 		}}
 		running, waiting := m.units()

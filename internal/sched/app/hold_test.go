@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -12,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
+	"github.com/tenon-project/tenon/internal/view"
 )
 
 // TestAForecastShowsHolds: the unit that holds a node, and those that would fit there if it did not.
@@ -77,5 +80,46 @@ func TestAForecastShowsHolds(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestAForecastKnowsWhatAHeldPodLeaves: of 32 CPUs, of which two are always shared. A pod without a declared end that
+// the node has room for beside the held one, at its start, starts now. One more does not.
+func TestAForecastKnowsWhatAHeldPodLeaves(t *testing.T) {
+	a := newTimed(t, "n")
+	a.now = time.Now()
+	started := func(p *corev1.Pod) { p.Status.StartTime = &metav1.Time{Time: a.now} }
+	large := exclusive("large", "26", age(9))
+	a.know(bound("r", "n", list(0, 16), expects("1h"), started), large, exclusive("left", "4", age(5)),
+		exclusive("more", "2", age(4)))
+	hold := gang.Hold{
+		Rank: a.gangs.RankOf(large), Start: a.now.Add(time.Hour + time.Minute), Since: a.now,
+		Nodes: map[string]string{string(large.UID): "n"},
+	}
+	hold.Rank.Name = "pod/default/large"
+	a.gangs.Read(func(s *gang.State) {
+		s.SetHoldRules(gang.HoldRules{Most: 1, Backfill: true})
+		s.PublishHolds([]gang.Hold{hold})
+	})
+	info, err := framework.NewPodInfo(large)
+	testkit.Check(t, err)
+	a.core.SchedulingQueue.Add(t.Context(), large)
+	a.core.SchedulingQueue.AddNominatedPod(klog.Background(), info,
+		&fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: "n"})
+	answer, err := a.answer(`{"ask":{"mode":"forecast"}}`)
+	testkit.Check(t, err)
+	got := map[string]string{}
+	for _, u := range answer.Forecast.Queue {
+		got[u.Name] = u.Start.State
+		if (u.HeldBack != nil) != (u.Name == "pod/default/more") {
+			t.Errorf("%s is held back by %+v", u.Name, u.HeldBack)
+		}
+	}
+	want := map[string]string{
+		"pod/default/large": view.StartsAfter, "pod/default/left": view.StartsNow,
+		"pod/default/more": view.StartUnknown,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -29,7 +29,7 @@ func (c *Core) Beside(ctx context.Context, nodes fwk.SharedLister) (map[string]f
 	for name, f := range profiles {
 		books, other := c.audit(f)
 		err = errors.Join(err, other, c.options.Metrics.Asked.Framework(f), c.claim(f, books))
-		profiles[name] = c.rooms().Wrap(f)
+		profiles[name] = c.rooms().Wrap(&heldRoom{f, c})
 	}
 	return profiles, err
 }
@@ -71,8 +71,8 @@ func (c *Core) rank(ctx context.Context, name string, f framework.Framework, cha
 		if cfg.SchedulerName != name {
 			continue
 		}
-		p, err := ranking.NewProfile(ctx, f, cfg, changes, nodenumaresource.Name, deviceshare.Name, reserving.Name,
-			loadaware.Name, scarceresource.Name)
+		p, err := ranking.NewProfile(ctx, &heldRoom{f, c}, cfg, changes, nodenumaresource.Name, deviceshare.Name,
+			reserving.Name, loadaware.Name, scarceresource.Name)
 		if err == nil {
 			p.Rooms = c.rooms()
 		}

@@ -144,6 +144,55 @@ func (r *reservations) firstRoom(nodes []fwk.NodeInfo, m *members, leaves map[ty
 	return gang.FirstRoom(rooms, each, m.plan.Needed())
 }
 
+// Moment is a time at which pods start that hold a node.
+type Moment struct {
+	// Over are the pods that have left the node by then, Starts those that have started there.
+	Over, Starts []fwk.PodInfo
+}
+
+// Moments returns when a node must have room for the pods that are nominated to it beside another pod, which may have
+// what they leave: at the starts that they were promised. It returns nil where they must fit beside that pod at once:
+// one has no promise, or the devices are not known that it or the other pod gets.
+func (r *Rounds) Moments(pod *corev1.Pod, node fwk.NodeInfo, nominated []fwk.PodInfo) (all []Moment) {
+	if len(pod.Spec.ResourceClaims) > 0 || convert.IsReservePod(pod) {
+		return nil
+	}
+	var uids []string
+	byUID := map[string]fwk.PodInfo{}
+	for _, info := range nominated {
+		p := info.GetPod()
+		if p.UID == pod.UID || corev1helpers.PodPriority(p) < corev1helpers.PodPriority(pod) {
+			continue // the pod has what it gets
+		}
+		if len(p.Spec.ResourceClaims) > 0 {
+			return nil
+		}
+		uids, byUID[string(p.UID)] = append(uids, string(p.UID)), info
+	}
+	if len(uids) == 0 {
+		return nil
+	}
+	unit := r.cluster.unitOf(pod).Name
+	moments := kube.Ask(r.cluster.Gangs, func(s *gang.State) []gang.Moment {
+		all, _ := s.HoldRules().Moments(s.Holds(), unit, uids)
+		return all
+	})
+	ends := r.cluster.endsOf([]fwk.NodeInfo{node}, r.cluster.Wall.Now())
+	for _, m := range moments {
+		at, over := Moment{}, ends.Over(m.Start)
+		for _, info := range node.GetPods() {
+			if over[string(info.GetPod().UID)] {
+				at.Over = append(at.Over, info)
+			}
+		}
+		for _, uid := range m.Pods {
+			at.Starts = append(at.Starts, byUID[uid])
+		}
+		all = append(all, at)
+	}
+	return all
+}
+
 // rules are who may hold nodes, and who else may use these.
 func (r *reservations) rules() gang.HoldRules {
 	return kube.Ask(r.cluster.Gangs, (*gang.State).HoldRules)

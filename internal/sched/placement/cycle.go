@@ -1,10 +1,12 @@
 package placement
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
+	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
 )
 
@@ -30,6 +32,14 @@ type Cycle struct {
 	node string
 	// changed is the view of that node with the pods that the dry run has removed or added; nil outside of one.
 	changed *kube.NodeView
+	// within is the Reservation that a dry run looks into, and restricted whether it looks at its room alone.
+	within     string
+	restricted bool
+	// decision is the one that made the cycle. settled says that changed is an account of a later time, as Settle
+	// describes, and lacking why a pod that was added does not fit there.
+	decision *decision
+	settled  bool
+	lacking  why.Reason
 	// trial has the accounts that the cycle reads instead of the live ones; nil for a pod that is not on trial.
 	trial *Trial
 
@@ -70,22 +80,67 @@ func State[T fwk.StateData](cs fwk.CycleState, key fwk.StateKey) (s T) {
 // trial, else the live one.
 func (c *Cycle) View(node string) *ledger.View { return c.nodeView(node).View }
 
+// Use says that the dry run looks into the Reservation with this UID.
+func (c *Cycle) Use(uid string) { c.within = uid }
+
 // Enter changes the cycle's view of the node to what a pod finds that uses the Reservation with this UID alone: only
 // what the Reservation keeps is free.
 func (c *Cycle) Enter(node, uid string) {
-	now := c.store.NodeView(node)
-	if c.trial != nil {
-		now = c.trial.view(node)
+	c.within, c.restricted = uid, true
+	c.node, c.changed = node, kube.NewNodeView(c.unchanged(node).View.Inside(uid))
+}
+
+// Settle begins a look ahead on a node: the pod of the cycle gets the very CPUs and devices there that it would get
+// now. Pods that leave until then are removed afterwards, and pods are added that start then: each of these must get
+// what it asks for. It returns false where that cannot be known.
+func Settle(cs fwk.CycleState, pod *corev1.Pod, node string) bool {
+	c := Read(cs)
+	if c == nil {
+		return true
 	}
-	c.node, c.changed = node, kube.NewNodeView(now.View.Inside(uid))
+	v := c.View(node)
+	if c.within != "" {
+		v = c.unchanged(node).View // the Reservation keeps what the pod leaves of it
+	}
+	offer, reason := c.decision.tryInside(v, requestOn(cs, node, c.Request), pod, node, c.within, c.restricted)
+	if !reason.OK() || follows(offer) {
+		return false
+	}
+	c.node, c.changed, c.settled = node, kube.NewNodeView(v.With(offer.Entry)), true
+	return true
+}
+
+// start adds a pod to the account of a later time.
+func (c *Cycle) start(pod *corev1.Pod) {
+	r, refused := c.decision.request(pod)
+	v := c.changed.View
+	if refused != nil || !c.decision.concerns(r) || v.Machine() == nil && r.Devices == nil {
+		return
+	}
+	offer, reason := place.Try(v, r)
+	if !reason.OK() {
+		c.lacking = reason
+		return
+	}
+	c.changed = kube.NewNodeView(v.With(offer.Entry))
+}
+
+// requestOn is what the pod of a cycle asks of a node where its ResourceClaims and its gang have devices.
+func requestOn(cs fwk.CycleState, node string, r *place.Request) *place.Request {
+	return State[*joint](cs, jointKey).on(node, State[*claimed](cs, claimedKey).on(node, r))
 }
 
 // nodeView is View together with the memory of answers that belongs to the view.
 func (c *Cycle) nodeView(node string) *kube.NodeView {
-	switch {
-	case c.changed != nil && c.node == node:
+	if c.changed != nil && c.node == node {
 		return c.changed
-	case c.trial != nil:
+	}
+	return c.unchanged(node)
+}
+
+// unchanged is nodeView outside of a dry run.
+func (c *Cycle) unchanged(node string) *kube.NodeView {
+	if c.trial != nil {
 		return c.trial.view(node)
 	}
 	return c.store.NodeView(node)

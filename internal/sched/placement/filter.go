@@ -34,7 +34,7 @@ func (p *Plugin) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod
 	}
 	s := &Cycle{
 		store: p.store, Request: r, trial: trial, counted: p.counted(pod, r.Devices),
-		adapt: p.sharing.Adapt, others: p.others,
+		adapt: p.sharing.Adapt, others: p.others, decision: p.decision,
 	}
 	if p.tracker.HasBackoffs() {
 		s.signature = r.Signature()
@@ -55,6 +55,12 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 		return nil
 	}
 	name := n.Node().Name
+	if s.settled { // the pod was tried on the node as it is
+		if lacked := s.lackedAmount(name, n, s.lacking); lacked != nil {
+			return lacked.Status()
+		}
+		return statusOf(s.lacking)
+	}
 	if s.signature != "" {
 		if reason := p.tracker.Refuses(name, s.signature); !reason.OK() {
 			p.tracker.Wait(pod, name, s.signature)
@@ -73,10 +79,15 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 	if lacked := s.lackedAmount(name, n, reason); lacked != nil {
 		return lacked.Status()
 	}
-	if !reason.OK() {
-		return (&Refusal{Reason: reason}).Status()
+	return statusOf(reason)
+}
+
+// statusOf is the status of a refusal; nil for none.
+func statusOf(reason why.Reason) *fwk.Status {
+	if reason.OK() {
+		return nil
 	}
-	return nil
+	return (&Refusal{Reason: reason}).Status()
 }
 
 // Refusals returns all reasons for which the node refuses the pod of the cycle, for explanations. Filter reports the
@@ -139,7 +150,7 @@ func (p *Plugin) RemovePod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, 
 }
 
 // AddPod puts a pod on this cycle's copy of the view: a victim that is spared has its own CPUs again; a nominated pod,
-// which has none yet, gets the ones that it would get now.
+// which has none yet, gets the ones that it would get now, or in a look ahead, then.
 func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, added fwk.PodInfo,
 	n fwk.NodeInfo,
 ) *fwk.Status {
@@ -148,6 +159,10 @@ func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, add
 		return nil
 	}
 	name, pod := n.Node().Name, added.GetPod()
+	if s.settled {
+		s.start(pod)
+		return nil
+	}
 	view := s.View(name)
 	// The live account still has the entry of a victim. A nominated pod has none.
 	entry, held := p.store.View(name).Entry(string(pod.UID))

@@ -112,6 +112,12 @@ func (d *decision) tryWithin(cs fwk.CycleState, v *ledger.View, r *place.Request
 	if d.others != nil {
 		uid, restricted = d.others.Chosen(cs, node)
 	}
+	return d.tryInside(v, r, pod, node, uid, restricted)
+}
+
+// tryInside is tryWithin for a pod that uses the Reservation with this UID; "" for none.
+func (d *decision) tryInside(v *ledger.View, r *place.Request, pod *corev1.Pod, node, uid string, restricted bool,
+) (ledger.Offer, why.Reason) {
 	if uid == "" {
 		return d.try(v, r, pod, node)
 	}

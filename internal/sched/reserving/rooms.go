@@ -116,8 +116,12 @@ func enter(ctx context.Context, f framework.Framework, cs fwk.CycleState, pod *c
 	if failed != nil {
 		return nil, nil, failed
 	}
-	if placed := placement.Read(dry); placed != nil && s.Restricted {
+	switch placed := placement.Read(dry); {
+	case placed == nil:
+	case s.Restricted:
 		placed.Enter(node.Node().Name, s.UID)
+	default:
+		placed.Use(s.UID)
 	}
 	return dry, without, nil
 }

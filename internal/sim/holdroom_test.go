@@ -1,0 +1,174 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestWhatIsLeftBesideAHoldIsFree: a pod of one hour runs on the node, and a larger one holds the node until the hour
+// is over. Another one, which declares no run time, may use what these two leave.
+func TestWhatIsLeftBesideAHoldIsFree(t *testing.T) {
+	t.Parallel()
+	const hold, ended, heldStarts = "0s Started a", "1h0m0s Ended a", "1h0m0s Started b"
+	now := []string{hold, "0s Started c", ended, heldStarts}
+	at := func(since string) []string { return []string{hold, ended, heldStarts, since + " Started c"} }
+	waits := []string{hold, ended, heldStarts}
+	a := func(cpu string) string { return shared("a", cpu, expects("1h"), "") }
+	const own = "\n{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: own}, spec: {spec: " +
+		"{devices: {requests: [{name: r, exactly: {deviceClassName: card}}]}}}}\n---"
+	lsr := func(name string, cpus int, head string) string { return exclusive(name, cpus, "LSR", head, "") }
+	const alone = `, annotations: {scheduling.koordinator.sh/numa-topology-spec: ` +
+		`'{"numaTopologyPolicy":"SingleNUMANode"}'}`
+	gpu := func(name string, percent int, head string) string {
+		return strings.Replace(gpuPod(name, 1, percent, ""), "{name: "+name+"}", "{name: "+name+head+"}", 1)
+	}
+	for name, c := range map[string]struct {
+		in   string
+		want []string
+	}{
+		"enough": {plain("w", 8) + a("4") + shared("b", "6", "", "") + shared("c", "2", "", ""), now},
+		"too little": {
+			plain("w", 8) + a("4") + shared("b", "6", "", "") + shared("c", "3", "", ""), waits,
+		},
+		"enough, but not now": {
+			plain("w", 8) + a("6") + shared("b", "5", "", "") + shared("c", "3", "", ""), at("1h0m0s"),
+		},
+		"enough, and it outlives the start": {
+			plain("w", 8) + a("4") + shared("b", "6", "", "") + shared("c", "2", expects("90m"), ""),
+			append(slices.Clone(now), "1h30m0s Ended c"),
+		},
+		"a claim, whose devices are not known then": {
+			cardsOf("w", 1) + "\n" + classes + "\n---" + own + plain("w", 8) + a("4") + shared("b", "6", "", "") +
+				shared("c", "2", "", ", resourceClaims: ["+ownClaim+"]"), at("1h0m0s"),
+		},
+		"a held claim": {
+			cardsOf("w", 1) + "\n" + classes + "\n---" + own + plain("w", 8) + a("4") +
+				shared("b", "6", "", ", resourceClaims: ["+ownClaim+"]") + shared("c", "2", "", ""), at("1h0m0s"),
+		},
+		"a port that the held one needs": {
+			plain("w", 8) + a("4") + strings.Replace(shared("b", "6", "", ""), "image: i", port, 1) +
+				strings.Replace(shared("c", "1", "", ""), "image: i", port, 1), waits,
+		},
+		"exclusive CPUs that are left": {
+			machine("n0") + lsr("a", 20, expects("1h")) + lsr("b", 22, "") + lsr("c", 8, ""), now,
+		},
+		"too few exclusive CPUs": {
+			machine("n0") + lsr("a", 20, expects("1h")) + lsr("b", 22, "") + lsr("c", 10, ""), waits,
+		},
+		"exclusive CPUs, and the held one must be on one NUMA node": {
+			machine("n0") + lsr("a", 20, expects("1h")) + lsr("b", 16, alone) + lsr("c", 8, ""), now,
+		},
+		"exclusive CPUs beside the NUMA node that the held one needs": {
+			machine("n0") + lsr("a", 10, expects("1h")) + lsr("old", 4, "") + lsr("b", 16, alone) + lsr("c", 6, ""),
+			[]string{hold, "0s Started old", "0s Started c", ended, heldStarts},
+		},
+		"a GPU that is left": {
+			gpuNode("n0", 16, 4) + gpu("a", 300, expects("1h")) + gpu("b", 300, "") + gpu("c", 100, ""), now,
+		},
+		"a share of a GPU, whose rest the held one cannot use": {
+			gpuNode("n0", 16, 4) + gpu("a", 300, expects("1h")) + gpu("b", 400, "") + gpu("c", 50, ""), waits,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, got := passing(t, c.in, Until{After: 2 * time.Hour})
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+const port = "image: i, ports: [{containerPort: 80, hostPort: 80}]"
+
+// TestNoPodDelaysAHeldOne: a node with exclusive CPUs and GPUs, some pods that run for as long as they declare or for
+// ever, and one that waits for them. Whatever comes behind it, and however long that runs, it starts at the same time.
+func TestNoPodDelaysAHeldOne(t *testing.T) {
+	t.Parallel()
+	var gpus []string
+	for i := range 4 {
+		gpus = append(gpus, fmt.Sprintf("{type: gpu, id: GPU-%d, minor: %[1]d, health: true, resources: "+
+			"{koordinator.sh/gpu-core: 100, koordinator.sh/gpu-memory: 80Gi}}", i))
+	}
+	node := machine("n0") + "\n" + strings.Replace(deviceOf("n0", strings.Join(gpus, ", ")), "labels:",
+		"annotations: {node.tenon.sh/device-mode: Own}, labels:", 1) + "\n---"
+	held, beside := 0, 0
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 63))
+		in := node
+		olds := 3 + r.IntN(5)
+		for i := range olds {
+			in += drawn(r, fmt.Sprint("old", i), 0, 2, []string{"", "20m", "40m", "1h"})
+		}
+		in += drawn(r, "held", 1, 3, []string{"", "30m"})
+		_, alone := passing(t, in, Until{After: 3 * time.Hour})
+		start, placed := startOf(alone, "held"), 0
+		for _, line := range alone {
+			if strings.HasPrefix(line, "0s Started old") {
+				placed++
+			}
+		}
+		if start == "" || start == "1m0s" || placed < olds {
+			continue // it needs not wait, or never starts, or is not the first to wait
+		}
+		held++
+		for i := range 8 {
+			in += drawn(r, fmt.Sprint("young", i), 2+r.IntN(30), 1, []string{"", "5m", "20m", "2h"})
+		}
+		_, all := passing(t, in, Until{After: 3 * time.Hour})
+		if got := startOf(all, "held"); got != start {
+			t.Errorf("seed %d: alone it starts at %s, beside others at %q:\n%s\nof\n%s", seed, start, got,
+				strings.Join(all, "\n"), in)
+		}
+		before := slices.Index(all, start+" Started held")
+		for _, line := range all[:max(before, 0)] {
+			_, name, ok := strings.Cut(line, "Started young")
+			ended := func(l string) bool { return strings.HasSuffix(l, "Ended young"+name) }
+			if ok && !slices.ContainsFunc(all[:before], ended) {
+				beside++
+			}
+		}
+	}
+	if held < 10 || beside < 5 {
+		t.Errorf("%d pods were held, and %d started before and ran beside them", held, beside)
+	}
+}
+
+// drawn is a pod that asks for exclusive CPUs, of one NUMA node or of any, for GPUs or for neither, and comes at a
+// minute.
+func drawn(r *rand.Rand, name string, minute, size int, runs []string) string {
+	annotations := []string{}
+	if d := runs[r.IntN(len(runs))]; d != "" {
+		annotations = append(annotations, "tenon.sh/expected-runtime: "+d)
+	}
+	class, limits := "LS", fmt.Sprintf("cpu: %d, memory: 64Mi", size*(1+r.IntN(4)))
+	switch r.IntN(4) {
+	case 0:
+		class, limits = "LSR", fmt.Sprintf("cpu: %d, memory: 64Mi", size*2*(1+r.IntN(4)))
+	case 1:
+		class, limits = "LSR", fmt.Sprintf("cpu: %d, memory: 64Mi", min(16, size*2*(1+r.IntN(4))))
+		annotations = append(annotations, `scheduling.koordinator.sh/numa-topology-spec: `+
+			`'{"numaTopologyPolicy":"SingleNUMANode"}'`)
+	case 2:
+		limits += fmt.Sprintf(", koordinator.sh/gpu: %d", []int{50, 100, 200, 300, 400}[r.IntN(2+size)])
+	}
+	return fmt.Sprintf("\n{apiVersion: v1, kind: Pod, metadata: {name: %s, labels: {koordinator.sh/qosClass: %s}, "+
+		"annotations: {%s}, creationTimestamp: \"2000-01-01T00:%02d:00Z\"}, spec: {containers: [{name: c, image: i, "+
+		"resources: {limits: {%s}}}]}}\n---", name, class, strings.Join(annotations, ", "), minute, limits)
+}
+
+// startOf is when a pod starts in what happens; "" for never.
+func startOf(lines []string, name string) string {
+	for _, line := range lines {
+		if at, ok := strings.CutSuffix(line, " Started "+name); ok {
+			return at
+		}
+	}
+	return ""
+}
