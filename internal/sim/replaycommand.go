@@ -1,12 +1,15 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/progress"
 	"github.com/tenon-project/tenon/internal/sched/app"
+	"github.com/tenon-project/tenon/internal/sched/journal"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -38,6 +42,7 @@ func (differentError) ExitCode() int { return 1 }
 // NewReplayCommand returns the verb replay.
 func NewReplayCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	var until, with, format string
+	var fleet bool
 	c := help.Command(texts, "replay", &cobra.Command{
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -50,6 +55,12 @@ func NewReplayCommand(streams genericiooptions.IOStreams) *cobra.Command {
 				if end, err = time.Parse(time.RFC3339Nano, until); err != nil {
 					return inputErrorf("--until %s is not allowed: use a time such as 2026-11-26T10:00:00Z", until)
 				}
+			}
+			if fleet {
+				if c.Flags().Changed("with") {
+					return inputErrorf("--fleet and --with are not allowed together: --fleet decides nothing")
+				}
+				return printFleet(streams.Out, args[0], end, format)
 			}
 			ctx, done := progress.Show(c.Context(), streams.ErrOut, "replay", "decisions")
 			defer done()
@@ -70,6 +81,7 @@ func NewReplayCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	c.Flags().StringVar(&until, "until", "", "end before the first record after this time")
 	c.Flags().StringVar(&with, "with", "",
 		"compare with the KubeSchedulerConfiguration of this file, on the same arrivals")
+	c.Flags().BoolVar(&fleet, "fleet", false, "show what was on each node at the end or at --until, and decide nothing")
 	c.Flags().StringVarP(&format, "output", "o", "table", "table or json")
 	return c
 }
@@ -89,6 +101,47 @@ func compare(ctx context.Context, done func(), out io.Writer, path string, until
 		return err
 	}
 	return r.print(out, format)
+}
+
+// past is what a journal records, and the fleet at a time.
+type past struct {
+	view.Past
+	At    time.Time       `json:"at"`
+	Fleet []view.NodeThen `json:"fleet"`
+}
+
+// printFleet prints what was on each node at a time, or at the end of a journal if that is zero.
+func printFleet(out io.Writer, path string, at time.Time, format string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return inputErrorf("%v", err)
+	}
+	defer func() { _ = file.Close() }() // it is only read
+	var p past
+	if p.Past, err = journal.PastOf(path, file); err != nil {
+		return inputErrorf("%v", err)
+	}
+	if at.IsZero() {
+		at = p.To
+	}
+	if at.Before(p.From) {
+		return inputErrorf("--until %s is not allowed: %s begins at %s", at.Format(time.RFC3339Nano), path,
+			p.From.Format(time.RFC3339Nano))
+	}
+	p.At, p.Fleet = at.UTC(), p.FleetAt(at)
+	if format == "json" {
+		return printJSON(out, p)
+	}
+	rows := [][]string{{"NODE", "PODS", "CPU REQUESTED", "ALLOCATABLE"}}
+	for _, n := range p.Fleet {
+		rows = append(rows, []string{n.Node, strconv.Itoa(n.Pods), n.Requested, n.Allocatable})
+	}
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "%s: %s to %s, at %s:\n\n", p.File, p.From.Format(time.RFC3339), p.To.Format(time.RFC3339),
+		p.At.Format(time.RFC3339Nano))
+	alignRows(&text, rows, progress.Width(out))
+	_, err = out.Write(text.Bytes())
+	return err
 }
 
 func printJSON(out io.Writer, v any) error {

@@ -11,6 +11,8 @@ import (
 type Journal struct {
 	Name string `json:"name"` // "" where nothing was written yet
 	Gzip []byte `json:"gzip"` // the lines, compressed
+	// Earlier is the name of the file before this one; "" where there is none.
+	Earlier string `json:"earlier,omitempty"`
 }
 
 // JournalOf returns a file with a text.
@@ -20,7 +22,7 @@ func JournalOf(name string, text []byte) (j Journal, err error) {
 	if _, err = zipped.Write(text); err == nil {
 		err = zipped.Close()
 	}
-	return Journal{name, out.Bytes()}, err
+	return Journal{Name: name, Gzip: out.Bytes()}, err
 }
 
 // Text returns the lines.

@@ -45,8 +45,9 @@ type Questions interface {
 
 // Journal is what the scheduler has recorded.
 type Journal interface {
-	// Last returns the name and the lines of the newest file.
-	Last() (name string, text []byte, err error)
+	// File returns the lines of a file, and the names of that file and of the one before it: "" where there is none. An
+	// empty name stands for the newest file.
+	File(name string) (found, earlier string, text []byte, err error)
 }
 
 // Config is what the handlers read. All of it is safe for concurrent use.

@@ -251,7 +251,7 @@ func (s *server) configuration(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, answer)
 }
 
-// journal answers with the newest file of the journal, compressed, where the caller may read all that it is about.
+// journal answers with a file of the journal, compressed, where the caller may read all that it is about.
 func (s *server) journal(w http.ResponseWriter, r *http.Request) {
 	for _, resource := range []string{"pods", "nodes"} {
 		if !s.mayGet(r, authorizer.AttributesRecord{Resource: resource}) {
@@ -261,9 +261,15 @@ func (s *server) journal(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	var answer view.Journal
-	name, text, err := s.Journal.Last()
+	wanted := r.URL.Query().Get("file")
+	name, earlier, text, err := s.Journal.File(wanted)
+	if err == nil && name == "" && wanted != "" {
+		writeError(w, http.StatusNotFound, "the journal has no file %q: the oldest are removed", wanted)
+		return
+	}
 	if err == nil {
 		answer, err = view.JournalOf(name, text)
+		answer.Earlier = earlier
 	}
 	if err != nil {
 		writeError(w, http.StatusInternalServerError, "read the journal: %v", err)

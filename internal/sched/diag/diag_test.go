@@ -136,7 +136,12 @@ func (q questions) Fixes(_ context.Context, pod *corev1.Pod, said *view.Pod) ([]
 // journalOf is a journal of one file, or one that cannot be read.
 type journalOf struct{ err error }
 
-func (j journalOf) Last() (string, []byte, error) { return "journal-1.jsonl", []byte("{}\n"), j.err }
+func (j journalOf) File(name string) (found, earlier string, text []byte, err error) {
+	if name == "journal-0.jsonl" {
+		return "", "", nil, j.err
+	}
+	return "journal-2.jsonl", "journal-1.jsonl", []byte("{}\n"), j.err
+}
 
 // counter is a plugin with diagnostics of its own.
 type counter struct{}
@@ -515,7 +520,7 @@ func TestTheJournalIsForThoseWhoMayReadAllPodsAndNodes(t *testing.T) {
 		status int
 		want   string
 	}{
-		"all":               {[]string{"/pods", "/nodes"}, nil, 200, `{"name":"journal-1.jsonl","gzip":"`},
+		"all":               {[]string{"/pods", "/nodes"}, nil, 200, `{"name":"journal-2.jsonl","gzip":"`},
 		"no nodes":          {[]string{"/pods"}, nil, 403, "get on nodes of all namespaces is missing"},
 		"pods of one":       {[]string{"default/pods", "/nodes"}, nil, 403, "get on pods of all namespaces is missing"},
 		"it cannot be read": {[]string{"/pods", "/nodes"}, errors.New("disk"), 500, "read the journal: disk"},
@@ -533,6 +538,16 @@ func TestTheJournalIsForThoseWhoMayReadAllPodsAndNodes(t *testing.T) {
 	}
 	if status, _, _ := ask(serve(t, config(t)), "GET", "/apis/v1/journal", ""); status != http.StatusNotFound {
 		t.Errorf("without a journal: status %d", status)
+	}
+	c := config(t)
+	c.Journal = journalOf{}
+	status, answer, _ := ask(serve(t, c), "GET", "/apis/v1/journal?file=journal-0.jsonl", "")
+	if status != http.StatusNotFound || !strings.Contains(answer, `no file \"journal-0.jsonl\"`) {
+		t.Errorf("a file that does not exist: %d %s", status, answer)
+	}
+	_, answer, _ = ask(serve(t, c), "GET", "/apis/v1/journal?file=journal-2.jsonl", "")
+	if !strings.HasSuffix(strings.TrimSpace(answer), `"earlier":"journal-1.jsonl"}`) {
+		t.Errorf("the file before is not named: %s", answer)
 	}
 }
 

@@ -6,7 +6,7 @@
 //	GET  /apis/v1/plugins/NodeNUMAResource/…/:nodeName              topology, free CPUs, ledger of a node
 //	GET  /apis/v1/explain/pods/:namespace/:name                     why is it where it is, or nowhere
 //	GET  /apis/v1/decisions?pod=namespace/name                      the last 256 decisions
-//	GET  /apis/v1/journal                                           the newest file of the journal
+//	GET  /apis/v1/journal                                           a file of the journal, by default the newest
 //	POST /apis/v1/whatif                                            where pods would go in a changed cluster
 //	PUT  /debug/flags/{v,s,f}      GET /debug/flags                 log level, score table, filter failures
 //

@@ -28,7 +28,7 @@ import (
 
 var start = time.Date(2026, 11, 26, 10, 0, 0, 0, time.UTC)
 
-// lines writes records to a ring and returns what is in its file.
+// lines writes records to a ring and returns what is in its file. A record without a time is of the start.
 func lines(t testing.TB, records ...*Record) []byte {
 	t.Helper()
 	folder := t.TempDir()
@@ -37,7 +37,10 @@ func lines(t testing.TB, records ...*Record) []byte {
 	testkit.Check(t, r.begin(start))
 	w := writer{ring: r}
 	for i, record := range records {
-		record.Gen, record.Time = uint64(i+1), start
+		record.Gen = uint64(i + 1)
+		if record.Time.IsZero() {
+			record.Time = start
+		}
 		testkit.Check(t, w.line(written{Record: record, Event: eventOf(record)}))
 	}
 	testkit.Check(t, r.end())
@@ -332,14 +335,23 @@ func TestOnlyAnnotationsOfSchedulingAreRecorded(t *testing.T) {
 func TestTheLastFileIsReadInWholeLines(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	if name, text, err := Last(folder); name != "" || text != nil || err != nil {
+	if name, _, text, err := ReadFile(folder, ""); name != "" || text != nil || err != nil {
 		t.Errorf("an empty folder: got %q, %q, %v", name, text, err)
 	}
 	for name, text := range map[string]string{"journal-1.jsonl": "old\n", "journal-2.jsonl": "a\nb\ncut"} {
 		testkit.Check(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
-	if name, text, err := Last(folder); name != "journal-2.jsonl" || string(text) != "a\nb\n" || err != nil {
-		t.Errorf("got %q, %q, %v", name, text, err)
+	for wanted, want := range map[string]string{
+		"":                   "journal-2.jsonl after journal-1.jsonl: a\nb\n",
+		"journal-2.jsonl":    "journal-2.jsonl after journal-1.jsonl: a\nb\n",
+		"journal-1.jsonl":    "journal-1.jsonl after : old\n",
+		"journal-0.jsonl":    " after : ",
+		"../journal-1.jsonl": " after : ",
+	} {
+		name, earlier, text, err := ReadFile(folder, wanted)
+		if got := fmt.Sprintf("%s after %s: %s", name, earlier, text); got != want || err != nil {
+			t.Errorf("%q: got %q, %v; want %q", wanted, got, err, want)
+		}
 	}
 }
 

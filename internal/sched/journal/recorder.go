@@ -363,8 +363,10 @@ func (r *Recorder) Own(change kube.OwnChange, o metav1.Object, apply func()) {
 	apply()
 }
 
-// Last returns the name and the whole lines of the newest file, "" where there is none.
-func (r *Recorder) Last() (name string, text []byte, err error) { return Last(r.folder) }
+// File returns a file as ReadFile does.
+func (r *Recorder) File(name string) (found, earlier string, text []byte, err error) {
+	return ReadFile(r.folder, name)
+}
 
 // Gangs records a change of the gangs' state that no event and no cycle brings, where there was one.
 func (r *Recorder) Gangs(kind kube.OwnChange, change func(now time.Time) bool) {

@@ -177,7 +177,7 @@ func TestAFullDiskDropsRecordsAndNothingElse(t *testing.T) {
 		t.Error("the disk has room, and no new file is written")
 	}
 	testkit.Check(t, w.ring.end())
-	_, text, err := Last(r.folder)
+	_, _, text, err := ReadFile(r.folder, "")
 	testkit.Check(t, err)
 	if all, err := read(text); err != nil || len(all) != 7 {
 		t.Errorf("the new file has %d records, %v; want a snapshot of five pods, and the last event", len(all), err)

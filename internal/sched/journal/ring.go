@@ -54,15 +54,22 @@ func Files(folder string) ([]string, error) {
 	return files, err
 }
 
-// Last returns the name and the whole lines of the newest file in a folder, "" where there is none.
-func Last(folder string) (name string, text []byte, err error) {
+// ReadFile returns the whole lines of a file in a folder, and the names of that file and of the one before it: "" where
+// there is none. An empty name stands for the newest file.
+func ReadFile(folder, name string) (found, earlier string, text []byte, err error) {
 	files, err := Files(folder)
-	if err != nil || len(files) == 0 {
-		return "", nil, err
+	i := len(files) - 1
+	if name != "" {
+		i = slices.IndexFunc(files, func(path string) bool { return filepath.Base(path) == name })
 	}
-	path := files[len(files)-1]
-	text, err = os.ReadFile(path)
-	return filepath.Base(path), text[:bytes.LastIndexByte(text, '\n')+1], err
+	if err != nil || i < 0 {
+		return "", "", nil, err
+	}
+	if i > 0 {
+		earlier = filepath.Base(files[i-1])
+	}
+	text, err = os.ReadFile(files[i])
+	return filepath.Base(files[i]), earlier, text[:bytes.LastIndexByte(text, '\n')+1], err
 }
 
 // openRing makes a ring in a folder. What is in it counts.
