@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-project/tenon/internal/cli"
 	"github.com/tenon-project/tenon/internal/control/admission"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/sched/journal"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -46,5 +47,6 @@ var doctors = cli.Doctor{
 	Machine:  examineMachine,
 	GPUs:     examineGPUs,
 	API:      examiner{},
+	Past:     journal.PastOf,
 	Warnings: func(pod *corev1.Pod) []string { return admission.Create(pod, nil).Warnings },
 }

@@ -32,6 +32,7 @@ var drawn = []any{
 	view.ModeOfNode{},
 	view.Node{},
 	view.NodeUse{},
+	view.Past{},
 	view.PendingGroup{},
 	view.Pod{},
 	view.Quota{},

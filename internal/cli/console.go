@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -132,6 +134,7 @@ type consoleSource struct {
 func (s consoleSource) Read(ctx context.Context, topic string) (answer console.Answer, err error) {
 	var out watched
 	var notes bytes.Buffer
+	var keep time.Duration
 	streams := genericiooptions.IOStreams{Out: &out, ErrOut: &notes}
 	inJSON := listFlags{format: "json"}
 	kind, name, _ := strings.Cut(topic, "/")
@@ -157,6 +160,9 @@ func (s consoleSource) Read(ctx context.Context, topic string) (answer console.A
 		err = s.gangs(ctx, streams, name)
 	case topic == "decisions":
 		err = s.decisions(ctx, &out)
+	case topic == "past", kind == "past" && name != "":
+		keep = pastKept
+		err = s.past(ctx, &out, name)
 	case topic == "configuration":
 		var scheduler diagnostics
 		var found view.Configuration
@@ -174,11 +180,11 @@ func (s consoleSource) Read(ctx context.Context, topic string) (answer console.A
 		})
 	default:
 		text := "topic %q does not exist: use pending, pending/NAMESPACE, pod/NAMESPACE/NAME, nodes, gpus, use, " +
-			"node/NAME, modes, quotas, gangs, gangs/NAMESPACE, decisions, evictions, evicted, reservations, status " +
-			"or configuration"
+			"node/NAME, modes, quotas, gangs, gangs/NAMESPACE, decisions, past, past/FILE, evictions, evicted, " +
+			"reservations, status or configuration"
 		return answer, &console.Refusal{Status: http.StatusBadRequest, Text: fmt.Sprintf(text, topic)}
 	}
-	answer = console.Answer{JSON: out.Bytes(), Content: out.content}
+	answer = console.Answer{JSON: out.Bytes(), Content: out.content, Keep: keep}
 	for line := range strings.Lines(notes.String()) {
 		answer.Notes = append(answer.Notes, strings.TrimSpace(line))
 	}
@@ -252,6 +258,34 @@ func (s consoleSource) decisions(ctx context.Context, out *watched) error {
 		return err
 	}
 	return printAnswer(out, "json", newList("DecisionList", answer), nil)
+}
+
+// pastKept is for how long the past is not read again: a file of a journal may have 32 MiB.
+const pastKept = 30 * time.Second
+
+// past prints what a file of the journal of the leading scheduler records; an empty name is the newest file. A
+// scheduler without a journal has no past, which is not an error.
+func (s consoleSource) past(ctx context.Context, out *watched, name string) error {
+	past := view.Past{}
+	scheduler, err := findDiagnostics(s.flags, "")
+	var file view.Journal
+	if err == nil && s.doctor.Past != nil {
+		err = scheduler.get(ctx, &file, "/apis/v1/journal", url.Values{"file": {name}}.Encode())
+	}
+	if refused := (*refusedError)(nil); name == "" && errors.As(err, &refused) && refused.code == http.StatusNotFound {
+		err = nil
+	}
+	if err == nil && file.Name != "" {
+		var text []byte
+		if text, err = file.Text(); err == nil {
+			past, err = s.doctor.Past(file.Name, bytes.NewReader(text))
+		}
+		past.Earlier = file.Earlier
+	}
+	if err != nil {
+		return err
+	}
+	return printAnswer(out, "json", past, nil)
 }
 
 // WhatIf asks the scheduler.

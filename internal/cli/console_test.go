@@ -341,3 +341,55 @@ func TestAConsoleForOtherMachinesIsRefused(t *testing.T) {
 		t.Errorf("got %d %q", code, errOut)
 	}
 }
+
+// TestThePastIsThatOfTheJournal: of the newest file, or of a named one. A scheduler without a journal has none.
+func TestThePastIsThatOfTheJournal(t *testing.T) {
+	api := apiServer(t, nil, nil, nil)
+	answers := map[string]string{"": "new", "old": "old"} // names of files by what was asked for
+	s := sourceFor(t, api, func(w http.ResponseWriter, r *http.Request) {
+		name, known := answers[r.URL.Query().Get("file")]
+		if r.URL.Path != "/apis/v1/journal" || !known {
+			http.NotFound(w, r)
+			return
+		}
+		file, err := view.JournalOf(name, []byte(name+" lines"))
+		file.Earlier = "before-" + name
+		testkit.Check(t, err)
+		testkit.Check(t, json.NewEncoder(w).Encode(file))
+	})
+	s.doctor.Past = func(name string, file io.Reader) (view.Past, error) {
+		text, err := io.ReadAll(file)
+		return view.Past{File: name, Nodes: []view.PastNode{{Node: string(text)}}}, err
+	}
+	past := func(topic string) (p view.Past, err error) {
+		t.Helper()
+		answer, err := s.Read(t.Context(), topic)
+		if err == nil {
+			testkit.Check(t, json.Unmarshal(answer.JSON, &p))
+			if answer.Keep != pastKept {
+				t.Errorf("%s is kept for %v", topic, answer.Keep)
+			}
+		}
+		return p, err
+	}
+	for topic, want := range map[string]view.Past{
+		"past":     {File: "new", Earlier: "before-new", Nodes: []view.PastNode{{Node: "new lines"}}},
+		"past/old": {File: "old", Earlier: "before-old", Nodes: []view.PastNode{{Node: "old lines"}}},
+	} {
+		got, err := past(topic)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v\n%s", topic, err, diff)
+		}
+	}
+	if _, err := past("past/gone"); err == nil {
+		t.Error("a file that does not exist is no error")
+	}
+	clear(answers)
+	if got, err := past("past"); err != nil || got.File != "" {
+		t.Errorf("without a journal: %+v, %v", got, err)
+	}
+	s.doctor.Past = nil
+	if got, err := past("past"); err != nil || got.File != "" {
+		t.Errorf("without a reader of journals: %+v, %v", got, err)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -44,6 +45,8 @@ type Doctor struct {
 	GPUs func(ctx context.Context, root string) (view.Diagnosis, error)
 	// API examines objects.
 	API Examiner
+	// Past reads a file of a scheduler's journal. nil: the console shows no recorded past.
+	Past func(name string, file io.Reader) (view.Past, error)
 	// Warnings are what admission warns of in a pod. nil: explain shows none.
 	Warnings func(*corev1.Pod) []string
 }

@@ -17,7 +17,7 @@ import (
 // Lifetime is how long the address of a console is valid.
 const Lifetime = 12 * time.Hour
 
-const interval = 2 * time.Second
+const interval = time.Second
 
 // Console is a server that has started.
 type Console struct {

@@ -27,6 +27,9 @@ type Answer struct {
 	Content string
 	// Notes are sentences about the answer, such as what could not be read.
 	Notes []string
+	// Keep is for how long a stream keeps the answer before it reads the topic again. 0 for most topics: each round
+	// reads them.
+	Keep time.Duration
 }
 
 // Source answers for a cluster with the rights of the user.
@@ -220,14 +223,18 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, source Source) {
 	ctx := r.Context()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
-	sent := map[string]string{}
+	sent, kept := map[string]string{}, map[string]time.Time{} // until when an answer is kept
 	for ctx.Err() == nil {
 		begun := time.Now()
 		for _, topic := range topics {
-			message, content := read(ctx, source, topic)
+			if begun.Before(kept[topic]) {
+				continue
+			}
+			message, content, keep := read(ctx, source, topic)
 			if ctx.Err() != nil {
 				return
 			}
+			kept[topic] = time.Now().Add(keep)
 			if last, known := sent[topic]; known && last == content {
 				continue
 			}
@@ -251,18 +258,18 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, source Source) {
 	}
 }
 
-// read returns the message about a topic, and what of it counts as a change.
-func read(ctx context.Context, source Source, topic string) (message update, content string) {
+// read returns the message about a topic, what of it counts as a change, and for how long it is kept.
+func read(ctx context.Context, source Source, topic string) (message update, content string, keep time.Duration) {
 	message = update{Topic: topic, Read: time.Now()}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	answer, err := source.Read(ctx, topic)
 	if err != nil {
 		message.Error = err.Error()
-		return message, "error " + message.Error
+		return message, "error " + message.Error, 0
 	}
 	message.Answer, message.Notes = answer.JSON, answer.Notes
-	return message, strings.Join(append([]string{"answer", answer.Content}, answer.Notes...), "\n")
+	return message, strings.Join(append([]string{"answer", answer.Content}, answer.Notes...), "\n"), answer.Keep
 }
 
 // send writes a server-sent event.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -294,6 +295,36 @@ func TestAStreamSendsWhatChanges(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("updates (-want +got):\n%s", diff)
+	}
+}
+
+// TestAStreamKeepsWhatIsExpensive: a topic whose answer says so is not read in each round.
+func TestAStreamKeepsWhatIsExpensive(t *testing.T) {
+	t.Parallel()
+	reads := map[string]int{} // by the stream's goroutine alone
+	address := serve(t, source{read: func(topic string) (console.Answer, error) {
+		reads[topic]++
+		keep := time.Duration(0)
+		if topic == "kept" {
+			keep = time.Hour
+		}
+		return console.Answer{JSON: fmt.Appendf(nil, "%d", reads[topic]), Content: fmt.Sprint(reads[topic]), Keep: keep}, nil
+	}}, time.Hour)
+	next := events(t, address, "kept", "read")
+	got := map[string]int{}
+	for rounds := 0; rounds < 4; {
+		e, err := next()
+		testkit.Check(t, err)
+		if e.name == "read" {
+			rounds++
+			continue
+		}
+		var u struct{ Topic string }
+		testkit.Check(t, json.Unmarshal([]byte(e.data), &u))
+		got[u.Topic]++
+	}
+	if want := map[string]int{"kept": 1, "read": 4}; !maps.Equal(got, want) {
+		t.Errorf("in four rounds the updates are %v, want %v", got, want)
 	}
 }
 
