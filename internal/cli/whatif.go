@@ -31,6 +31,7 @@ type whatIfOptions struct {
 	format, address, file, like string
 	preempt, exitCode           bool
 	changes                     []givenChange
+	on                          []string
 }
 
 // givenChange is a change as the command line has it.
@@ -69,6 +70,7 @@ func newWhatIf(flags *genericclioptions.ConfigFlags, streams genericiooptions.IO
 	f := c.Flags()
 	f.StringVarP(&o.file, "filename", "f", "", "file with a pod to add, or with a workload; - reads standard input")
 	f.StringVar(&o.like, "like", "", "add a copy of a pod of the cluster: pod/NAME")
+	f.StringArrayVar(&o.on, "on", nil, "place the pods on this node only: node/NAME; may be repeated")
 	f.BoolVar(&o.preempt, "preempt", false, "allow the pods to preempt others, as the scheduler would")
 	for name, usage := range map[string]string{
 		"add":        `add nodes: "N x MACHINE" or "N x like node/NAME"`,
@@ -85,6 +87,7 @@ func newWhatIf(flags *genericclioptions.ConfigFlags, streams genericiooptions.IO
 	utilruntime.Must(c.RegisterFlagCompletionFunc("like", completeArgument(flags, "pod")))
 	utilruntime.Must(c.RegisterFlagCompletionFunc("remove", completeArgument(flags, "pod")))
 	utilruntime.Must(c.RegisterFlagCompletionFunc("cordon", completeArgument(flags, "node")))
+	utilruntime.Must(c.RegisterFlagCompletionFunc("on", completeArgument(flags, "node")))
 	utilruntime.Must(c.RegisterFlagCompletionFunc("add",
 		cobra.FixedCompletions(d.Machines.Presets, cobra.ShellCompDirectiveNoFileComp)))
 	return c
@@ -184,6 +187,16 @@ func newWhatIfQuestion(ctx context.Context, o *whatIfOptions, flags *genericclio
 	q := &w.question
 	if o.preempt {
 		q.Ask.Mode = view.Preempt
+	}
+	for _, on := range o.on {
+		_, node, err := named([]string{on}, "node")
+		if err != nil {
+			return nil, usagef("--on %q: %v", on, err)
+		}
+		q.Ask.Nodes = append(q.Ask.Nodes, node)
+	}
+	if o.preempt && len(o.on) > 0 {
+		return nil, usagef("--on and --preempt are not allowed together: preemption chooses among all nodes")
 	}
 	for _, arg := range args {
 		_, name, err := named([]string{arg}, "pod")

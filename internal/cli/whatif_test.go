@@ -138,6 +138,10 @@ func TestWhatIfAsksTheScheduler(t *testing.T) {
 			[]string{`{"changes":[{"scaleGang":{"gang":"ml/g","to":2}},{"removePod":"ml/runs"}],` +
 				`"ask":{"pods":["ml/runs","ml/g-0-whatif-1"]}}`},
 		},
+		"the successor of a pod on another node": {
+			"", []string{"runs", "--remove", "runs", "--on", "node/n", "--on", "m"},
+			[]string{`{"changes":[{"removePod":"ml/runs"}],"ask":{"pods":["ml/runs"],"nodes":["n","m"]}}`},
+		},
 		"a pod of a file": {pod, []string{"-f", "-"}, []string{
 			`{"changes":[{"addPod":"a"}],"ask":{"pods":["ml/a"]}}`,
 		}},
@@ -225,6 +229,8 @@ func TestWhatIfRefusesBadInput(t *testing.T) {
 			[]string{"a", "--cordon", "node/"},
 			`--cordon "node/": "node/" names no node`, ExitUsage,
 		},
+		"a pod on a pod":           {[]string{"a", "--on", "pod/n"}, `--on "pod/n": unknown kind`, ExitUsage},
+		"victims on a chosen node": {[]string{"a", "--on", "n", "--preempt"}, "--on and --preempt", ExitUsage},
 		"the removal of a node": {
 			[]string{"a", "--remove", "node/n"},
 			`--remove "node/n": unknown kind`, ExitUsage,
