@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -157,6 +158,10 @@ func printTop(out io.Writer, a *account, what, format string, width int) error {
 			view.LoadOf(n.Name, cpu, a.used[n.Name].MilliCPU, a.view(n.Name), a.pods[n.Name], a.health(n)))
 	}
 	a.addOwners(rows)
+	for i, n := range a.nodes {
+		rows[i].Labels = maps.Clone(n.Labels)
+		delete(rows[i].Labels, corev1.LabelHostname)
+	}
 	return printAnswer(out, format, newList("NodeTopList", rows),
 		func() string { return nodeTable(rows, format == wide, width) },
 		namesOf("node", rows, func(l *view.Load) string { return l.Node })...)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/view"
@@ -65,12 +66,38 @@ func showUse(ctx context.Context, flags *genericclioptions.ConfigFlags, out io.W
 // nodeUses describes the nodes of an account.
 func nodeUses(a *account, metrics map[string]*slo.NodeMetric, now time.Time) []view.NodeUse {
 	rows := []view.NodeUse{}
+	byClass := memoryByClass(a)
 	for _, n := range a.nodes {
 		use := describe.NodeUse(n, metrics[n.Name], a.used[n.Name], now)
-		use.Health = a.health(n)
+		use.Health, use.MemoryByClass = a.health(n), byClass[n.Name]
 		rows = append(rows, use)
 	}
 	return rows
+}
+
+// memoryByClass returns what pods request of the memory of each node, by QoS class. Pods without a class share the LS
+// pool.
+func memoryByClass(a *account) map[string]map[string]string {
+	bytes := map[string]map[string]int64{}
+	for _, p := range a.all {
+		node, asks := p.Spec.NodeName, describe.Requests(p).MemoryBytes
+		if node == "" || convert.Ended(p) || asks == 0 {
+			continue
+		}
+		if bytes[node] == nil {
+			bytes[node] = map[string]int64{}
+		}
+		class, _, _ := convert.PodQoS(p)
+		bytes[node][cmp.Or(class.String(), qos.LS.String())] += asks
+	}
+	out := map[string]map[string]string{}
+	for node, classes := range bytes {
+		out[node] = map[string]string{}
+		for class, n := range classes {
+			out[node][class] = view.BytesText(n)
+		}
+	}
+	return out
 }
 
 // podUses describes the pods of the nodes of an account that are in a namespace, those that use most CPU first. The

@@ -36,6 +36,8 @@ type Load struct {
 	// the numbers of the members of each gang.
 	Quotas map[string]string `json:"quotas,omitempty"`
 	Gangs  map[string]int    `json:"gangs,omitempty"`
+	// Labels are those of the node, without its host name.
+	Labels map[string]string `json:"labels,omitempty"`
 	Fault  string            `json:"fault,omitempty"`
 	// Stranded is the CPU that is allocatable, not requested, and not usable by new pods, because Health is closed; ""
 	// where there is none. Free, LargestFit and LargestOnOneNUMANode are 0 then.
@@ -156,6 +158,8 @@ type NodeUse struct {
 	Node   string    `json:"node"`
 	CPU    AmountUse `json:"cpu"`
 	Memory AmountUse `json:"memory"`
+	// MemoryByClass is what the pods of each QoS class request of Memory; what Reservations hold besides has no class.
+	MemoryByClass map[string]string `json:"memoryByClass,omitempty"`
 	// Suppressed says to what the node's best-effort pods are suppressed, and why; "" where they are not.
 	Suppressed string `json:"suppressed,omitempty"`
 	// ReportSeconds is how old the node's report is; -1 without one.
