@@ -5,8 +5,10 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"unicode"
 
@@ -70,6 +72,35 @@ func TestEveryTextIsTranslated(t *testing.T) {
 		if got, want := placeholders(chinese), placeholders(english); !maps.Equal(got, want) {
 			t.Errorf("%s: Chinese placeholders are %v, want those of the English text, %v", key, got, want)
 		}
+	}
+}
+
+// written is text between tags, or after an expression.
+var written = regexp.MustCompile("[^=][>}]([^<>{}=;()&|?:,\"'`$\n]*\\p{L}{3,}[^<>{}=;()&|?:,\"'`$\n]*)[<{]")
+
+// TestPagesWriteTextsOfTheTable: what stands in a page itself is a name that no language translates.
+func TestPagesWriteTextsOfTheTable(t *testing.T) {
+	t.Parallel()
+	names := []string{
+		"Tenon", "Ctrl K", "Esc", "CPU", "GPU", "NUMA", "min", "NotReady", "● Ready", "cpuset.cpus", "catch",
+	}
+	found := 0
+	testkit.Check(t, fs.WalkDir(os.DirFS("src"), ".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".tsx") {
+			return err
+		}
+		source, err := os.ReadFile(filepath.Join("src", path))
+		for _, match := range written.FindAllSubmatch(source, -1) {
+			text := strings.TrimSpace(string(match[1]))
+			found++
+			if !slices.Contains(names, text) {
+				t.Errorf("%s: %q is not in the table of texts", path, text)
+			}
+		}
+		return err
+	}))
+	if found < 5 {
+		t.Errorf("only %d texts were found", found)
 	}
 }
 

@@ -91,10 +91,10 @@ export function Marks({ health, short }: { health?: HealthHealth; short?: boolea
 
 export const podPath = (pod: string) => "/pod/" + pod.split("/").map(encodeURIComponent).join("/");
 export const PodLink = ({ pod }: { pod: string }) =>
-  pod.includes("/") ? <A to={podPath(pod)}>{pod}</A> : <span>{pod}</span>;
+  pod.includes("/") ? <A to={podPath(pod)} title={pod}>{pod}</A> : <span>{pod}</span>;
 // HolderLink names who holds a device: a pod, or a ResourceClaim, which has no page.
 export const HolderLink = ({ holder: h }: { holder: { pod: string; claim?: boolean } }) =>
-  h.claim ? <span>claim {h.pod}</span> : <PodLink pod={h.pod} />;
+  h.claim ? <span>{t("claimOf", h.pod)}</span> : <PodLink pod={h.pod} />;
 export const nodePath = (node: string) => "/node/" + encodeURIComponent(node);
 export const NodeLink = ({ node }: { node: string }) => <A to={nodePath(node)}>{node}</A>;
 

@@ -107,6 +107,7 @@ export interface Load {
   fragmentedPercent: number;
   quotas?: Record<string, string>;
   gangs?: Record<string, number>;
+  labels?: Record<string, string>;
   fault?: string;
   stranded?: string;
   health?: HealthHealth;
@@ -150,9 +151,20 @@ export interface NodeUse {
   node: string;
   cpu: AmountUse;
   memory: AmountUse;
+  memoryByClass?: Record<string, string>;
   suppressed?: string;
   reportSeconds: number;
   health?: HealthHealth;
+}
+
+export interface Past {
+  file: string;
+  earlier?: string;
+  from?: string;
+  to?: string;
+  nodes: PastNode[];
+  pods: PastPod[];
+  refused: PastRefusal[];
 }
 
 export interface PendingGroup {
@@ -443,6 +455,32 @@ export interface Queue {
   lastAttempt?: string;
   nextTry?: string;
   wakesOn?: string[];
+}
+
+export interface PastNode {
+  node: string;
+  milliCPU: number;
+  from: string;
+  to?: string;
+}
+
+export interface PastPod {
+  pod: string;
+  node: string;
+  gang?: string;
+  milliCPU: number;
+  from: string;
+  to?: string;
+  feasible?: number;
+  of?: number;
+  why?: string;
+}
+
+export interface PastRefusal {
+  pod: string;
+  time: string;
+  why: string;
+  nominated?: string;
 }
 
 export interface WhyWire {

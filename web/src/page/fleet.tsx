@@ -1,10 +1,10 @@
 import type { GPULoad, List, Load, NodeUse } from "../view";
-import { useEffect, useRef } from "preact/hooks";
-import { signal } from "@preact/signals";
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { type Signal, signal } from "@preact/signals";
 import { go, language, query, theme, updates, withQuery } from "../store";
 import { type Key, t } from "../text";
 import { A, bytes, cores, Figure, Head, Marks, NodeLink, nodePath, number, Parts, percent, sum, Topic } from "../ui";
-import { classParts } from "./overview";
+import { classParts, memoryParts } from "./overview";
 
 interface Known {
   load: Load;
@@ -98,8 +98,10 @@ function Tiles({ nodes, gpus }: { nodes: Load[]; gpus: GPULoad[] }) {
   const all = nodes.map((load) => {
     const owners = measure.owners?.(load) ?? {}, gpu = gpuOf.get(load.node), use = useOf.get(load.node);
     const part = one ? (owners[one] ?? 0) / (measure.whole?.(load) || NaN) : measure.part?.({ load, gpu, use }) ?? NaN;
-    return { load, part, owners: sorted(owners), gpu, use, match: load.node.includes(filter) };
+    return { load, part, owners: sorted(owners), gpu, use, match: matches(load, filter) };
   });
+  const labels = labelsOf(nodes), group = Object.hasOwn(labels, query("group")) ? query("group") : "";
+  const groups = group ? [...Map.groupBy(all, (n) => n.load.labels?.[group] ?? "")].sort(([a], [b]) => (a < b ? -1 : 1)) : [["", all] as const];
   const shown = all.filter((n) => n.match);
   const fleet = new Map<string, number>(), nodesOf = new Map<string, number>();
   for (const { owners } of all) {
@@ -124,6 +126,15 @@ function Tiles({ nodes, gpus }: { nodes: Load[]; gpus: GPULoad[] }) {
         <label>
           {t("filter")} <input value={filter} onInput={(e) => go(withQuery({ name: e.currentTarget.value }), true)} />
         </label>
+        {Object.keys(labels).length > 0 && (
+          <label>
+            {t("groupBy")}{" "}
+            <select value={group} onChange={(e) => go(withQuery({ group: e.currentTarget.value }), true)}>
+              <option value="">–</option>
+              {Object.entries(labels).map(([key, n]) => <option value={key}>{key} ({n})</option>)}
+            </select>
+          </label>
+        )}
         <span class="quiet">{t("shown", shown.length, nodes.length)}</span>
         {!coloured && (
           <span class="keys scale" aria-label={t("legend")} role="group">
@@ -151,10 +162,13 @@ function Tiles({ nodes, gpus }: { nodes: Load[]; gpus: GPULoad[] }) {
               </ul>
             )}
             {nodes.length === 0 ? <p class="empty">{t("noNode")}</p>
-            : nodes.length > mostTiles ? <HeatMap cells={all} kind={(n) => { const s = signOf(n); return s ? "cpu " + s.kind : "heat-" + level(n.part); }} letter={(n) => signOf(n)?.letter ?? ""} says={text} />
-            : (
+            : groups.map(([value, cells]) => (
+              <>
+              {group && <h3 class="code">{value || "–"} <span class="quiet">{t("nodesOf", cells.length)}</span></h3>}
+              {nodes.length > mostTiles ? <HeatMap cells={cells} of={nodes.length} kind={(n) => { const s = signOf(n); return s ? "cpu " + s.kind : "heat-" + level(n.part); }} letter={(n) => signOf(n)?.letter ?? ""} says={text} />
+              : (
               <ul class={"tiles" + (nodes.length <= mostCards ? " machines" : "")}>
-                {all.map((n) => {
+                {cells.map((n) => {
                   const sign = signOf(n), { load } = n;
                   return (
                     <li class={n.match ? "" : "faded"}>
@@ -168,7 +182,9 @@ function Tiles({ nodes, gpus }: { nodes: Load[]; gpus: GPULoad[] }) {
                   );
                 })}
               </ul>
-            )}
+              )}
+              </>
+            ))}
           </>
         }
         head={[t("node"), title, t("pods"), "CPU", "REQ", "LSE", "LSR", "LS", "BE", t("free"), "FIT", "FIT/NUMA", "GPU", t("free") + " GPU", t("health"), t("strandedCPUs")]}
@@ -183,6 +199,24 @@ function Tiles({ nodes, gpus }: { nodes: Load[]; gpus: GPULoad[] }) {
       />
     </>
   );
+}
+
+// matches reports whether a node has a filter in its name or in one of its labels, written as KEY=VALUE.
+const matches = (n: Load, filter: string) =>
+  n.node.includes(filter) || (filter.includes("=") && Object.entries(n.labels ?? {}).some(([key, value]) => `${key}=${value}`.includes(filter)));
+
+const mostGroups = 24;
+
+// labelsOf are the labels that divide the nodes into a few groups, with the number of these.
+function labelsOf(nodes: Load[]): Record<string, number> {
+  const values = new Map<string, Set<string>>();
+  for (const { labels = {} } of nodes) {
+    for (const [key, value] of Object.entries(labels)) {
+      values.set(key, (values.get(key) ?? new Set()).add(value));
+    }
+  }
+  const few = [...values].filter(([, all]) => all.size > 1 && all.size <= mostGroups && all.size < nodes.length);
+  return Object.fromEntries(few.map(([key, all]) => [key, all.size] as const).sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
 // Up to mostCards nodes are drawn as small machines, up to mostTiles as tiles, more as cells of a map.
@@ -200,13 +234,13 @@ interface Cell {
 
 // Small is a machine in a few lines: CPUs by class, memory, GPUs.
 function Small({ node: { load: n, gpu, use } }: { node: Cell }) {
-  const memory = number(use?.memory.allocatable), asked = number(use?.memory.requested);
+  const memory = number(use?.memory.allocatable);
   return (
     <span class="small machine-lines">
       <span class="line"><span>CPU</span><Parts whole={number(n.allocatable)} parts={classParts([n])} /><span>{cores(number(n.requested))}/{cores(number(n.allocatable))}</span></span>
       {memory > 0 && (
         <span class="line"><span>{t("memoryName")}</span>
-          <Parts whole={memory} parts={[{ kind: "in-used", n: asked, text: `${t("requestedNow")} ${bytes(asked)}`, label: bytes(asked) }]} /><span>{bytes(memory)}</span></span>
+          <Parts whole={memory} parts={memoryParts([use!])} /><span>{bytes(memory)}</span></span>
       )}
       {gpu && (
         <span class="line"><span>GPU</span>
@@ -219,23 +253,24 @@ function Small({ node: { load: n, gpu, use } }: { node: Cell }) {
   );
 }
 
-const hovered = signal(-1);
 const gap = 2;
 
 interface MapProps {
   cells: Cell[];
+  of: number; // nodes in all maps
   kind: (n: Cell) => string;
   letter: (n: Cell) => string;
   says: (n: Cell) => string;
 }
 
 // HeatMap draws a cell for each node on a canvas. Only cells that differ from what is drawn are drawn again.
-function HeatMap({ cells, kind, letter, says }: MapProps) {
+function HeatMap({ cells, of: all, kind, letter, says }: MapProps) {
+  const hovered = useMemo(() => signal(-1), []);
   const canvas = useRef<HTMLCanvasElement>(null), probe = useRef<HTMLElement>(null);
   const drawn = useRef<{ keys: string[]; size: number; columns: number; colours: Map<string, string>; of: string }>({ keys: [], size: 0, columns: 1, colours: new Map(), of: "" });
   const draw = () => {
     const c = canvas.current!, d = drawn.current, width = c.parentElement!.clientWidth, scale = devicePixelRatio || 1;
-    const size = Math.max(9, Math.min(46, Math.floor(Math.sqrt((width * Math.max(320, innerHeight - 330)) / cells.length))));
+    const size = Math.max(9, Math.min(46, Math.floor(Math.sqrt((width * Math.max(320, innerHeight - 330)) / all))));
     const columns = Math.max(1, Math.floor(width / size)), height = Math.ceil(cells.length / columns) * size;
     const of = [width, size, cells.length, scale, getComputedStyle(document.documentElement).colorScheme, matchMedia("(prefers-color-scheme: dark)").matches].join();
     const pen = c.getContext("2d")!;
@@ -307,16 +342,16 @@ function HeatMap({ cells, kind, letter, says }: MapProps) {
   language.value;
   return (
     <div class="map">
-      <i ref={probe} hidden />
+      <i ref={probe} style={{ display: "none" }} />
       <canvas ref={canvas} tabIndex={0} role="img" aria-label={t("mapOf", cells.length)} onMouseMove={(e) => (hovered.value = at(e))}
         onMouseLeave={() => (hovered.value = -1)} onClick={(e) => { const n = cells[at(e)]; n && go(nodePath(n.load.node)); }} onKeyDown={press} />
-      <Card cells={cells} says={says} size={() => drawn.current} />
+      <Card cells={cells} hovered={hovered} says={says} size={() => drawn.current} />
     </div>
   );
 }
 
 // Card is about the cell under the pointer.
-function Card({ cells, says, size }: { cells: Cell[]; says: (n: Cell) => string; size: () => { size: number; columns: number } }) {
+function Card({ cells, hovered, says, size }: { cells: Cell[]; hovered: Signal<number>; says: (n: Cell) => string; size: () => { size: number; columns: number } }) {
   const i = hovered.value, n = cells[i];
   if (!n) {
     return null;

@@ -1,4 +1,4 @@
-import type { Decision, Gang, List } from "../view";
+import type { Decision, Gang, List, Past } from "../view";
 import { namespace, now, updates } from "../store";
 import { t } from "../text";
 import { A, age, clock, Facts, Figure, Head, Namespace, parts, PodLink, Topic } from "../ui";
@@ -11,7 +11,7 @@ const gangsTopic = () => {
 };
 // isName: the path names no gang, or one in a namespace.
 const isName = (name: string) => name === "" || name.includes("/");
-export const gangTopics = () => (isName(gangOfPath()) ? [gangsTopic(), "decisions"] : []);
+export const gangTopics = () => (isName(gangOfPath()) ? [gangsTopic(), "decisions", ...(gangOfPath() ? ["past"] : [])] : []);
 
 const gangOfPath = () => parts().slice(1, 3).join("/");
 export const gangPath = (gang: string) => "/gangs/" + gang.split("/").map(encodeURIComponent).join("/");
@@ -56,10 +56,22 @@ export function Dots({ gang, most = 64 }: { gang: Gang; most?: number }) {
   );
 }
 
-// times are when members of a gang were placed, as far as the scheduler remembers.
+// times are when members of a gang were placed, as far as the scheduler remembers or its journal has it.
 function times(g: Gang): number[] {
   const of = new Set(g.children);
-  return ((updates.value.decisions?.answer as List<Decision> | undefined)?.items ?? []).filter((d) => of.has(d.pod)).map((d) => Date.parse(d.time));
+  const placed = [
+    ...((updates.value.decisions?.answer as List<Decision> | undefined)?.items ?? []).map((d) => [d.pod, d.time]),
+    ...(past()?.pods ?? []).map((p) => [p.pod, p.from]),
+  ];
+  return [...new Set(placed.filter(([pod]) => of.has(pod)).map(([, time]) => Date.parse(time)))];
+}
+
+const past = () => updates.value.past?.answer as Past | undefined;
+
+// tries are when the scheduler tried a gang and gave it no nodes, as its journal has it: latest last.
+function tries(g: Gang) {
+  const of = new Set(g.children);
+  return (past()?.refused ?? []).filter((r) => of.has(r.pod));
 }
 
 const isBound = (g: Gang) => g.state === "Bound";
@@ -77,6 +89,7 @@ function Line({ gang: g, from, to }: { gang: Gang; from: number; to: number }) {
     <span class="lane" role="img" aria-label={label} title={label}>
       <span class={"span " + (isBound(g) ? "done" : "open")} style={{ left: at(created), width: `max(3px, calc(${at(end)} - ${at(created)}))` }} />
       {placed.map((p) => <i class="tick" style={{ left: at(p) }} />)}
+      {tries(g).map((r) => <b class="cross small" style={{ left: at(Date.parse(r.time)) }}>✕</b>)}
       {failed(g) && <b class="cross" style={{ left: at(Date.parse(g.lastPlan!.at)) }}>✕</b>}
     </span>
   );
@@ -133,6 +146,8 @@ function Gangs({ gangs, name }: { gangs: Gang[]; name: string }) {
   );
 }
 
+const mostTries = 12;
+
 function One({ gang: g }: { gang: Gang }) {
   const plan = g.lastPlan;
   return (
@@ -148,7 +163,7 @@ function One({ gang: g }: { gang: Gang }) {
       <section class="figure">
       <Facts
         rows={[
-          [t("state"), g.state + (g.degraded ? " (degraded)" : "")],
+          [t("state"), g.state + (g.degraded ? ` (${t("degraded")})` : "")],
           [t("mustStart"), g.minRequiredNumber],
           [t("mode"), `${g.mode} · ${g.gangMatchPolicy}`],
           [t("byRule"), g.rule],
@@ -162,6 +177,17 @@ function One({ gang: g }: { gang: Gang }) {
         ]}
       />
       </section>
+      {tries(g).length > 0 && (
+        <Figure
+          id="tries"
+          title={t("triesOf")}
+          picture={<div class="rows">{tries(g).slice(-mostTries).reverse().map((r) => (
+            <div class="earlier"><time class="quiet code">{clock(new Date(r.time))}</time> <PodLink pod={r.pod} /> <span class="is-warn">✕ {t("laneRefused")}</span><span class="quiet small">{r.why}</span></div>
+          ))}</div>}
+          head={[t("time"), t("pod"), t("why")]}
+          rows={tries(g).reverse().map((r) => [clock(new Date(r.time)), <PodLink pod={r.pod} />, r.why])}
+        />
+      )}
       <Figure
         id="members"
         title={t("members")}

@@ -69,7 +69,7 @@ export function Machine({ node, marked = new Set() }: { node: Node; marked?: Set
             <div class="sockets">
               {node.sockets.map((s) => (
                 <section class="socket" aria-label={`socket ${s.socket}`}>
-                  <h3>Socket {s.socket}</h3>
+                  <h3>{t("socketOf", s.socket)}</h3>
                   <div class="numas">
                     {s.numaNodes.map((n) => <NUMANode node={n} of={node} hue={hue} marked={marked} />)}
                   </div>
@@ -169,7 +169,7 @@ function share(d: DeviceOnNode, resources: Record<string, string>): number {
 export function holderParts(d: DeviceOnNode, hue?: Map<string, string>): Part[] {
   return d.holders.map((h, i) => ({
     n: share(d, h.resources), kind: hue?.get(h.pod) ?? (share(d, h.resources) < 1 ? "in-ls share-" + (i % 3) : "in-lsr"),
-    text: `${h.claim ? "claim " : ""}${h.pod} ${percent(share(d, h.resources))}`, label: h.pod.split("/").pop(), to: h.claim ? undefined : podPath(h.pod),
+    text: `${h.claim ? t("claimOf", h.pod) : h.pod} ${percent(share(d, h.resources))}`, label: h.pod.split("/").pop(), to: h.claim ? undefined : podPath(h.pod),
   }));
 }
 
@@ -306,7 +306,7 @@ function Compared({ node }: { node: Node }) {
         <h2>{t("howDecided")}</h2>
         <Facts
           rows={[
-            [t("machine"), `${node.cores} cores × ${node.threadsPerCore} · ${node.sockets.length} sockets · ${node.arch ?? ""}`],
+            [t("machine"), [t("machineIs", node.cores, node.threadsPerCore, node.sockets.length), node.arch].filter(Boolean).join(" · ")],
             [t("mode"), `${node.mode.mode} (${node.mode.from.source})`],
             ["kubelet", `${node.kubelet.version ?? ""} · ${managers}`],
             [t("policies"), Object.entries(node.policies).filter(([k, v]) => k !== "from" && v)

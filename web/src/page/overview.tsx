@@ -117,9 +117,6 @@ function minutes(times: string[]): number[] {
   return out;
 }
 
-// usable is the CPU of a node that new pods may still get; the rest of what is free is stranded.
-const freeOf = (n: Load) => Math.max(0, number(n.allocatable) - number(n.requested));
-
 function Decided({ nodes }: { nodes: Load[] }) {
   const all = sum(nodes, (n) => number(n.allocatable)), requested = sum(nodes, (n) => number(n.requested));
   const stranded = sum(nodes, (n) => number(n.stranded)), usable = nodes.filter((n) => !n.health?.closed).length;
@@ -165,6 +162,15 @@ export function classParts(nodes: Load[]): Part[] {
     .map(({ kind, name, n }) => ({ kind, n, text: `${name} ${cores(n)} CPU`, label: `${name} ${cores(n)}` }));
 }
 
+// memoryParts is the memory of nodes by the class of the pods that request it.
+export function memoryParts(use: NodeUse[]): Part[] {
+  const asked = sum(use, (u) => number(u.memory.requested)), whole = sum(use, (u) => number(u.memory.allocatable));
+  const held = ["LSE", "LSR", "LS", "BE", "SYSTEM"].map((name) => ({ kind: name === "SYSTEM" ? "in-other" : "in-" + name.toLowerCase(), name, n: sum(use, (u) => number(u.memoryByClass?.[name])) }));
+  const known = sum(held, (h) => h.n);
+  return [...held, { kind: "in-other", name: t("requestedNow"), n: Math.max(0, asked - known) }, { kind: "in-free", name: t("freeNow"), n: Math.max(0, whole - Math.max(asked, known)) }]
+    .map(({ kind, name, n }) => ({ kind, n, text: `${name} ${bytes(n)}`, label: `${name} ${bytes(n)}` }));
+}
+
 function gpuParts(nodes: GPULoad[]): Part[] {
   const all = sum(nodes, (n) => n.gpus), free = sum(nodes, (n) => n.free), shared = sum(nodes, (n) => n.inParts);
   const stranded = Math.min(sum(nodes, (n) => sum(n.stranded, (s) => s.gpus)), all - free - shared);
@@ -177,7 +183,7 @@ function gpuParts(nodes: GPULoad[]): Part[] {
 function Capacity({ nodes }: { nodes: Load[] }) {
   const use = items<NodeUse>("use") ?? [], gpus = items<GPULoad>("gpus") ?? [];
   const cpu = sum(nodes, (n) => number(n.allocatable)), be = sum(nodes, (n) => number(n.be)), used = sum(use, (u) => number(u.cpu.used));
-  const memory = sum(use, (u) => number(u.memory.allocatable)), asked = sum(use, (u) => number(u.memory.requested)), inUse = sum(use, (u) => number(u.memory.used));
+  const memory = sum(use, (u) => number(u.memory.allocatable)), inUse = sum(use, (u) => number(u.memory.used));
   const gpu = sum(gpus, (n) => n.gpus);
   const parts = classParts(nodes), closed = nodes.filter((n) => n.health?.closed);
   const causes = [...Map.groupBy(closed, (n) => n.health!.closed!)].sort(([a], [b]) => (a < b ? -1 : 1));
@@ -195,10 +201,7 @@ function Capacity({ nodes }: { nodes: Load[] }) {
             </span><span>{cores(cpu)}</span></div>
             {memory > 0 && (
               <div class="line"><span>{t("memoryName")}</span><span>
-                <Parts whole={memory} parts={[
-                  { kind: "in-used", n: asked, text: `${t("requestedNow")} ${bytes(asked)}`, label: bytes(asked) },
-                  { kind: "in-free", n: memory - asked, text: `${t("freeNow")} ${bytes(memory - asked)}`, label: `${t("freeNow")} ${bytes(memory - asked)}` },
-                ]} />
+                <Parts whole={memory} parts={memoryParts(use)} />
                 <Parts under whole={memory} parts={[{ kind: "in-ls", n: inUse, text: t("usedNow", bytes(inUse)) }]} />
               </span><span>{bytes(memory)}</span></div>
             )}

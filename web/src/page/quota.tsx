@@ -1,6 +1,6 @@
 import { signal } from "@preact/signals";
 import type { List, Quota } from "../view";
-import { go, query, updates, withQuery } from "../store";
+import { go, query, withQuery } from "../store";
 import { t } from "../text";
 import { A, amount, Figure, Head, number, parts, percent, sum, Topic } from "../ui";
 

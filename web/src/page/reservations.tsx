@@ -1,6 +1,7 @@
 import type { List, ModeOfNode, Reservation } from "../view";
+import { now } from "../store";
 import { t } from "../text";
-import { A, age, Bar, Facts, Figure, Head, NodeLink, number, parts, PodList, Topic } from "../ui";
+import { A, age, amount, duration, Facts, Figure, Head, NodeLink, number, parts, Parts, PodList, Topic } from "../ui";
 
 export const reservationTopics = () => (nameOfPath() ? ["reservations"] : ["reservations", "modes"]);
 
@@ -29,23 +30,23 @@ export function ReservationPage() {
   );
 }
 
-const amounts = (a: Record<string, string> | null) => Object.entries(a ?? {}).map(([name, n]) => `${name} ${n}`).join(", ");
+const amounts = (a: Record<string, string> | null) => Object.entries(a ?? {}).map(([name, n]) => `${name} ${amount(name, n)}`).join(", ");
 const devices = (r: Reservation) =>
   Object.entries(r.devices ?? {}).map(([type, all]) => `${type} ${all.map((d) => d.minor).join(",")}`).join("; ");
-const expiry = (r: Reservation) => r.expires ?? (r.ttl && r.ttl !== "0s" ? t("afterTTL", r.ttl) : t("never"));
+const expiry = (r: Reservation) => r.expires ? t("inTime", duration((Date.parse(r.expires) - now.value) / 1000)) : (r.ttl && r.ttl !== "0s" ? t("afterTTL", r.ttl) : t("never"));
 
 // use draws how much of what is reserved its pods have, by resource.
 const use = (r: Reservation) => (
-  <ul class="causes small">
-    {Object.entries(r.allocatable).map(([name, all]) => (
-      <li>
-        <span class="code">{name}</span>
-        <Bar part={number(r.allocated[name])} whole={number(all)} label={`${name}: ${r.allocated[name] ?? 0} / ${all}`} />
-        <span class="count">{r.allocated[name] ?? 0}/{all}</span>
-      </li>
-    ))}
-  </ul>
+  <div class="rows">
+    {Object.entries(r.allocatable).map(([name, all]) => {
+      const used = r.allocated[name] ?? "0", text = `${amount(name, used)} / ${amount(name, all)}`;
+      return <div class="line mini"><span class="code cut" title={name}>{name}</span><Parts whole={number(all)} parts={[{ n: number(used), kind: "in-lsr", text: `${name} ${text}` }]} /><span>{text}</span></div>;
+    })}
+  </div>
 );
+
+const phases: Record<string, string> = { Available: "is-ok", Pending: "is-warn", Failed: "is-bad" };
+const Phase = ({ of }: { of: string }) => <span class={phases[of] ?? "quiet"}>{of === "Available" ? "●" : of === "Failed" ? "▲" : "◐"} {of}</span>;
 
 function Reservations({ all }: { all: Reservation[] }) {
   return (
@@ -53,17 +54,18 @@ function Reservations({ all }: { all: Reservation[] }) {
       id="reservations"
       title={t("reservationsOf", all.filter((r) => r.phase === "Available").length, all.length)}
       picture={all.length ? (
-        <ul class="quotas">
+        <ul class="tiles machines">
           {all.map((r) => (
-            <li>
-              <span><A to={path(r.name)}>{r.name}</A> <span class="badge">{r.phase}</span></span>
+            <li class="tile still" data-row tabIndex={-1}>
+              <span class="name"><A to={path(r.name)} title={r.name} class="code cut">{r.name}</A> <Phase of={r.phase} /></span>
+              <span class="linked">{r.node ? <NodeLink node={r.node} /> : "–"} <span class="quiet small">{[r.cpuset && `CPU ${r.cpuset}`, devices(r), `${t("ends")}: ${expiry(r)}`].filter(Boolean).join(" · ")}</span></span>
               {use(r)}
-              <span>{r.node ? <NodeLink node={r.node} /> : "–"}</span>
-              <span class="quiet">{r.message}</span>
+              <span class="quiet small">{t("usedBy")}: {r.currentOwners.length ? <PodList pods={r.currentOwners} most={3} /> : "–"}</span>
+              {r.message && <span class="is-warn small">{r.message}</span>}
             </li>
           ))}
         </ul>
-      ) : <p class="quiet">{t("noReservation")}</p>}
+      ) : <p class="empty">{t("noReservation")}</p>}
       head={[t("reservation"), t("phase"), t("age"), t("node"), t("ends"), t("isLeft"), t("cpus"), t("devices"), t("owners"), t("usedBy"), t("says")]}
       rows={all.map((r) => [
         <A to={path(r.name)}>{r.name}</A>, r.phase, age(r.createTime), r.node ? <NodeLink node={r.node} /> : "–", expiry(r),
@@ -77,9 +79,10 @@ function One({ reservation: r }: { reservation: Reservation }) {
   return (
     <>
       {r.message && <div class="cause"><p>{r.message}</p></div>}
+      <section class="figure">
       <Facts
         rows={[
-          [t("phase"), r.phase],
+          [t("phase"), <Phase of={r.phase} />],
           [t("node"), r.node && <NodeLink node={r.node} />],
           [t("age"), age(r.createTime)],
           [t("ends"), expiry(r)],
@@ -91,6 +94,7 @@ function One({ reservation: r }: { reservation: Reservation }) {
           [t("usedBy"), <PodList pods={r.currentOwners} />],
         ]}
       />
+      </section>
       <Figure id="use" title={t("inUse")} picture={use(r)} head={[t("resource"), t("used"), t("reserved")]}
         rows={Object.entries(r.allocatable).map(([name, n]) => [name, r.allocated[name] ?? "0", n])} />
     </>
@@ -100,6 +104,8 @@ function One({ reservation: r }: { reservation: Reservation }) {
 // steps are those of a take-over: what the agent reports of each node.
 const step = (n: ModeOfNode) => (n.takeover ? t("phaseOf", n.takeover.phase) : t("noTakeover"));
 
+const shownNodes = 60;
+
 function Modes({ nodes }: { nodes: ModeOfNode[] }) {
   const groups = [...Map.groupBy(nodes, (n) => `${n.mode} · ${step(n)}`)].sort(([a], [b]) => (a < b ? -1 : 1));
   return (
@@ -107,19 +113,19 @@ function Modes({ nodes }: { nodes: ModeOfNode[] }) {
       id="modes"
       title={t("takeover", nodes.filter((n) => n.takeover).length, nodes.length)}
       picture={
-        <ul class="checks">
+        <div class="rows">
           {groups.map(([name, group]) => (
-            <li>
-              <span>{name}: {group.length}</span>
-              <ul class="inline">
-                {group.slice(0, 20).map((n) => (
-                  <li><NodeLink node={n.node} /> {n.takeover && n.takeover.phase > 1 && t("stillPinned", n.takeover.remainingPods)}</li>
+            <div>
+              <h3>{name} <span class="quiet">{t("nodesOf", group.length)}</span></h3>
+              <ul class="pills chips">
+                {group.slice(0, shownNodes).map((n) => (
+                  <li class="pill"><NodeLink node={n.node} /> <span class="quiet small">{[n.kubeletPolicy && `kubelet ${n.kubeletPolicy}`, n.takeover && n.takeover.phase > 1 && t("stillPinned", n.takeover.remainingPods)].filter(Boolean).join(" · ")}</span></li>
                 ))}
-                {group.length > 20 && <li class="quiet">{t("more", group.length - 20)}</li>}
+                {group.length > shownNodes && <li class="quiet">{t("more", group.length - shownNodes)}</li>}
               </ul>
-            </li>
+            </div>
           ))}
-        </ul>
+        </div>
       }
       head={[t("node"), t("mode"), "kubelet", t("phase"), t("since"), t("pinned")]}
       rows={nodes.map((n) => [

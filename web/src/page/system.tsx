@@ -102,10 +102,11 @@ function Versions({ status: s }: { status: Status }) {
   );
 }
 
+const marks: Record<string, [string, string]> = { ok: ["is-ok", "●"], warn: ["is-warn", "◐"], fail: ["is-bad", "▲"] };
+
 function Installation({ status: s }: { status: Status }) {
   return (
     <>
-      <div class="grid"><div class="s6"><Health status={s} /></div><div class="s6"><Versions status={s} /></div></div>
       <Figure
         id="checks"
         title={`${s.subject}: ${verdict(s)}`}
@@ -113,7 +114,7 @@ function Installation({ status: s }: { status: Status }) {
           <ul class="checks">
             {s.findings.map((f) => (
               <li class={"check-" + f.status}>
-                <span><span class="badge">{f.status}</span> {f.check}</span>
+                <span><b class={marks[f.status]?.[0] ?? "is-bad"}>{marks[f.status]?.[1] ?? "▲"} {f.status}</b> {f.check}</span>
                 <span>
                   {f.found} {f.where && <span class="quiet">({f.where})</span>}
                   {f.why && <span class="message"> {f.why}. {t("remedy")}: {f.remedy}</span>}
@@ -125,6 +126,7 @@ function Installation({ status: s }: { status: Status }) {
         head={[t("check"), t("state"), t("found"), t("where"), t("why"), t("remedy")]}
         rows={s.findings.map((f) => [f.check, f.status, f.found, f.where ?? "", f.why ?? "", f.remedy ?? ""])}
       />
+      <div class="grid"><div class="s6"><Health status={s} /></div><div class="s6"><Versions status={s} /></div></div>
     </>
   );
 }

@@ -1,10 +1,10 @@
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
-import type { List, Load, Node, PendingGroup, Pod, WhatIfAnswer } from "../view";
+import type { Decision, List, Load, Node, PendingGroup, Pod, WhatIfAnswer } from "../view";
 import { ask, go, pendingTopic, query, updates, withQuery } from "../store";
 import { type Key, t } from "../text";
-import { cpus, units, A, Beside, Head, Parts, Facts, NodeLink, PodLink, Table, Topic } from "../ui";
+import { cores, cpus, units, A, Beside, Head, Marks, More, number, Parts, percent, Facts, NodeLink, PodLink, Table, Topic } from "../ui";
 import { Machine } from "./node";
 
 interface Change {
@@ -18,10 +18,12 @@ interface Change {
 
 interface Question {
   changes: Change[];
-  ask: { pods: string[]; mode: string };
+  ask: { pods: string[]; mode: string; nodes?: string[] };
 }
 
 const isObject = (v: unknown): v is Record<string, unknown> => typeof v === "object" && v !== null && !Array.isArray(v);
+
+const isNames = (v: unknown): v is string[] => Array.isArray(v) && v.every((p) => typeof p === "string");
 
 // question is that of the address, so that a link restores it; wrong says why the address has none.
 function question(): Question & { wrong?: string } {
@@ -35,11 +37,11 @@ function question(): Question & { wrong?: string } {
     if (!Array.isArray(changes) || !changes.every(isObject)) {
       return { ...none, wrong: t("wantsChanges") };
     }
-    const { pods = [], mode = "schedule" } = isObject(ask) ? ask : { pods: 0 };
-    if (!Array.isArray(pods) || !pods.every((p) => typeof p === "string") || (mode !== "schedule" && mode !== "preempt")) {
+    const { pods = [], mode = "schedule", nodes = [] }: Record<string, unknown> = isObject(ask) ? ask : { pods: 0 };
+    if (!isNames(pods) || !isNames(nodes) || (mode !== "schedule" && mode !== "preempt")) {
       return { ...none, wrong: t("wantsPods") };
     }
-    return { changes: changes as Change[], ask: { pods, mode: String(mode) } };
+    return { changes: changes as Change[], ask: { pods, mode, ...(nodes.length && { nodes }) } };
   } catch (error) {
     return { ...none, wrong: (error as Error).message };
   }
@@ -67,7 +69,7 @@ function placedOn(): string | undefined {
 export const whatIfTopics = () => {
   const pods = question().ask.pods.slice(0, 3).map((p) => "pod/" + p);
   const node = placedOn();
-  return [pendingTopic(), "nodes", ...pods, ...(node ? ["node/" + node] : [])];
+  return [pendingTopic(), "nodes", "decisions", ...pods, ...(node ? ["node/" + node] : [])];
 };
 
 // run asks a question.
@@ -105,6 +107,7 @@ export function WhatIf() {
     <>
       <Head title={t("whatIf")} sub={t("whatIfIs")} guide="what-if" commands={[command(q)]} />
       {wrong && <p class="problem" role="alert">{t("noQuestion", wrong)}</p>}
+      <Mover />
       <Beside
         answer={(found || busy.value === text) && (
           <>
@@ -126,9 +129,67 @@ export function WhatIf() {
   );
 }
 
+const chosen = signal(""); // the pod that is to be put on a node
+const shownPods = 40;
+const shownNodes = 60;
+
+// Mover puts a pod on a node, in the scheduler's copy of the cluster: by dragging it there, or by choosing both with
+// the keyboard.
+function Mover() {
+  const nodes = (updates.value.nodes?.answer as List<Load> | undefined)?.items ?? [];
+  const waiting = (updates.value[pendingTopic()]?.answer as List<PendingGroup> | undefined)?.items.flatMap((g) => g.pods) ?? [];
+  const known = new Map((updates.value.decisions?.answer as List<Decision> | undefined)?.items.map((d) => [d.pod, d.node] as const));
+  waiting.forEach((p) => known.set(p, ""));
+  const filter = query("find"), pods = [...known].filter(([p]) => p.includes(filter)).sort(([a, x], [b, y]) => Number(!!x) - Number(!!y) || (a < b ? -1 : 1));
+  const pod = known.has(chosen.value) ? chosen.value : "";
+  const put = (name: string, node: string) => {
+    if (known.has(name) && node !== known.get(name)) {
+      const q: Question = { changes: known.get(name) ? [{ removePod: name }] : [], ask: { pods: [name], mode: "schedule", nodes: [node] } };
+      go(withQuery({ q: JSON.stringify(q), pod: "", asked: "yes" }), true);
+    }
+  };
+  const target = query("q") ? question().ask.nodes?.[0] : undefined;
+  return (
+    <section class="figure mover">
+      <h2>{t("moveTitle")} <span class="quiet small">{t("moveIs")}</span></h2>
+      <div class="pick">
+        <label class="quiet small">{t("filter")} <input value={filter} onInput={(e) => go(withQuery({ find: e.currentTarget.value }), true)} /></label>
+        <ul class="inline">
+          {pods.slice(0, shownPods).map(([name, node]) => (
+            <li>
+              <button type="button" class="podchip" draggable aria-pressed={name === pod} title={`${name} ${node || t("waitsNow")}`} onClick={() => (chosen.value = name === pod ? "" : name)}
+                onDragStart={(e) => { e.dataTransfer?.setData("text/plain", name); chosen.value = name; }}>
+                <span class={node ? "is-ok" : "is-warn"} aria-hidden="true">{node ? "●" : "◐"}</span> <span class="code cut">{name}</span> <span class="quiet small">{node ? "" : t("waitsNow")}</span>
+              </button>
+            </li>
+          ))}
+          <More of={pods.length} shown={shownPods} />
+          {!pods.length && <li class="quiet">{t("nothing")}</li>}
+        </ul>
+      </div>
+      <ul class="targets">
+        {nodes.slice(0, shownNodes).map((n) => {
+          const here = !!pod && known.get(pod) === n.node;
+          return (
+            <li>
+              <button type="button" class={"target" + (n.node === target ? " chosen" : "") + (here ? " here" : "")} disabled={!pod || here} title={pod ? t("putHere", pod) : t("choosePod")} data-node={n.node}
+                onClick={() => put(pod, n.node)} onDragOver={(e) => e.preventDefault()}
+                onDrop={(e) => { e.preventDefault(); put(e.dataTransfer?.getData("text/plain") || pod, n.node); }}>
+                <span class="between"><span class="code cut" title={n.node}>{n.node}</span> <Marks health={n.health} short /> <b>{percent(number(n.requested) / number(n.allocatable))}</b></span>
+                <Parts whole={number(n.allocatable)} parts={[{ kind: "in-lsr", n: number(n.requested), text: `${cores(number(n.requested))} / ${cores(number(n.allocatable))} CPU` }]} />
+              </button>
+            </li>
+          );
+        })}
+        <More of={nodes.length} shown={shownNodes} to="/fleet" />
+      </ul>
+    </section>
+  );
+}
+
 function Asked({ q }: { q: Question }) {
   const waiting = (updates.value[pendingTopic()]?.answer as List<PendingGroup> | undefined)?.items.flatMap((g) => g.pods) ?? [];
-  const set = (pods: string[], mode = q.ask.mode) => setQuestion({ ...q, ask: { pods, mode } });
+  const set = (pods: string[], mode = q.ask.mode, nodes = q.ask.nodes) => setQuestion({ ...q, ask: { pods, mode, ...(nodes?.length && mode === "schedule" && { nodes }) } });
   return (
     <>
       <h2>{t("whichPods")}</h2>
@@ -144,6 +205,7 @@ function Asked({ q }: { q: Question }) {
             onChange={(e) => set(q.ask.pods, e.currentTarget.checked ? "preempt" : "schedule")} />{" "}
           {t("mayEvict")}
         </label>
+        {q.ask.nodes && <span>{t("onlyOn", q.ask.nodes.join(", "))} <button type="button" onClick={() => set(q.ask.pods, q.ask.mode, [])}>{t("remove")}</button></span>}
       </p>
     </>
   );
@@ -151,7 +213,7 @@ function Asked({ q }: { q: Question }) {
 
 // command asks the same question on the command line.
 function command({ changes, ask }: Question): string[] {
-  const words = ["tenon", "whatif", ...ask.pods.map((p) => "pod/" + p), ...changes.flatMap(flag)];
+  const words = ["tenon", "whatif", ...ask.pods.map((p) => "pod/" + p), ...changes.flatMap(flag), ...(ask.nodes ?? []).flatMap((n) => ["--on", "node/" + n])];
   return ask.mode === "preempt" ? [...words, "--preempt"] : words;
 }
 
@@ -344,6 +406,7 @@ function Answer({ q, answer }: { q: Question; answer: WhatIfAnswer }) {
         </section>
       </div>
       <Room q={q} answer={answer} />
+      <Moved q={q} answer={answer} />
       {answer.victims.length + (answer.victimsHidden ?? 0) > 0 && (
         <section class="figure">
           <h2>{t("victims")}</h2>
@@ -372,10 +435,44 @@ function Room({ q, answer }: { q: Question; answer: WhatIfAnswer }) {
   ]} />;
   return (
     <section class="figure">
-      <h2>{t("podsPlaced")} <span class={after > known ? "is-ok" : "is-bad"}>{after - known > 0 ? "+" : ""}{after - known}</span></h2>
+      <h2>{t("podsPlaced")} <span class={after > known ? "is-ok" : after < known ? "is-bad" : "quiet"}>{after - known > 0 ? "+" : ""}{after - known}</span></h2>
       <div class="rows">
         <div class="line"><span>{t("before")}</span>{bar(known)}<span>{known}/{all}</span></div>
         <div class="line"><span>{t("after")}</span>{bar(after)}<span>{after}/{all}</span></div>
+      </div>
+    </section>
+  );
+}
+
+// Moved draws the CPUs that are requested on the nodes that a pod leaves or comes to, before and after.
+function Moved({ q, answer }: { q: Question; answer: WhatIfAnswer }) {
+  const loads = new Map((updates.value.nodes?.answer as List<Load> | undefined)?.items.map((n) => [n.node, n]));
+  const removed = new Set(q.changes.map((c) => c.removePod).filter(Boolean));
+  const change = new Map<string, number>();
+  const add = (node: string | undefined, n: number) => node && change.set(node, (change.get(node) ?? 0) + n);
+  for (const name of q.ask.pods.slice(0, 3)) {
+    const pod = updates.value["pod/" + name]?.answer as Pod | undefined, asked = number(/([\d.]+m?) (?:exclusive )?CPU/.exec(pod?.asked ?? "")?.[1]);
+    removed.has(name) && add(pod?.placement?.node, -asked);
+    add(answer.placements.find((p) => p.pod === name)?.node, asked);
+  }
+  const rows = [...change].map(([node, n]) => [node, loads.get(node) ?? loads.get(node.replace(/-whatif-\d+$/, "")), n, loads.has(node)] as const);
+  if (!rows.some(([, , n]) => n)) {
+    return null;
+  }
+  const bar = (title: string, load: Load, n: number, kind: string) => (
+    <div class="line mini"><span>{title}</span><Parts whole={number(load.allocatable)} parts={[{ n, kind, text: cores(n) + " CPU" }]} /><span>{cores(n)} / {cores(number(load.allocatable))}</span></div>
+  );
+  return (
+    <section class="figure">
+      <h2>{t("nodesThen")}</h2>
+      <div class="sides">
+        {rows.map(([node, load, n, exists]) => load && (
+          <div class="rows">
+            <span class="code cut" title={node}>{node}</span>
+            {bar(t("before"), load, exists ? number(load.requested) : 0, "in-other")}
+            {bar(t("after"), load, Math.max(0, (exists ? number(load.requested) : 0) + n), n > 0 ? "in-lsr" : "in-ls")}
+          </div>
+        ))}
       </div>
     </section>
   );
