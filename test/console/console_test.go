@@ -33,7 +33,8 @@ func tenon(t *testing.T) string {
 	return program
 }
 
-// startCluster starts a local cluster with the demo, and returns its kubeconfig and the address of its console.
+// startCluster starts a local cluster with the demo and a journal, and returns its kubeconfig and the address of its
+// console.
 func startCluster(t *testing.T) (kubeconfig, address string) {
 	t.Helper()
 	data := t.TempDir()
@@ -42,7 +43,7 @@ func startCluster(t *testing.T) (kubeconfig, address string) {
 			t.Errorf("tenon down: %v\n%s", err, out)
 		}
 	})
-	up := exec.Command(tenon(t), "up", "--detach", "--demo", "--console", "127.0.0.1:0", "--data", data)
+	up := exec.Command(tenon(t), "up", "--detach", "--demo", "--journal", "--console", "127.0.0.1:0", "--data", data)
 	out, err := up.CombinedOutput()
 	if err != nil {
 		t.Fatalf("tenon up: %v\n%s", err, out)
@@ -328,13 +329,14 @@ var views = []view{
 		"tenon evictions",
 	}},
 	{"reservations", "/reservations", []string{
-		"No Reservation exists", "0 of 5 take CPUs over from a kubelet", "hgx-h100-0", "tenon topology",
+		"1 of 1 Reservations are available", "for-release", "0 of 5 take CPUs over from a kubelet", "hgx-h100-0",
+		"tenon topology",
 	}},
 	{"system", "/system", []string{
 		"checks are ok", "the scheduler that leads answers", "valid for", "tenon status", "settings are not defaults",
 		"NominatedNodeNameForExpectation", "/apis/v1/configuration", "Download what this page shows",
 	}},
-	{"time", "/time", []string{"Bound", "Decisions before", "why there", "tenon evictions --past"}},
+	{"time", "/time", []string{"Bound", "Refused", "Decisions before", "why there", "on 5 nodes", "--fleet"}},
 	{"gangs", "/gangs", []string{"default/train", "3 of 3 bound", "0 of 3 bound"}},
 	{"gang", "/gangs/default/eval", []string{"GangNotReady", "default/eval-0", "missing"}},
 }
@@ -355,6 +357,19 @@ func TestEveryPageShowsTheDemo(t *testing.T) {
 		t.Errorf("the token is left in the address %s", at)
 	}
 
+	// The demo has no Reservation.
+	newAdministrator(t, kubeconfig).create("/apis/scheduling.koordinator.sh/v1alpha1/reservations", fields{
+		"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Reservation",
+		"metadata": fields{"name": "for-release"},
+		"spec": fields{
+			"ttl":    "24h",
+			"owners": []fields{{"labelSelector": fields{"matchLabels": fields{"app": "release"}}}},
+			"template": fields{"spec": fields{"schedulerName": "tenon-scheduler", "containers": []fields{{
+				"name": "c", "image": "busybox",
+				"resources": fields{"requests": fields{"cpu": "8", "memory": "16Gi"}},
+			}}}},
+		},
+	})
 	for _, v := range views {
 		b.size(1440, 900)
 		b.open(v.path)
@@ -370,6 +385,14 @@ func TestEveryPageShowsTheDemo(t *testing.T) {
 		b.picture(v.name + "-360")
 	}
 	b.size(1440, 900)
+
+	b.open("/")
+	b.shows("pods wait")
+	b.click("Search")
+	b.do("wait for the palette", chromedp.Poll[chromedp.Void](`document.activeElement.matches("dialog[open] input")`))
+	b.key("epyc")
+	b.shows("epyc-256-0", "epyc-2s-1")
+	b.picture("palette")
 
 	// What a newcomer clicks.
 	b.open("/")

@@ -19,6 +19,9 @@ func generated(at time.Time) map[string]any {
 	generateQuotas(answers)
 	generateWaiting(answers, at)
 	generateDecisions(answers, at)
+	generateMachine(answers)
+	generateOperations(answers, at)
+	answers["past"] = generatedPast(at)
 	return answers
 }
 
@@ -193,5 +196,158 @@ func generateDecisions(answers map[string]any, at time.Time) {
 	answers["status"] = map[string]any{
 		"subject": "Tenon", "findings": []any{warning}, "components": []any{component},
 		"reports": []any{map[string]any{"kind": "topology", "nodes": 990, "of": 1000}},
+	}
+}
+
+// generateMachine makes the page of a node of 2 sockets, 8 NUMA nodes, 256 CPUs and 8 GPUs, and that of a pod on it.
+func generateMachine(answers map[string]any) {
+	names := []string{"ml/web-000", "ml/" + longName, "ml/" + markupName, "团队/推理-服务"}
+	var pods, sockets, devices []any
+	for i, name := range names {
+		namespace, short, _ := strings.Cut(name, "/")
+		pods = append(pods, map[string]any{
+			"namespace": namespace, "name": short, "qos": []string{"LSE", "LSR"}[i%2],
+			"cpuset": fmt.Sprintf("%d-%d,%d-%d", 16*i, 16*i+7, 128+16*i, 128+16*i+7),
+		})
+	}
+	for s := range 2 {
+		var nodes []any
+		for n := 4 * s; n < 4*s+4; n++ {
+			var cores []any
+			for c := 16 * n; c < 16*n+16; c++ {
+				cpu := func(id int) any {
+					if n < len(names) && c%16 < 8 {
+						state := []string{"lse", "lsr"}[n%2]
+						return map[string]any{"cpu": id, "state": state, "pods": []string{names[n]}}
+					}
+					return map[string]any{"cpu": id, "state": "free", "pods": []string{}}
+				}
+				cores = append(cores, map[string]any{"core": c, "l3": c / 8, "cpus": []any{cpu(c), cpu(c + 128)}})
+			}
+			nodes = append(nodes, map[string]any{
+				"node": n, "memoryAllocatable": "96Gi", "memoryFree": fmt.Sprintf("%dGi", 96-11*n), "distances": []int{10, 12},
+				"sharedPool": fmt.Sprintf("%d-%d", 16*n+8, 16*n+15), "beSharedPool": "", "free": 16, "cores": cores,
+			})
+			gpu := map[string]any{
+				"type": "gpu", "minor": n, "id": fmt.Sprint("GPU-", n), "model": "NVIDIA-H100-80GB-HBM3", "numaNode": n,
+				"pcie": fmt.Sprintf("pci0000:%02x", 16*n), "busID": fmt.Sprintf("0000:%02x:00.0", 16*n+1), "healthy": true,
+				"usedPercent": 0, "total": map[string]string{"koordinator.sh/gpu-core": "100"},
+				"free":    map[string]string{"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory": "80Gi"},
+				"holders": []any{},
+			}
+			if n < len(names) {
+				gpu["usedPercent"], gpu["free"] = 40, map[string]string{"koordinator.sh/gpu-core": "60"}
+				held := map[string]string{"koordinator.sh/gpu-core": "40"}
+				gpu["holders"] = []any{map[string]any{"pod": names[n], "resources": held}}
+			}
+			devices = append(devices, gpu)
+		}
+		sockets = append(sockets, map[string]any{"socket": s, "numaNodes": nodes})
+	}
+	var links []any
+	for a := range 8 {
+		for b := a + 1; b < 8; b++ {
+			links = append(links, map[string]any{
+				"kind": "NVLink", "lanes": 18, "ids": []string{fmt.Sprint("GPU-", a), fmt.Sprint("GPU-", b)},
+			})
+		}
+	}
+	manager := map[string]any{"policy": "none"}
+	answers["node/"+longName] = map[string]any{
+		"node": longName, "arch": "amd64", "cpus": 256, "cores": 128, "threadsPerCore": 2, "numaNodes": 8,
+		"kubeletPolicy": "none", "sharedPool": "8-15", "beSharedPool": "", "allocatable": "", "problems": []any{},
+		"pods": pods, "sockets": sockets, "policies": map[string]any{"numaAllocate": "MostAllocated", "numaTopology": "None"},
+		"mode":       map[string]any{"mode": "Own", "from": map[string]any{"source": "assumed"}},
+		"sharedPods": 31, "bePods": 7, "sharedMemory": "61Gi",
+		"devices": map[string]any{"list": devices, "links": links},
+		"kubelet": map[string]any{"cpuManager": manager, "memoryManager": manager, "topologyManager": manager},
+	}
+	for i, name := range names {
+		cpuset := pods[i].(map[string]any)["cpuset"]
+		value := map[string]any{"file": "cpuset.cpus", "want": cpuset, "got": cpuset, "state": "matches"}
+		answers["pod/"+name] = map[string]any{
+			"pod": name, "state": "Bound", "nodes": 1000, "asked": "16 CPU, 64Gi memory", "qos": "LSR",
+			"obstacles": nil, "minimalSets": nil, "candidates": nil, "data": map[string]any{"source": "the scheduler"},
+			"placement": map[string]any{"node": longName, "cpuset": cpuset, "numa": nil},
+			"actual":    map[string]any{"groups": []any{map[string]any{"path": "/kubepods/x", "values": []any{value}}}},
+		}
+	}
+}
+
+// generateOperations makes what an operator looks at.
+func generateOperations(answers map[string]any, at time.Time) {
+	var jobs, kept, reservations, modes, settings []any
+	for i := range 30 {
+		pod := fmt.Sprintf("ml/etl-%d", i)
+		jobs = append(jobs, map[string]any{
+			"name": fmt.Sprint("job-", i), "pod": pod, "from": "epyc-2s-0000", "to": longName,
+			"phase": []string{"Succeeded", "Running", "Failed"}[i%3], "createTime": at.Add(-time.Duration(i) * time.Minute),
+			"plugin": "default/LowNodeUtilization", "reason": "the node is above its threshold of 70% of its memory",
+		})
+		reasons := []any{map[string]any{"code": "BarePod", "text": "no controller would make it again"}}
+		kept = append(kept, map[string]any{"pod": pod, "node": longName, "reasons": reasons})
+		reservations = append(reservations, map[string]any{
+			"name": fmt.Sprint("reserve-", i), "phase": []string{"Available", "Pending"}[i%2], "node": longName,
+			"createTime": at.Add(-time.Hour), "cpuset": "0-15", "devices": nil, "allocatePolicy": "Restricted",
+			"allocatable": map[string]string{"cpu": "16", "memory": "64Gi"}, "allocateOnce": i%2 == 0,
+			"allocated": map[string]string{"cpu": fmt.Sprint(i % 16), "memory": fmt.Sprintf("%dGi", i%64)},
+			"left":      map[string]string{"cpu": fmt.Sprint(16 - i%16), "memory": fmt.Sprintf("%dGi", 64-i%64)},
+			"owners":    []string{"app=" + longName}, "currentOwners": []string{"ml/" + markupName},
+		})
+		modes = append(modes, map[string]any{
+			"node": fmt.Sprintf("epyc-2s-%04d", 4*i), "mode": []string{"Own", "Follow"}[i%2], "kubeletPolicy": "static",
+			"from": map[string]any{"source": "assumed"},
+		})
+		settings = append(settings, map[string]any{
+			"field": fmt.Sprint("profiles[0].pluginConfig.", longName, i), "value": "10", "origin": "config",
+		})
+	}
+	answers["evictions"] = map[string]any{
+		"jobs": jobs, "kept": kept, "movable": 12,
+		"limits": []any{map[string]any{"code": "CapNode", "subject": longName, "have": 2, "limit": 3, "window": "1h"}},
+		"round": map[string]any{"time": at, "accepted": 1, "refused": []any{map[string]any{
+			"pod": "ml/etl-1", "node": longName, "plugin": "default/LowNodeUtilization", "wish": "move", "reasons": []any{},
+		}}},
+	}
+	answers["reservations"], answers["modes"] = list(reservations...), list(modes...)
+	answers["configuration"] = map[string]any{"settings": settings, "gates": []any{map[string]any{
+		"name": "NominatedNodeNameForExpectation", "enabled": true, "default": false, "stage": "BETA", "origin": "flag",
+	}}}
+}
+
+// generatedPast is an hour of 1,000 nodes: 4,000 pods, of which one in five has ended.
+func generatedPast(at time.Time) any {
+	begin := at.Add(-time.Hour).UTC().Truncate(time.Millisecond)
+	var nodes, pods, refused []any
+	for i := range 1000 {
+		nodes = append(nodes, map[string]any{
+			"node": fmt.Sprintf("%s-%04d", []string{"epyc-2s", "hgx-h100", "arm64-1s", "l40s"}[i%4], i), "milliCPU": 128000,
+			"from": begin,
+		})
+	}
+	for i := range 4000 {
+		from := begin.Add(time.Duration(i) * 800 * time.Millisecond)
+		pod := map[string]any{
+			"pod": fmt.Sprintf("ml/past-%d", i), "node": nodes[i*i%1000].(map[string]any)["node"], "from": from,
+			"milliCPU": 1000 * (1 + i%16), "feasible": i % 1000, "of": 1000,
+		}
+		switch i % 10 {
+		case 0:
+			pod["to"] = from.Add(time.Minute)
+		case 1:
+			pod["to"], pod["why"] = from.Add(2*time.Minute), "PreemptionByScheduler"
+		case 2:
+			pod["gang"] = "ml/train-0"
+		}
+		pods = append(pods, pod)
+		if i%40 == 0 {
+			refused = append(refused, map[string]any{
+				"pod": "ml/" + markupName, "time": from, "why": fmt.Sprintf("0/1000 nodes are available: %d Insufficient cpu.", i),
+			})
+		}
+	}
+	return map[string]any{
+		"file": "journal-2.jsonl", "earlier": "journal-1.jsonl", "from": begin, "to": at.UTC(), "nodes": nodes, "pods": pods,
+		"refused": refused,
 	}
 }

@@ -23,8 +23,15 @@ var largePages = []struct {
 	{"quota", "/quota", []string{"12 of 44 quotas are shown", "Unfold all", "600 cpu on both sides"}},
 	{"gangs", "/gangs", []string{"ml/train-11", "0 of 64 bound"}},
 	{"gang", "/gangs/ml/train-4", []string{"Must start together", "missing"}},
-	{"time", "/time", []string{"Preempted 4", "Decisions before", "why there"}},
+	{"quota-one", "/quota/team-1", []string{"team-1"}},
+	{"time", "/time", []string{"Preempted 400", "Decisions before", "why there", "on 1000 nodes"}},
 	{"decisions", "/decisions", []string{"ml/web-000", "epyc-2s-0004"}},
+	{"node", "/node/" + longName, []string{"256 CPU", "NUMA 7", "gpu 7", "NVLink"}},
+	{"pod", "/pod/ml/" + longName, []string{"What the kernel has", "matches", "64 GiB"}},
+	{"whatif", "/whatif?pod=ml/" + longName, []string{"Ask the scheduler"}},
+	{"evictions", "/evictions?kept=BarePod", []string{"BarePod", "ml/etl-1", "LowNodeUtilization"}},
+	{"reservations", "/reservations", []string{"reserve-29", "epyc-2s-0004"}},
+	{"system", "/system", []string{"new pods can use 968 of 1000 nodes", "NominatedNodeNameForExpectation"}},
 }
 
 // TestEveryPageShowsALargeCluster in both languages, at three widths: nothing is wider than the window, and no text is
@@ -135,7 +142,7 @@ func TestPaletteFindsNames(t *testing.T) {
 	b.checkAccess()
 	b.do("wait for the entry", chromedp.Poll[chromedp.Void](
 		`document.querySelector(".found[aria-selected=true]")?.innerText.startsWith("l40s-0003")`))
-	b.picture("palette")
+	b.picture("large-palette")
 	b.key("\r")
 	b.do("wait for the node", chromedp.Poll[chromedp.Void](`location.pathname === "/node/l40s-0003"`))
 	b.key("g")

@@ -3,6 +3,7 @@ package console
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -23,7 +24,8 @@ type fakeServer struct {
 	open      int        // streams that are open now
 	tokens    map[string]bool
 	questions int
-	refuse    bool // tokens are no longer valid
+	question  string // the last one
+	refuse    bool   // tokens are no longer valid
 }
 
 func (s *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -32,8 +34,10 @@ func (s *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/api/v1/stream":
 		s.stream(w, r)
 	case "/api/v1/whatif":
+		question, _ := io.ReadAll(r.Body) // the page may have left
 		s.mu.Lock()
 		s.questions++
+		s.question = string(question)
 		s.mu.Unlock()
 		fmt.Fprint(w, `{"placements":[{"pod":"default/p","node":"n-whatif-1"}],"unschedulable":[],"victims":[]}`)
 	default:

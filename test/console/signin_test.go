@@ -65,22 +65,33 @@ func newAdministrator(t *testing.T, kubeconfig string) *administrator {
 	return a
 }
 
-// create posts an object, and returns what the API server made of it.
-func (a *administrator) create(path string, object any) (answer struct{ Status struct{ Token string } }) {
+// ask sends an object to a path of the API server, nil for none, and reads the answer into another one.
+func (a *administrator) ask(method, path, contentType string, object, into any) {
 	a.t.Helper()
 	body, err := json.Marshal(object)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	response, err := a.client.Post(a.server+path, "application/json", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(a.t.Context(), method, a.server+path, bytes.NewReader(body))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", contentType)
+	response, err := a.client.Do(request)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	defer response.Body.Close()
 	text, _ := io.ReadAll(response.Body)
-	if err := json.Unmarshal(text, &answer); response.StatusCode != http.StatusCreated || err != nil {
-		a.t.Fatalf("create %s: %s %v\n%s", path, response.Status, err, text)
+	if err := json.Unmarshal(text, into); response.StatusCode/100 != 2 || err != nil {
+		a.t.Fatalf("%s %s: %s %v\n%s", method, path, response.Status, err, text)
 	}
+}
+
+// create posts an object, and returns what the API server made of it.
+func (a *administrator) create(path string, object any) (answer struct{ Status struct{ Token string } }) {
+	a.t.Helper()
+	a.ask(http.MethodPost, path, "application/json", object, &answer)
 	return answer
 }
 
