@@ -302,7 +302,7 @@ func (p *player) estimate() error {
 		}
 		waiting = append(waiting, u)
 	}
-	estimates, err := forecast.Run(w, running, waiting, func() bool { return false })
+	estimates, err := forecast.Run(w, running, waiting, func(int, int) bool { return false })
 	if err != nil {
 		return err
 	}
