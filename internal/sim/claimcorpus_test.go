@@ -275,25 +275,3 @@ func TestAReservationAfterASiblingHasWritten(t *testing.T) {
 		t.Errorf("allocated are %v, pending is %v", all, tracker.GetPendingAllocation(late.UID))
 	}
 }
-
-// TestMembersOfAGangShareACard: each member takes the whole card or a half of it, and the first one leaves half to the
-// second one.
-func TestMembersOfAGangShareACard(t *testing.T) {
-	t.Parallel()
-	const device = "{name: %s, attributes: {part: {string: %s}}, consumesCounters: [{counterSet: card, counters: " +
-		"{memory: {value: %d}}}]}"
-	const part = "{name: %s, deviceClassName: gpu, selectors: [{cel: {expression: \"device.attributes['gpu'].part == " +
-		"'%[1]s'\"}}]}"
-	in := cpuNode("n0", 8) + classGPU + sliceOf("a", "gpu", "n0", 1, 2, "sharedCounters: [{name: card, counters: "+
-		"{memory: {value: 2}}}]") + sliceOf("b", "gpu", "n0", 1, 2, "devices: ["+fmt.Sprintf(device, "d0", "whole", 2)+
-		", "+fmt.Sprintf(device, "d1", "half", 1)+", "+fmt.Sprintf(device, "d2", "half", 1)+"]") +
-		resourceObject("ResourceClaimTemplate", "any", "spec: {spec: {devices: {requests: [{name: r, firstAvailable: ["+
-			fmt.Sprintf(part, "whole")+", "+fmt.Sprintf(part, "half")+"]}]}}}")
-	for i := range 2 {
-		in += cpuPod(fmt.Sprint("p", i), 1, says("g", 2), ", resourceClaims: [{name: c, resourceClaimTemplateName: "+
-			"any}]")
-	}
-	if got := outcomeOf(t, in); got != "p0 Scheduled gpu/n0/d1\np1 Scheduled gpu/n0/d2" {
-		t.Errorf("got %s", got)
-	}
-}
