@@ -25,6 +25,9 @@ func TestWhatIsLeftBesideAHoldIsFree(t *testing.T) {
 	lsr := func(name string, cpus int, head string) string { return exclusive(name, cpus, "LSR", head, "") }
 	const alone = `, annotations: {scheduling.koordinator.sh/numa-topology-spec: ` +
 		`'{"numaTopologyPolicy":"SingleNUMANode"}'}`
+	bind := func(policy string) string {
+		return `, annotations: {scheduling.koordinator.sh/resource-spec: '{"requiredCPUBindPolicy":"` + policy + `"}'}`
+	}
 	gpu := func(name string, percent int, head string) string {
 		return strings.Replace(gpuPod(name, 1, percent, ""), "{name: "+name+"}", "{name: "+name+head+"}", 1)
 	}
@@ -67,6 +70,14 @@ func TestWhatIsLeftBesideAHoldIsFree(t *testing.T) {
 		"exclusive CPUs beside the NUMA node that the held one needs": {
 			machine("n0") + lsr("a", 10, expects("1h")) + lsr("old", 4, "") + lsr("b", 16, alone) + lsr("c", 6, ""),
 			[]string{hold, "0s Started old", "0s Started c", ended, heldStarts},
+		},
+		"threads of cores that the held one does not need": {
+			machine("n0") + lsr("a", 20, expects("1h")) + lsr("b", 20, bind("FullPCPUs")) +
+				lsr("c", 6, bind("SpreadByPCPUs")), now,
+		},
+		"threads of cores that the held one needs": {
+			machine("n0") + lsr("a", 20, expects("1h")) + lsr("b", 22, bind("FullPCPUs")) +
+				lsr("c", 6, bind("SpreadByPCPUs")), at("1h0m0s"),
 		},
 		"a GPU that is left": {
 			gpuNode("n0", 16, 4) + gpu("a", 300, expects("1h")) + gpu("b", 300, "") + gpu("c", 100, ""), now,
