@@ -382,7 +382,7 @@ func TestThePastIsThatOfTheJournal(t *testing.T) {
 		}
 	}
 	if _, err := past("past/gone"); err == nil {
-		t.Error("a file that does not exist is no error")
+		t.Error("no error for a file that does not exist")
 	}
 	clear(answers)
 	if got, err := past("past"); err != nil || got.File != "" {

@@ -139,7 +139,8 @@ func TestWhatIfAsksTheScheduler(t *testing.T) {
 				`"ask":{"pods":["ml/runs","ml/g-0-whatif-1"]}}`},
 		},
 		"the successor of a pod on another node": {
-			"", []string{"runs", "--remove", "runs", "--on", "node/n", "--on", "m"},
+			"",
+			[]string{"runs", "--remove", "runs", "--on", "node/n", "--on", "m"},
 			[]string{`{"changes":[{"removePod":"ml/runs"}],"ask":{"pods":["ml/runs"],"nodes":["n","m"]}}`},
 		},
 		"a pod of a file": {pod, []string{"-f", "-"}, []string{

@@ -308,7 +308,8 @@ func TestAStreamKeepsWhatIsExpensive(t *testing.T) {
 		if topic == "kept" {
 			keep = time.Hour
 		}
-		return console.Answer{JSON: fmt.Appendf(nil, "%d", reads[topic]), Content: fmt.Sprint(reads[topic]), Keep: keep}, nil
+		n := reads[topic]
+		return console.Answer{JSON: fmt.Appendf(nil, "%d", n), Content: fmt.Sprint(n), Keep: keep}, nil
 	}}, time.Hour)
 	next := events(t, address, "kept", "read")
 	got := map[string]int{}

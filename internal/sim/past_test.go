@@ -27,7 +27,8 @@ func randomJournal(t *testing.T, rng *rand.Rand, began_ time.Time) (path string)
 	type state struct{ uid, node string }
 	nodes, pods := map[string]bool{}, map[string]*state{}
 	object := func(name string, s *state, options ...testobject.PodOption) *corev1.Pod {
-		return podNamed(name, append(options, testobject.UID(s.uid), testobject.Both("cpu", fmt.Sprint(1+len(s.uid)%3)))...)
+		cpus := testobject.Both("cpu", fmt.Sprint(1+len(s.uid)%3))
+		return podNamed(name, append(options, testobject.UID(s.uid), cpus)...)
 	}
 	for i := range 60 {
 		name, node := fmt.Sprintf("p%d", rng.IntN(6)), fmt.Sprintf("n%d", rng.IntN(3))
@@ -50,7 +51,8 @@ func randomJournal(t *testing.T, rng *rand.Rand, began_ time.Time) (path string)
 			p.node = node
 			records = append(records, decide("default/"+name, p.uid, node))
 		case p.node != "" && step == 3:
-			records = append(records, put(t, object(name, p, testobject.On(p.node), testobject.Phase(corev1.PodSucceeded))))
+			gone := object(name, p, testobject.On(p.node), testobject.Phase(corev1.PodSucceeded))
+			records = append(records, put(t, gone))
 			delete(pods, name)
 		case p.node != "" && step < 6:
 			records = append(records, put(t, object(name, p, testobject.On(p.node))))

@@ -309,7 +309,8 @@ func eachRecord(path string, until time.Time, apply func(record *journal.Record,
 	}
 }
 
-// reachRecord moves the replay to the time of a record. After the objects of the snapshot, the pods that were reserved are.
+// reachRecord moves the replay to the time of a record. After the objects of the snapshot, the pods that
+// were reserved are.
 func (r *replay) reachRecord(record *journal.Record) {
 	r.at = record.Time
 	if record.Gen == r.loaded+1 {

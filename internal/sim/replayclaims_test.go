@@ -166,7 +166,7 @@ func TestDecisionsAboutPodsWithClaimsAreMadeAgain(t *testing.T) {
 		"a claim that the journal does not have": {
 			false, asks("g", "d1"), "1 not compared: " + lacksClaims,
 		},
-		"a template of which there is no claim": {
+		"a template without a claim": {
 			false, needs(func(p *corev1.Pod) {
 				p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "a", ResourceClaimTemplateName: new("a")}}
 			}), "1 not compared: " + lacksClaims,

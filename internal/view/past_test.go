@@ -17,7 +17,8 @@ func TestTheFleetAtATime(t *testing.T) {
 		},
 		Pods: []PastPod{
 			{Pod: "d/x", Node: "b", MilliCPU: 2000, From: at(1), To: at(3)},
-			{Pod: "d/y", Node: "b", MilliCPU: 500, From: at(3)}, {Pod: "d/z", Node: "a", MilliCPU: 100, From: at(2)},
+			{Pod: "d/y", Node: "b", MilliCPU: 500, From: at(3)},
+			{Pod: "d/z", Node: "a", MilliCPU: 100, From: at(2)},
 		},
 	}
 	a := NodeThen{Node: "a", Pods: 1, Requested: "100m", Allocatable: "1500m"}

@@ -151,8 +151,9 @@ func TestTheSliderShowsTheRecordedFleet(t *testing.T) {
 				pod("c", "n1", 500, 40, 0, ""))["items"],
 		},
 		"past/journal-1.jsonl": map[string]any{
-			"file": "journal-1.jsonl", "from": begin.Add(-time.Hour), "to": begin, "nodes": list(node("old", -60))["items"],
-			"pods": []any{}, "refused": []any{},
+			"file": "journal-1.jsonl", "from": begin.Add(-time.Hour), "to": begin,
+			"nodes": list(node("old", -60))["items"],
+			"pods":  []any{}, "refused": []any{},
 		},
 	})
 	b := newBrowser(t, address)
@@ -205,7 +206,8 @@ func TestAPodIsPutOnANode(t *testing.T) {
 		"data": map[string]any{"source": "s"}, "placement": map[string]any{"node": "a", "numa": nil},
 	}
 	s, address := newFakeServer(t, map[string]any{
-		"nodes": list(load("a"), load("n")), "decisions": list(decision), "pending": list(waiting), "pod/default/p": pod,
+		"nodes": list(load("a"), load("n")), "decisions": list(decision), "pending": list(waiting),
+		"pod/default/p": pod,
 	})
 	b := newBrowser(t, address)
 	b.size(1440, 900)

@@ -225,12 +225,14 @@ func generateMachine(answers map[string]any) {
 				cores = append(cores, map[string]any{"core": c, "l3": c / 8, "cpus": []any{cpu(c), cpu(c + 128)}})
 			}
 			nodes = append(nodes, map[string]any{
-				"node": n, "memoryAllocatable": "96Gi", "memoryFree": fmt.Sprintf("%dGi", 96-11*n), "distances": []int{10, 12},
+				"node": n, "memoryAllocatable": "96Gi", "memoryFree": fmt.Sprintf("%dGi", 96-11*n),
+				"distances":  []int{10, 12},
 				"sharedPool": fmt.Sprintf("%d-%d", 16*n+8, 16*n+15), "beSharedPool": "", "free": 16, "cores": cores,
 			})
 			gpu := map[string]any{
 				"type": "gpu", "minor": n, "id": fmt.Sprint("GPU-", n), "model": "NVIDIA-H100-80GB-HBM3", "numaNode": n,
-				"pcie": fmt.Sprintf("pci0000:%02x", 16*n), "busID": fmt.Sprintf("0000:%02x:00.0", 16*n+1), "healthy": true,
+				"pcie":  fmt.Sprintf("pci0000:%02x", 16*n),
+				"busID": fmt.Sprintf("0000:%02x:00.0", 16*n+1), "healthy": true,
 				"usedPercent": 0, "total": map[string]string{"koordinator.sh/gpu-core": "100"},
 				"free":    map[string]string{"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory": "80Gi"},
 				"holders": []any{},
@@ -256,7 +258,8 @@ func generateMachine(answers map[string]any) {
 	answers["node/"+longName] = map[string]any{
 		"node": longName, "arch": "amd64", "cpus": 256, "cores": 128, "threadsPerCore": 2, "numaNodes": 8,
 		"kubeletPolicy": "none", "sharedPool": "8-15", "beSharedPool": "", "allocatable": "", "problems": []any{},
-		"pods": pods, "sockets": sockets, "policies": map[string]any{"numaAllocate": "MostAllocated", "numaTopology": "None"},
+		"pods": pods, "sockets": sockets,
+		"policies":   map[string]any{"numaAllocate": "MostAllocated", "numaTopology": "None"},
 		"mode":       map[string]any{"mode": "Own", "from": map[string]any{"source": "assumed"}},
 		"sharedPods": 31, "bePods": 7, "sharedMemory": "61Gi",
 		"devices": map[string]any{"list": devices, "links": links},
@@ -281,8 +284,9 @@ func generateOperations(answers map[string]any, at time.Time) {
 		pod := fmt.Sprintf("ml/etl-%d", i)
 		jobs = append(jobs, map[string]any{
 			"name": fmt.Sprint("job-", i), "pod": pod, "from": "epyc-2s-0000", "to": longName,
-			"phase": []string{"Succeeded", "Running", "Failed"}[i%3], "createTime": at.Add(-time.Duration(i) * time.Minute),
-			"plugin": "default/LowNodeUtilization", "reason": "the node is above its threshold of 70% of its memory",
+			"phase":      []string{"Succeeded", "Running", "Failed"}[i%3],
+			"createTime": at.Add(-time.Duration(i) * time.Minute),
+			"plugin":     "default/LowNodeUtilization", "reason": "the node is above its threshold of 70% of its memory",
 		})
 		reasons := []any{map[string]any{"code": "BarePod", "text": "no controller would make it again"}}
 		kept = append(kept, map[string]any{"pod": pod, "node": longName, "reasons": reasons})
@@ -306,7 +310,8 @@ func generateOperations(answers map[string]any, at time.Time) {
 		"jobs": jobs, "kept": kept, "movable": 12,
 		"limits": []any{map[string]any{"code": "CapNode", "subject": longName, "have": 2, "limit": 3, "window": "1h"}},
 		"round": map[string]any{"time": at, "accepted": 1, "refused": []any{map[string]any{
-			"pod": "ml/etl-1", "node": longName, "plugin": "default/LowNodeUtilization", "wish": "move", "reasons": []any{},
+			"pod": "ml/etl-1", "node": longName, "plugin": "default/LowNodeUtilization",
+			"wish": "move", "reasons": []any{},
 		}}},
 	}
 	answers["reservations"], answers["modes"] = list(reservations...), list(modes...)
@@ -315,14 +320,15 @@ func generateOperations(answers map[string]any, at time.Time) {
 	}}}
 }
 
-// generatedPast is an hour of 1,000 nodes: 4,000 pods, of which one in five has ended.
+// generatedPast is an hour of 1,000 nodes: 4,000 pods, one in five of them has ended.
 func generatedPast(at time.Time) any {
 	begin := at.Add(-time.Hour).UTC().Truncate(time.Millisecond)
 	var nodes, pods, refused []any
 	for i := range 1000 {
 		nodes = append(nodes, map[string]any{
-			"node": fmt.Sprintf("%s-%04d", []string{"epyc-2s", "hgx-h100", "arm64-1s", "l40s"}[i%4], i), "milliCPU": 128000,
-			"from": begin,
+			"node":     fmt.Sprintf("%s-%04d", []string{"epyc-2s", "hgx-h100", "arm64-1s", "l40s"}[i%4], i),
+			"milliCPU": 128000,
+			"from":     begin,
 		})
 	}
 	for i := range 4000 {
@@ -342,12 +348,14 @@ func generatedPast(at time.Time) any {
 		pods = append(pods, pod)
 		if i%40 == 0 {
 			refused = append(refused, map[string]any{
-				"pod": "ml/" + markupName, "time": from, "why": fmt.Sprintf("0/1000 nodes are available: %d Insufficient cpu.", i),
+				"pod": "ml/" + markupName, "time": from,
+				"why": fmt.Sprintf("0/1000 nodes are available: %d Insufficient cpu.", i),
 			})
 		}
 	}
 	return map[string]any{
-		"file": "journal-2.jsonl", "earlier": "journal-1.jsonl", "from": begin, "to": at.UTC(), "nodes": nodes, "pods": pods,
+		"file": "journal-2.jsonl", "earlier": "journal-1.jsonl", "from": begin, "to": at.UTC(),
+		"nodes": nodes, "pods": pods,
 		"refused": refused,
 	}
 }

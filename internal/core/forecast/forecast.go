@@ -44,7 +44,7 @@ type Cluster interface {
 
 // Run estimates when units can start that wait, in the order of the queue. late reports that the first parts of the
 // time are over, of so many equal ones: each pass has a part.
-func Run(c Cluster, running, waiting []Unit, late func(parts, of int) bool) ([]Estimate, error) {
+func Run(c Cluster, running, waiting []Unit, late func(parts, all int) bool) ([]Estimate, error) {
 	ends := []func(Range) time.Duration{func(r Range) time.Duration { return r.Early }}
 	if slices.ContainsFunc(slices.Concat(running, waiting), Unit.hasRange) {
 		ends = append(ends, func(r Range) time.Duration { return r.Late })

@@ -262,9 +262,9 @@ func TestEachPassHasHalfOfTheTime(t *testing.T) {
 		}}
 		running, waiting := m.units()
 		looks := map[int]int{1: c.first, 2: c.second}
-		got, err := Run(m, running, waiting, func(parts, of int) bool {
-			if of != 2 {
-				t.Errorf("%s: %d parts, want 2", name, of)
+		got, err := Run(m, running, waiting, func(parts, all int) bool {
+			if all != 2 {
+				t.Errorf("%s: %d parts, want 2", name, all)
 			}
 			looks[parts]--
 			return looks[parts] < 0

@@ -25,10 +25,10 @@ func (e Ends) Times() (times []time.Time) {
 }
 
 // Over returns the UIDs of the pods that have ended by a time.
-func (e Ends) Over(by time.Time) map[string]bool {
+func (e Ends) Over(at time.Time) map[string]bool {
 	over := map[string]bool{}
 	for uid, end := range e {
-		if !end.At.IsZero() && !end.At.After(by) {
+		if !end.At.IsZero() && !end.At.After(at) {
 			over[uid] = true
 		}
 	}

@@ -404,7 +404,8 @@ func TestWhatAHeldUnitLeavesIsFree(t *testing.T) {
 		}
 		started, _ := s.run(50)
 		if got := s.jobs[1].node >= 0; started != 10 || got != c.starts {
-			t.Errorf("%s: it was started: %t, want %t; the held unit started at %d, want 10", name, got, c.starts, started)
+			t.Errorf("%s: it was started: %t, want %t; the held unit started at %d, want 10", name,
+				got, c.starts, started)
 		}
 	}
 }

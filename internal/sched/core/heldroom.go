@@ -33,12 +33,12 @@ func (h *heldRoom) RunFilterPluginsWithNominatedPods(ctx context.Context, cs fwk
 	if !status.IsSuccess() {
 		return status
 	}
-	settled := cs.Clone()
-	if !placement.Settle(settled, pod, node.Node().Name) {
+	ahead := cs.Clone()
+	if !placement.LookAhead(ahead, pod, node.Node().Name) {
 		return h.Framework.RunFilterPluginsWithNominatedPods(ctx, cs, pod, node)
 	}
 	for _, m := range moments {
-		if status = h.filterAt(ctx, settled.Clone(), pod, node.Snapshot(), m); !status.IsSuccess() {
+		if status = h.filterAt(ctx, ahead.Clone(), pod, node.Snapshot(), m); !status.IsSuccess() {
 			break
 		}
 	}

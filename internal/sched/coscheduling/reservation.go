@@ -380,7 +380,8 @@ func (h *Held) nominate(ctx context.Context, p *corev1.Pod, node string) bool {
 	status.NominatedNodeName = node
 	err := schedpod.PatchStatus(ctx, h.Client, p, status)
 	if err != nil && !apierrors.IsNotFound(err) {
-		klog.FromContext(ctx).Error(err, "Failed to write the nominated node of a pod", "pod", klog.KObj(p), "node", node)
+		klog.FromContext(ctx).Error(err, "Failed to write the nominated node of a pod", "pod", klog.KObj(p),
+			"node", node)
 	}
 	return err == nil
 }

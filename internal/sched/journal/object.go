@@ -268,7 +268,7 @@ func keep(o Object) Object {
 	return o
 }
 
-// keepClaim returns a claim with what scheduling reads of it, which is no configuration of drivers.
+// keepClaim returns a claim with what scheduling reads of it, without the configuration of drivers.
 func keepClaim(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
 	out := &resourcev1.ResourceClaim{ObjectMeta: keepMeta(&c.ObjectMeta), Spec: c.Spec, Status: c.Status}
 	out.ResourceVersion = c.ResourceVersion // an older one does not count

@@ -45,7 +45,8 @@ func PastOf(name string, file io.Reader) (view.Past, error) {
 type history struct {
 	past view.Past
 	at   time.Time // of the record
-	// reserved are the pods that were reserved at the snapshot, until its objects are there; loaded is the last of them.
+	// reserved are the pods that were reserved at the snapshot, until its objects are there; loaded is the last of
+	// them.
 	reserved []Decision
 	loaded   uint64
 	objects  Decoder
@@ -181,7 +182,7 @@ func (h *history) place(p *pastPod, d *Decision) {
 	}
 	requests := resourcehelper.PodRequests(p.pod, resourcehelper.PodResourcesOptions{})
 	placed.MilliCPU = requests.Cpu().MilliValue()
-	if member, is := convert.GangPod(p.pod); is {
+	if member, isMember := convert.GangPod(p.pod); isMember {
 		placed.Gang = member.Gang
 	}
 	p.placed, p.refused = len(h.past.Pods), pastReason{}

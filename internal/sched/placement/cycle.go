@@ -35,10 +35,10 @@ type Cycle struct {
 	// within is the Reservation that a dry run looks into, and restricted whether it looks at its room alone.
 	within     string
 	restricted bool
-	// decision is the one that made the cycle. settled says that changed is an account of a later time, as Settle
+	// decision is the one that made the cycle. ahead says that changed is an account of a later time, as LookAhead
 	// describes, and lacking why a pod that was added does not fit there.
 	decision *decision
-	settled  bool
+	ahead    bool
 	lacking  why.Reason
 	// trial has the accounts that the cycle reads instead of the live ones; nil for a pod that is not on trial.
 	trial *Trial
@@ -90,10 +90,10 @@ func (c *Cycle) Enter(node, uid string) {
 	c.node, c.changed = node, kube.NewNodeView(c.unchanged(node).View.Inside(uid))
 }
 
-// Settle begins a look ahead on a node: the pod of the cycle gets the very CPUs and devices there that it would get
-// now. Pods that leave until then are removed afterwards, and pods are added that start then: each of these must get
-// what it asks for. It returns false where that cannot be known.
-func Settle(cs fwk.CycleState, pod *corev1.Pod, node string) bool {
+// LookAhead begins to look at a later time of a node: the pod of the cycle gets the very CPUs and devices there that it
+// would get now. Pods that leave until then are removed afterwards, and pods are added that start then: each of these
+// must get what it asks for. It returns false where that cannot be known.
+func LookAhead(cs fwk.CycleState, pod *corev1.Pod, node string) bool {
 	c := Read(cs)
 	if c == nil {
 		return true
@@ -106,7 +106,7 @@ func Settle(cs fwk.CycleState, pod *corev1.Pod, node string) bool {
 	if !reason.OK() || follows(offer) {
 		return false
 	}
-	c.node, c.changed, c.settled = node, kube.NewNodeView(v.With(offer.Entry)), true
+	c.node, c.changed, c.ahead = node, kube.NewNodeView(v.With(offer.Entry)), true
 	return true
 }
 

@@ -55,7 +55,7 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 		return nil
 	}
 	name := n.Node().Name
-	if s.settled { // the pod was tried on the node as it is
+	if s.ahead { // the pod was tried on the node as it is
 		if lacked := s.lackedAmount(name, n, s.lacking); lacked != nil {
 			return lacked.Status()
 		}
@@ -159,7 +159,7 @@ func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, add
 		return nil
 	}
 	name, pod := n.Node().Name, added.GetPod()
-	if s.settled {
+	if s.ahead {
 		s.start(pod)
 		return nil
 	}

@@ -26,7 +26,8 @@ func claimSuite(stock, tenon string) suite {
 	claiming.claims = true
 	return suite{
 		contenders: []contender{
-			{name: "stock", path: stock}, {name: "tenon", path: tenon},
+			{name: "stock", path: stock},
+			{name: "tenon", path: tenon},
 			{name: "ignoring", path: tenon, flags: []string{"--ignore-claims"}},
 		},
 		base: "stock", digits: 3,

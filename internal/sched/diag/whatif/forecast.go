@@ -81,8 +81,8 @@ func (s *session) forecast(q *view.WhatIf) (*view.Forecast, error) {
 	c.collectWaiting()
 	began := s.Clock.Now()
 	left := now.Add(s.searchTime()).Sub(began)
-	late := func(parts, of int) bool {
-		return s.Clock.Now().Sub(began) >= left*time.Duration(parts)/time.Duration(of)
+	late := func(parts, all int) bool {
+		return s.Clock.Now().Sub(began) >= left*time.Duration(parts)/time.Duration(all)
 	}
 	estimates, err := forecast.Run(c, running, c.units(), late)
 	if err != nil {
