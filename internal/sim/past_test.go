@@ -112,9 +112,9 @@ func TestReplayPrintsTheFleet(t *testing.T) {
 		decide("default/a", "a", "n"), put(t, podNamed("b")), decide("default/b", "b", "n"))
 	for args, want := range map[string]string{
 		"": "2026-11-26T10:00:00Z to 2026-11-26T10:00:05Z, at 2026-11-26T10:00:05Z:\n\n" +
-			"NODE  PODS  CPU REQUESTED  ALLOCATABLE\nn        2              4            8\n",
+			"NODE  PODS  CPU REQUESTED  ALLOCATABLE\nn     2     4              8\n",
 		"--until 2026-11-26T10:00:03.5Z": "at 2026-11-26T10:00:03.5Z:\n\n" +
-			"NODE  PODS  CPU REQUESTED  ALLOCATABLE\nn        1              2            8\n",
+			"NODE  PODS  CPU REQUESTED  ALLOCATABLE\nn     1     2              8\n",
 		"--until 2026-11-26T10:00:00Z": "NODE  PODS  CPU REQUESTED  ALLOCATABLE\n",
 		"-o json":                      `"fleet": [`,
 		"--until 2025-11-26T10:00:00Z": "error: --until 2025-11-26T10:00:00Z is not allowed: " + path + " begins at ",
