@@ -154,7 +154,7 @@ const texts = {
   recordedFrom: ["Recorded from {0} to {1} in {2}.", "记录自 {0} 至 {1}，文件 {2}。"],
   earlierFile: ["The file before it", "前一个文件"],
   podsOnNodes: ["{0} pods on {1} nodes", "{1} 个节点上的 {0} 个 Pod"],
-  podsThen: ["pods: {0}", "Pod：{0}"],
+  podsThen: ["pods: {0}", "{0} 个 Pod"],
   allocatable: ["Allocatable", "可分配"],
   atNow: ["now", "现在"],
   replayAt: ["replay, {0}, {1} ago", "回放 {0}（{1} 前）"],

@@ -442,21 +442,6 @@ export interface AmountUse {
   batch?: string;
 }
 
-export interface MadeGang {
-  name: string;
-  rule: string;
-}
-
-export interface Queue {
-  place?: string;
-  position?: number;
-  length?: number;
-  attempts: number;
-  lastAttempt?: string;
-  nextTry?: string;
-  wakesOn?: string[];
-}
-
 export interface PastNode {
   node: string;
   milliCPU: number;
@@ -481,6 +466,21 @@ export interface PastRefusal {
   time: string;
   why: string;
   nominated?: string;
+}
+
+export interface MadeGang {
+  name: string;
+  rule: string;
+}
+
+export interface Queue {
+  place?: string;
+  position?: number;
+  length?: number;
+  attempts: number;
+  lastAttempt?: string;
+  nextTry?: string;
+  wakesOn?: string[];
 }
 
 export interface WhyWire {
