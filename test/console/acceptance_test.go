@@ -268,9 +268,9 @@ func TestNodesAreGroupedByLabels(t *testing.T) {
 	if got := run(b, "read", chromedp.Evaluate[string](options)); got != "–; zone (2)" {
 		t.Errorf("nodes can be grouped by %q: neither one group nor one for each node helps", got)
 	}
+	b.checkAccess()
 	b.open("/fleet?name=zone=z1")
 	b.shows("3 of 6 nodes")
-	b.checkAccess()
 	b.checkFaults()
 }
 

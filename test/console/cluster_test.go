@@ -84,16 +84,16 @@ func (f *followed) checkFits() {
 		if err := os.WriteFile(manifest, []byte(text), 0o600); err != nil {
 			f.browser.t.Fatal(err)
 		}
-		var answer struct{ Capacity struct{ Room int } }
+		var answer struct{ Room int }
 		f.tenon(&answer, "capacity", "-f", manifest)
-		want = append(want, answer.Capacity.Room)
+		want = append(want, answer.Room)
 	}
 	if !slices.Equal(got, want) || got[0] == 0 {
 		f.browser.t.Errorf("pods of 1, 2, 4 and 8 GPUs: the page says %v, tenon capacity %v", got, want)
 	}
 }
 
-// versions are the resource versions of what a question is about. Nodes have none here: their kubelets write them.
+// versions are the resource versions of pods, and the generations of what others write the status of.
 func (f *followed) versions() map[string]string {
 	f.browser.t.Helper()
 	out := map[string]string{}
@@ -107,7 +107,11 @@ func (f *followed) versions() map[string]string {
 		f.ask(http.MethodGet, path, "application/json", nil, &list)
 		for _, o := range list.Items {
 			m := o.Metadata
-			out[path+"/"+m.Namespace+"/"+m.Name+"/"+m.UID] = m.ResourceVersion
+			version := m.ResourceVersion
+			if path != "/api/v1/pods" {
+				version = strconv.Itoa(m.Generation)
+			}
+			out[path+"/"+m.Namespace+"/"+m.Name+"/"+m.UID] = version
 		}
 	}
 	var nodes struct {
@@ -209,12 +213,11 @@ func (f *followed) checkCordon() {
 func (f *followed) checkSilence() {
 	f.browser.t.Helper()
 	const period = 5 * time.Second
-	f.create("/api/v1/namespaces/tenon-system/configmaps", fields{
-		"metadata": fields{"name": "slo-controller-config"},
-		"data": fields{
+	var changed any
+	f.ask(http.MethodPatch, "/api/v1/namespaces/tenon-system/configmaps/slo-controller-config",
+		"application/merge-patch+json", fields{"data": fields{
 			"colocation-config": fmt.Sprintf(`{"enable":true,"metricReportIntervalSeconds":%d}`, int(period.Seconds())),
-		},
-	})
+		}}, &changed)
 	type metric struct {
 		Metadata struct{ Name string }
 		Spec     struct {

@@ -39,7 +39,11 @@ func (s *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.questions++
 		s.question = string(question)
 		s.mu.Unlock()
-		fmt.Fprint(w, `{"placements":[{"pod":"default/p","node":"n-whatif-1"}],"unschedulable":[],"victims":[]}`)
+		var asked struct{ Ask struct{ Nodes []string } }
+		_ = json.Unmarshal(question, &asked) // a page asks about some node, or about none
+		node := append(asked.Ask.Nodes, "n-whatif-1")[0]
+		const answer = `{"placements":[{"pod":"default/p","node":%q}],"unschedulable":[],"victims":[]}`
+		fmt.Fprintf(w, answer, node)
 	default:
 		name := strings.TrimPrefix(r.URL.Path, "/")
 		if _, err := fs.Stat(files, name); name == "" || err != nil {
