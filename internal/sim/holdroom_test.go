@@ -77,7 +77,8 @@ func TestWhatIsLeftBesideAHoldIsFree(t *testing.T) {
 		},
 		"threads of cores that the held one needs": {
 			machine("n0") + lsr("a", 20, expects("1h")) + lsr("b", 22, bind("FullPCPUs")) +
-				lsr("c", 6, bind("SpreadByPCPUs")), at("1h0m0s"),
+				lsr("c", 6, bind("SpreadByPCPUs")),
+			waits,
 		},
 		"a GPU that is left": {
 			gpuNode("n0", 16, 4) + gpu("a", 300, expects("1h")) + gpu("b", 300, "") + gpu("c", 100, ""), now,

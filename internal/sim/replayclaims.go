@@ -23,6 +23,7 @@ const (
 	lacksClaims   = "their pods have ResourceClaims that the journal does not have"
 	lacksExtended = "their pods get devices of DeviceClasses for extended resources"
 	lacksSharing  = "their pods share ResourceClaims that pods were promised before the journal begins"
+	lacksGangs    = "their gangs use ResourceClaims that were allocated before"
 )
 
 // lacks returns why a decision cannot be made again; "" for no reason.
@@ -50,8 +51,11 @@ func (r *replay) lacks(d *journal.Decision) string {
 		if err != nil {
 			return lacksClaims
 		}
-		if r.isPromised(claim) {
+		switch _, isMember := convert.GangPod(pod); {
+		case r.isPromised(claim):
 			return lacksSharing
+		case isMember && claim.Status.Allocation != nil:
+			return lacksGangs
 		}
 	}
 	return ""

@@ -166,6 +166,10 @@ func TestDecisionsAboutPodsWithClaimsAreMadeAgain(t *testing.T) {
 		"a claim that the journal does not have": {
 			false, asks("g", "d1"), "1 not compared: " + lacksClaims,
 		},
+		"a gang whose claim is allocated": {
+			false, bind(put(t, podNamed("q", usingClaim("c"), testobject.Gang("g", "1"))),
+				decide("default/q", "q", "n")), "1 not compared: " + lacksGangs,
+		},
 		"a template without a claim": {
 			false, needs(func(p *corev1.Pod) {
 				p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "a", ResourceClaimTemplateName: new("a")}}
