@@ -23,7 +23,7 @@ const (
 	lacksClaims   = "their pods have ResourceClaims that the journal does not have"
 	lacksExtended = "their pods get devices of DeviceClasses for extended resources"
 	lacksSharing  = "their pods share ResourceClaims that pods were promised before the journal begins"
-	lacksGangs    = "their gangs use ResourceClaims that were allocated before"
+	lacksGangs    = "their gangs use ResourceClaims"
 )
 
 // lacks returns why a decision cannot be made again; "" for no reason.
@@ -39,6 +39,9 @@ func (r *replay) lacks(d *journal.Decision) string {
 	case dra != nil && needsClass(dra.DeviceClassResolver(), pod):
 		return lacksExtended
 	}
+	if _, isMember := convert.GangPod(pod); isMember && len(pod.Spec.ResourceClaims) > 0 {
+		return lacksGangs
+	}
 	for i := range pod.Spec.ResourceClaims {
 		name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i])
 		if err == nil && name == nil {
@@ -51,11 +54,8 @@ func (r *replay) lacks(d *journal.Decision) string {
 		if err != nil {
 			return lacksClaims
 		}
-		switch _, isMember := convert.GangPod(pod); {
-		case r.isPromised(claim):
+		if r.isPromised(claim) {
 			return lacksSharing
-		case isMember && claim.Status.Allocation != nil:
-			return lacksGangs
 		}
 	}
 	return ""
