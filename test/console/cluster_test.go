@@ -101,7 +101,11 @@ func (f *followed) versions() map[string]string {
 	for _, path := range []string{"/api/v1/pods", group + "podgroups", group + "elasticquotas"} {
 		var list struct {
 			Items []struct {
-				Metadata struct{ Namespace, Name, UID, ResourceVersion string }
+				Metadata struct {
+					Namespace, Name, UID, ResourceVersion string
+
+					Generation int
+				}
 			}
 		}
 		f.ask(http.MethodGet, path, "application/json", nil, &list)
