@@ -17,4 +17,4 @@ if [ ! -x "$program" ]; then
 fi
 "$GO" -C test/karpenter mod download $module
 TENON_KARPENTER=$program TENON_KARPENTER_SOURCES=$("$GO" -C test/karpenter list -m -f '{{.Dir}}' $module) \
-  "$GO" test -tags "$TAGS" -vet=off -count=1 -timeout 20m -v -run '^TestKarpenterAddsNodes$' ./test/system
+  "$GO" test -tags "$TAGS" -vet=off -count=1 -timeout 20m -v -run '^TestKarpenter' ./test/system

@@ -9,6 +9,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/kube"
 )
 
 // TestWhatIsLeftBesideAHoldIsFree: a pod of one hour runs on the node, and a larger one holds the node until the hour
@@ -183,4 +188,24 @@ func startOf(lines []string, name string) string {
 		}
 	}
 	return ""
+}
+
+// TestWhatAPodLeavesCountsAlsoIfItStartsLater: a pod is bound, and its kubelet starts it five seconds later than was
+// known when another one got its promise. A third pod may use what these two leave as before.
+func TestWhatAPodLeavesCountsAlsoIfItStartsLater(t *testing.T) {
+	l := newHolding(t, cpuNode("n0", 8))
+	l.pod("old", 4, runsFor("1h"))
+	l.runUntilIdle()
+	l.update("old", func(p *corev1.Pod) { p.Status.StartTime = nil })
+	l.pod("held", 6)
+	l.runUntilIdle()
+	l.pass(5 * time.Second)
+	l.update("old", func(p *corev1.Pod) { p.Status.StartTime = &metav1.Time{Time: l.time.at} })
+	l.pod("beside", 2)
+	l.pod("behind", 3)
+	l.runUntilIdle()
+	if !l.started("beside") || l.started("behind") || l.started("held") {
+		t.Errorf("beside started: %t, behind: %t, held: %t; held are %+v", l.started("beside"), l.started("behind"),
+			l.started("held"), kube.Ask(l.gangs, (*gang.State).Holds))
+	}
 }

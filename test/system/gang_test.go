@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
@@ -71,9 +72,12 @@ type gangWatch struct {
 
 	cpus   map[string]int // by node
 	nodes  map[string]*taken
-	counts map[string]bool // by namespace and name: pods that are counted in nodes
-	waited map[string]bool // gangs of which a pod had a reason not to be placed
-	events int
+	over   map[string]string // by node that gives more than it has: what
+	counts map[string]bool   // by namespace and name: pods that are counted in nodes
+	// refused is what nodes gave too much of until their kubelets refused a pod for it.
+	refused []string
+	waited  map[string]bool // gangs of which a pod had a reason not to be placed
+	events  int
 }
 
 // see judges what is bound after each change of a pod: nodes have what their pods take (G3), and no gang (G1) and no
@@ -144,15 +148,41 @@ func (w *gangWatch) count(pod *corev1.Pod, ended bool) {
 	for _, d := range devices.GPU {
 		core := d.Resources["koordinator.sh/gpu-core"]
 		state.gpus[d.Minor] += sign * int(core.Value())
-		if state.gpus[d.Minor] > 100 {
-			w.faults = append(w.faults, fmt.Sprintf("GPU %d of node %s is given %d %%", d.Minor, node,
-				state.gpus[d.Minor]))
+	}
+	switch was, now := w.over[node], state.over(w.cpus[node]); {
+	case now != "":
+		w.over[node] = "node " + node + now
+	case was != "":
+		delete(w.over, node)
+		if pod.Status.Phase == corev1.PodFailed && strings.HasPrefix(pod.Status.Reason, "OutOf") {
+			w.refused = append(w.refused, was)
+		} else {
+			w.faults = append(w.faults, was)
 		}
 	}
-	if state.milliCPU > 1000*w.cpus[node] {
-		w.faults = append(w.faults, fmt.Sprintf("node %s has %d CPUs and gives %d thousandths", node, w.cpus[node],
-			state.milliCPU))
+}
+
+// over says what a node with some CPUs gives that it does not have; "" for nothing.
+func (s *taken) over(cpus int) (what string) {
+	for minor, percent := range s.gpus {
+		if percent > 100 {
+			what += fmt.Sprintf(" gives %d %% of GPU %d", percent, minor)
+		}
 	}
+	if s.milliCPU > 1000*cpus {
+		what += fmt.Sprintf(" has %d CPUs and gives %d thousandths", cpus, s.milliCPU)
+	}
+	return what
+}
+
+// lost returns how often a leader lost its lease though it was not killed: on a busy machine, as on a paused one, it
+// may bind a pod when the next one has begun.
+func (l *local) lost(t *testing.T) int {
+	t.Helper()
+	lease, err := l.client.CoordinationV1().Leases("tenon-system").Get(t.Context(), "tenon-scheduler",
+		metav1.GetOptions{})
+	testkit.Check(t, err)
+	return int(ptr.Deref(lease.Spec.LeaseTransitions, 0)) - kills()
 }
 
 // inPart returns the gangs of which too few members are bound, while some of their group are.
@@ -301,8 +331,7 @@ func watchGangs(t *testing.T, l *local) *gangLoad {
 	load := &gangLoad{
 		local: l, live: map[string]int{}, seen: &gangWatch{
 			gangs: map[string]*gangSeen{}, cpus: map[string]int{}, nodes: map[string]*taken{},
-			counts: map[string]bool{},
-			waited: map[string]bool{},
+			over: map[string]string{}, counts: map[string]bool{}, waited: map[string]bool{},
 		},
 	}
 	nodes, err := l.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
@@ -372,8 +401,13 @@ func TestGangsStartWholeWhileSchedulersDie(t *testing.T) {
 			t.Errorf("of gang %s %d were bound, want %d", name, len(g.bound), g.least)
 		}
 	}
-	for _, fault := range l.seen.faults {
+	for _, fault := range slices.Concat(l.seen.faults, slices.Collect(maps.Values(l.seen.over))) {
 		t.Error(fault)
+	}
+	if lost := l.lost(t); lost > 0 {
+		t.Logf("leaders lost the lease %d times; kubelets refused pods of %q", lost, l.seen.refused)
+	} else if len(l.seen.refused) > 0 {
+		t.Errorf("kubelets refused pods, and no leader lost its lease: %q", l.seen.refused)
 	}
 	t.Logf("%d gangs on %d nodes, %d of them waited, %d schedulers killed, %d changes of pods judged", l.made,
 		len(l.seen.cpus), len(l.seen.waited), kills(), l.seen.events)

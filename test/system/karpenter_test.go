@@ -30,16 +30,23 @@ type karpenter struct {
 	log string
 }
 
-// TestKarpenterAddsNodes shows for which pods Karpenter adds nodes: for gangs that lack capacity, and for none that
-// wait for a quota, a member or a NUMA node. TENON_KARPENTER is Karpenter with its provider kwok,
+// newKarpenter starts a cluster and Karpenter. TENON_KARPENTER is Karpenter with its provider kwok,
 // TENON_KARPENTER_SOURCES the folder of its module.
-func TestKarpenterAddsNodes(t *testing.T) {
+func newKarpenter(t *testing.T, args ...string) *karpenter {
+	t.Helper()
 	program := os.Getenv("TENON_KARPENTER")
 	if program == "" {
 		t.Skip("NOT RUN: Karpenter adds nodes: TENON_KARPENTER names no program (make test-karpenter)")
 	}
-	k := &karpenter{release: &release{up(t, 1, "--machine", "epyc-2s")}}
+	k := &karpenter{release: &release{up(t, 1, append(args, "--machine", "epyc-2s")...)}}
 	k.start(t, program, os.Getenv("TENON_KARPENTER_SOURCES"))
+	return k
+}
+
+// TestKarpenterAddsNodes shows for which pods Karpenter adds nodes: for gangs that lack capacity, and for none that
+// wait for a quota, a member or a NUMA node.
+func TestKarpenterAddsNodes(t *testing.T) {
+	k := newKarpenter(t)
 	nodes, err := k.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	testkit.Check(t, err)
 	most := nodes.Items[0].Status.Allocatable.Cpu().Value() * 6 / 10 // a node has room for one such pod

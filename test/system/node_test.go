@@ -13,7 +13,7 @@ import (
 // TestOnOneNode is what users see of pods and gangs on a cluster of one node, each case from the empty node.
 func TestOnOneNode(t *testing.T) {
 	t.Parallel()
-	l := up(t, 1, "--machine", "arm64-1s")
+	l := up(t, 1, "--machine", "arm64-1s", "--autoscaled")
 	for _, c := range []struct {
 		name string
 		test func(*testing.T, *local)
@@ -24,6 +24,7 @@ func TestOnOneNode(t *testing.T) {
 		{"pods of an operator start together", anOperatorsPodsStartTogether},
 		{"Kueue beside an ElasticQuota", kueueBesideAQuota},
 		{"a gang holds the node until its start", aGangHoldsTheNodeUntilItsStart},
+		{"the manager serves autoscalers", theManagerServesAutoscalers},
 		{"a NonStrict gang that times out is tried again", aNonStrictGangThatTimesOutIsTriedAgain},
 		{"a pod takes room that is kept for it and comes later", aPodTakesRoomThatComesLater},
 		{"no more is evicted than the preemptor needs", noMoreIsEvictedThanThePreemptorNeeds}, // its Deployment remains

@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -30,6 +31,17 @@ func (e Ends) Over(at time.Time) map[string]bool {
 	for uid, end := range e {
 		if !end.At.IsZero() && !end.At.After(at) {
 			over[uid] = true
+		}
+	}
+	return over
+}
+
+// OverOn returns the UIDs of the pods that have ended by a time on some nodes, by node.
+func (e Ends) OverOn(nodes []string, at time.Time) map[string][]string {
+	over := map[string][]string{}
+	for _, uid := range slices.Sorted(maps.Keys(e.Over(at))) {
+		if node := e[uid].Node; slices.Contains(nodes, node) {
+			over[node] = append(over[node], uid)
 		}
 	}
 	return over

@@ -2,6 +2,7 @@ package gang_test
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -140,9 +141,15 @@ func TestAPlanNeedsTheMinimumOfItsGangs(t *testing.T) {
 // TestPodsThatAreOverByATime are those with a known end that is not after it.
 func TestPodsThatAreOverByATime(t *testing.T) {
 	t.Parallel()
-	ends := gang.Ends{"soon": {At: at(5)}, "then": {At: at(10)}, "late": {At: at(11)}, "never": {}}
+	ends := gang.Ends{
+		"soon": {"n", at(5)}, "then": {"n", at(10)}, "late": {"n", at(11)}, "never": {Node: "n"}, "other": {"o", at(1)},
+	}
 	got := slices.Sorted(maps.Keys(ends.Over(at(10))))
-	if want := []string{"soon", "then"}; !slices.Equal(got, want) {
+	if want := []string{"other", "soon", "then"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+	on := ends.OverOn([]string{"n", "p"}, at(10))
+	if want := map[string][]string{"n": {"soon", "then"}}; !reflect.DeepEqual(on, want) {
+		t.Errorf("got %v, want %v", on, want)
 	}
 }

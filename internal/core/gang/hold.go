@@ -46,8 +46,10 @@ type Hold struct {
 	// Renewed says that its pods were nominated to these nodes before: a scheduler that has just begun has it from the
 	// one before.
 	Renewed bool
-	// Nodes has the nodes of its pods, by UID. Only the holds of a State have it.
+	// Nodes has the nodes of its pods, by UID. Over has the UIDs of the pods on these nodes that have left them by
+	// Start, as was known when it was found, by node. Only the holds of a State have them.
 	Nodes map[string]string
+	Over  map[string][]string
 }
 
 // Unit names what the room is kept for: "pod/NAMESPACE/NAME", or "gang/" and the gangs that start together.
@@ -101,31 +103,39 @@ type Moment struct {
 	Start time.Time
 	// Pods are the UIDs of those that have started by then, the earliest first.
 	Pods []string
+	// Over are the UIDs of pods that have left the node by then, as was known when these got their promises. If one
+	// leaves later, it delays them, and what else uses the node does not.
+	Over []string
 }
 
 // Moments returns when pods start that are nominated to a node, the first time first. A unit may use the node before,
 // if at each of these times the pods that have started by then fit beside it. ok is false where one of them has no
 // promise, or is of the unit itself: then all must fit at once.
 func (r HoldRules) Moments(holds []Hold, unit string, nominated []string) (all []Moment, ok bool) {
-	starts := map[string]time.Time{}
+	promises := map[string]Hold{}
 	for _, h := range holds {
 		if r.Backfill && !h.Start.IsZero() && h.Rank.Name != unit {
 			for uid := range h.Nodes {
-				starts[uid] = h.Start
+				promises[uid] = h
 			}
 		}
 	}
 	nominated = slices.Clone(nominated)
-	slices.SortStableFunc(nominated, func(a, b string) int { return starts[a].Compare(starts[b]) })
+	slices.SortStableFunc(nominated, func(a, b string) int { return promises[a].Start.Compare(promises[b].Start) })
+	var over []string
 	for i, uid := range nominated {
-		start, promised := starts[uid]
-		switch {
-		case !promised:
+		h, promised := promises[uid]
+		if !promised {
 			return nil, false
-		case i > 0 && all[len(all)-1].Start.Equal(start):
-			all[len(all)-1].Pods = nominated[:i+1]
-		default:
-			all = append(all, Moment{start, nominated[:i+1]})
+		}
+		over = slices.Concat(over, h.Over[h.Nodes[uid]])
+		slices.Sort(over)
+		over = slices.Compact(over)
+		m := Moment{h.Start, nominated[:i+1], over}
+		if i > 0 && all[len(all)-1].Start.Equal(h.Start) {
+			all[len(all)-1] = m
+		} else {
+			all = append(all, m)
 		}
 	}
 	return all, len(all) > 0

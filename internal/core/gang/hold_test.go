@@ -414,12 +414,18 @@ func TestWhatAHeldUnitLeavesIsFree(t *testing.T) {
 func TestMomentsOfANode(t *testing.T) {
 	t.Parallel()
 	holds := []gang.Hold{
-		{Rank: ranked(5, 1, "late"), Start: at(20), Nodes: map[string]string{"l": "n"}},
-		{Rank: ranked(5, 2, "soon"), Start: at(10), Nodes: map[string]string{"s0": "n", "s1": "n"}},
+		{
+			Rank: ranked(5, 1, "late"), Start: at(20), Nodes: map[string]string{"l": "n"},
+			Over: map[string][]string{"n": {"a", "b"}, "o": {"c"}},
+		},
+		{
+			Rank: ranked(5, 2, "soon"), Start: at(10), Nodes: map[string]string{"s0": "n", "s1": "n"},
+			Over: map[string][]string{"n": {"e"}},
+		},
 		{Rank: ranked(5, 3, "none"), Overtaken: true, Nodes: map[string]string{"o": "n"}},
 	}
-	soon, both := gang.Moment{Start: at(10), Pods: []string{"s1", "s0"}},
-		gang.Moment{Start: at(20), Pods: []string{"s1", "s0", "l"}}
+	soon, both := gang.Moment{Start: at(10), Pods: []string{"s1", "s0"}, Over: []string{"e"}},
+		gang.Moment{Start: at(20), Pods: []string{"s1", "s0", "l"}, Over: []string{"a", "b", "e"}}
 	yes, no := gang.HoldRules{Backfill: true}, gang.HoldRules{}
 	for name, c := range map[string]struct {
 		rules     gang.HoldRules
@@ -433,7 +439,9 @@ func TestMomentsOfANode(t *testing.T) {
 		"one without a promise":    {yes, "x", []string{"s1", "o"}, nil},
 		"one that awaits victims":  {yes, "x", []string{"v", "s1"}, nil},
 		"a node that no pod holds": {yes, "x", nil, nil},
-		"the later one alone":      {yes, "x", []string{"l"}, []gang.Moment{{Start: at(20), Pods: []string{"l"}}}},
+		"the later one alone": {
+			yes, "x", []string{"l"}, []gang.Moment{{Start: at(20), Pods: []string{"l"}, Over: []string{"a", "b"}}},
+		},
 	} {
 		got, ok := c.rules.Moments(holds, c.unit, c.nominated)
 		if !reflect.DeepEqual(got, c.want) || ok != (c.want != nil) {

@@ -43,6 +43,8 @@ type Options struct {
 	Lease time.Duration
 	// RevokeAfter is how long a quota may use more than its share while another asks for it; 0 is the default.
 	RevokeAfter time.Duration
+	// Autoscaled makes the manager keep nodes with Reservations, and create helper pods, for an autoscaler.
+	Autoscaled bool
 	// DeschedulerConfig is the file of the descheduler's configuration; empty: pods move for PodMigrationJobs alone.
 	DeschedulerConfig string
 	// SchedulerConfig is the file of the scheduler's configuration; empty: it serves the names of every local cluster.

@@ -120,7 +120,8 @@ func (c *Cluster) startManager(ctx context.Context, o Options, applier *install.
 	ready := readyz("http://"+c.ports.Address(datadir.ManagerHealth), nil)
 	if err := c.run(ctx, o, ManagerVerb, managerName, ready,
 		"--require-nri-plugin="+strconv.FormatBool(o.RequireNRIPlugin),
-		"--revoke-after="+o.RevokeAfter.String(), schedulerConfig(o)); err != nil {
+		"--revoke-after="+o.RevokeAfter.String(), "--autoscaled="+strconv.FormatBool(o.Autoscaled),
+		schedulerConfig(o)); err != nil {
 		return err
 	}
 	objects, err := install.Parse(o.Admission...)

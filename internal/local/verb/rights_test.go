@@ -22,6 +22,12 @@ func TestTheProfilesOfALocalClusterHaveTheRightsOfTheChart(t *testing.T) {
 	compareRights(t, "scheduler", "{{- with .Values.scheduler.config }}", "{{- end }}", profileRights)
 }
 
+// TestTheScaleHelperOfALocalClusterHasTheRightsOfTheChart: both give them where the manager has the setting.
+func TestTheScaleHelperOfALocalClusterHasTheRightsOfTheChart(t *testing.T) {
+	t.Parallel()
+	compareRights(t, "manager", "{{- if .Values.manager.scaleHelper }}", "{{- end }}", helperRights)
+}
+
 // compareRights finds the resources of optional rights of the chart, between two texts, in those of a local cluster.
 func compareRights(t *testing.T, component, from, to, given string) {
 	t.Helper()

@@ -42,6 +42,7 @@ type upFlags struct {
 	demo      bool
 	operators bool // simulated ones
 	list      bool
+	scaled    bool          // the manager serves autoscalers, too
 	lease     time.Duration // of the schedulers' leader; 0 is the default
 	revoke    time.Duration // how long quotas may use more than their share; 0 is the default
 	server    string        // a kube-apiserver of another release; empty: the one that is built in
@@ -92,7 +93,8 @@ func newUp(serve ServeConsole) *cobra.Command {
 	c.Flags().DurationVar(&f.lease, "leader-lease", 0, "how long a leader of the scheduler that is gone leads on")
 	c.Flags().DurationVar(&f.revoke, "revoke-after", 0, "how long a quota may use more than its share")
 	c.Flags().StringVar(&f.server, "api-server", "", "a kube-apiserver that is run in place of the built-in one")
-	for _, name := range []string{"report-fd", "leader-lease", "revoke-after", "api-server"} {
+	c.Flags().BoolVar(&f.scaled, "autoscaled", false, "--protect-reservations and --scale-helper of the manager")
+	for _, name := range []string{"report-fd", "leader-lease", "revoke-after", "api-server", "autoscaled"} {
 		if err := c.Flags().MarkHidden(name); err != nil {
 			panic(err) // the flag is defined right above
 		}
@@ -201,6 +203,9 @@ func run(ctx context.Context, dir datadir.Dir, nodes []datadir.Node, f upFlags, 
 	if schedulers.file != "" {
 		given = append(given, []byte(profileRights), []byte(profileRightsBound))
 	}
+	if f.scaled {
+		given = append(given, []byte(helperNamespace), []byte(helperRights), []byte(helperRightsBound))
+	}
 	pages := ""
 	if f.console != "" { // it waits for the cluster, and a port that is taken is known at once
 		served, stop := context.WithCancel(ctx)
@@ -213,8 +218,8 @@ func run(ctx context.Context, dir datadir.Dir, nodes []datadir.Node, f upFlags, 
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir: dir, Nodes: nodes, Schedulers: f.replicas, Binary: binary, Manifests: given,
 		Admission: deploy.Webhooks(schedulers.names()...), RequireNRIPlugin: f.fences, Report: console.step,
-		Journal: f.journal, Lease: f.lease, RevokeAfter: f.revoke, DeschedulerConfig: f.config,
-		SchedulerConfig: schedulers.file, APIServer: f.server,
+		Journal: f.journal, Lease: f.lease, RevokeAfter: f.revoke, Autoscaled: f.scaled,
+		DeschedulerConfig: f.config, SchedulerConfig: schedulers.file, APIServer: f.server,
 	})
 	if err != nil {
 		return err

@@ -71,6 +71,26 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tenon-sc
 subjects: [{kind: ServiceAccount, namespace: tenon-system, name: tenon-scheduler}]
 `
 
+// helperNamespace, helperRights and helperRightsBound are what the chart has for the scale helper.
+const helperNamespace = `apiVersion: v1
+kind: Namespace
+metadata: {name: tenon-scale-helper, labels: {pod-security.kubernetes.io/enforce: restricted}}
+`
+
+const helperRights = `apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {namespace: tenon-scale-helper, name: tenon-manager}
+rules:
+- {apiGroups: [""], resources: [pods], verbs: [create, delete]}
+`
+
+const helperRightsBound = `apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {namespace: tenon-scale-helper, name: tenon-manager}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: tenon-manager}
+subjects: [{kind: ServiceAccount, namespace: tenon-system, name: tenon-manager}]
+`
+
 // ports are those of the services, saved by the process that started the cluster.
 type ports = map[datadir.Service]int
 
@@ -160,7 +180,7 @@ func newScheduler() *cobra.Command {
 }
 
 func newManager() *cobra.Command {
-	var fences bool
+	var fences, autoscaled bool
 	var revokeAfter time.Duration
 	child := served(cluster.ManagerVerb, func(ctx context.Context, dir datadir.Dir, ports ports,
 		schedulers schedulerConfig,
@@ -183,6 +203,8 @@ func newManager() *cobra.Command {
 			SchedulerNames:      append([]string{cluster.Scheduler}, schedulers.names()...),
 			RequireNRIPlugin:    fences,
 			Quotas:              quotas,
+			ProtectReservations: autoscaled,
+			ScaleHelper:         autoscaled,
 			PublishDevices:      true,
 			Workloads:           workload.Builtin(),
 			WorkloadGrouping:    workload.Declared,
@@ -191,6 +213,8 @@ func newManager() *cobra.Command {
 	})
 	child.Flags().BoolVar(&fences, "require-nri-plugin", false, "as that of tenon-manager")
 	child.Flags().DurationVar(&revokeAfter, "revoke-after", 0, "as delayEvictTime of the plugin's arguments")
+	child.Flags().BoolVar(&autoscaled, "autoscaled", false,
+		"as --protect-reservations and --scale-helper of tenon-manager")
 	return child
 }
 

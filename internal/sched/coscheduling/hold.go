@@ -181,7 +181,7 @@ func (r *Rounds) Moments(pod *corev1.Pod, node fwk.NodeInfo, nominated []fwk.Pod
 	for _, m := range moments {
 		at, over := Moment{}, ends.Over(m.Start)
 		for _, info := range node.GetPods() {
-			if over[string(info.GetPod().UID)] {
+			if uid := string(info.GetPod().UID); over[uid] || slices.Contains(m.Over, uid) {
 				at.Over = append(at.Over, info)
 			}
 		}

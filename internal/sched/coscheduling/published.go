@@ -39,7 +39,9 @@ func (r *reservations) publish(logger klog.Logger) {
 	}
 	r.published = maps.Clone(r.kept)
 	for i := range holds {
-		holds[i].Nodes = maps.Clone(r.kept[holds[i].Rank.Name].nodes)
+		h := r.kept[holds[i].Rank.Name]
+		holds[i].Nodes = maps.Clone(h.nodes)
+		holds[i].Over = h.search.Ends.OverOn(slices.Collect(maps.Keys(h.on)), h.Start)
 	}
 	slices.SortFunc(holds, func(a, b gang.Hold) int { return a.Rank.Compare(b.Rank) })
 	r.cluster.Gangs.Read(func(s *gang.State) { s.PublishHolds(holds) })

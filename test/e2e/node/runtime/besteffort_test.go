@@ -75,17 +75,19 @@ func TestBEPodsGiveTheirCPUTimeToALoadAndGetItBack(t *testing.T) {
 	r, known := stage.React(w.s.Watch(b.Group, func() {
 		w.start(b, "main")
 		w.file(w.s.BestEffortGroup(), "cpu.cfs_quota_us", "2000", "cpu.max", "2000 100000")
+		began := time.Now()
 		from, err := w.s.Use(b.Group)
 		testkit.Check(w, err)
 		stage.Await(w, "a second of the load's CPU time", func() error {
 			to, err := w.s.Use(b.Group)
-			switch be, ls := to.BE-from.BE, to.LS-from.LS; {
+			// On a busy machine the load takes long to get its second. What the quota gives meanwhile is theirs.
+			switch be, ls, quota := to.BE-from.BE, to.LS-from.LS, time.Since(began)/50; {
 			case err != nil:
 				return err
 			case ls < time.Second:
 				return fmt.Errorf("it used %v", ls)
-			case be > ls/5:
-				w.Errorf("best-effort pods used %v beside %v of the load", be, ls)
+			case be > max(ls/5, quota+quota/10):
+				w.Errorf("best-effort pods used %v beside %v of the load in %v", be, ls, time.Since(began))
 			}
 			return nil
 		})
