@@ -106,6 +106,5 @@ func (p *passage) drop(pod *corev1.Pod) {
 	if p.left != nil {
 		p.left(o.(*corev1.Pod))
 	}
-	api.changes++
-	api.drop(api.pods, o.(*corev1.Pod))
+	api.leave(o.(*corev1.Pod))
 }

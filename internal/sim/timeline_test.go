@@ -48,12 +48,16 @@ func passingBy(t *testing.T, cfg *config.KubeSchedulerConfiguration, in string, 
 		Paths: []string{stdin}, Stdin: strings.NewReader(in), Warn: io.Discard, Until: until, Config: cfg,
 	})
 	testkit.Check(t, err)
-	var lines []string
-	for _, e := range r.Timeline.Events {
+	return r, linesOf(r.Timeline)
+}
+
+// linesOf is what happens, a line each without its day.
+func linesOf(t *Timeline) (lines []string) {
+	for _, e := range t.Events {
 		lines = append(lines, strings.TrimPrefix(
 			fmt.Sprintf("%s %s %s", secondsText(e.After), e.Event, strings.TrimPrefix(e.Pod, "default/")), " "))
 	}
-	return r, lines
+	return lines
 }
 
 // expects declares how long a pod runs.

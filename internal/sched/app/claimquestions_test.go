@@ -347,3 +347,66 @@ func TestQuestionsAboutPodsWithClaims(t *testing.T) {
 		})
 	}
 }
+
+// TestAForecastKnowsWhenDevicesOfClaimsAreFree: node a has some devices, and room for all pods.
+func TestAForecastKnowsWhenDevicesOfClaimsAreFree(t *testing.T) {
+	for name, tt := range map[string]struct {
+		devices int
+		pods    func(d *dra) []*corev1.Pod
+		want    []string
+	}{
+		"a claim of a template": {1, func(d *dra) []*corev1.Pod {
+			return []*corev1.Pod{
+				bound("r", "a", list(0, 2), d.claimed("one", "a/d0"), expects("1h"), since(0)),
+				exclusive("p", "2", d.claimed("one", ""), expects("30m"), age(5)),
+				exclusive("q", "2", d.claimed("one", ""), age(4)),
+			}
+		}, []string{"pod/default/p 13:00, after pod/default/r", "pod/default/q 13:30, after pod/default/p"}},
+		"a claim by name": {1, func(d *dra) []*corev1.Pod {
+			return []*corev1.Pod{
+				bound("r", "a", list(0, 2), d.claimed("=s", "a/d0"), expects("1h"), since(0)),
+				exclusive("p", "2", d.claimed("=t", ""), age(5)),
+			}
+		}, []string{"pod/default/p 13:00, after pod/default/r"}},
+		"a claim that two pods share": {1, func(d *dra) []*corev1.Pod {
+			return []*corev1.Pod{
+				bound("r", "a", list(0, 2), d.claimed("=s", "a/d0"), expects("1h"), since(0)),
+				bound("k", "a", list(2, 2), d.claimed("=s", "a/d0"), expects("2h"), since(0)),
+				exclusive("p", "2", d.claimed("one", ""), age(5)),
+				exclusive("q", "2", d.claimed("=s", ""), expects("30m"), age(4)),
+			}
+		}, []string{"pod/default/p 14:00, after pod/default/k", "pod/default/q now"}},
+		"a gang": {2, func(d *dra) []*corev1.Pod {
+			return []*corev1.Pod{
+				bound("r", "a", list(0, 2), d.claimed("one", "a/d0"), expects("1h"), since(0)),
+				bound("k", "a", list(2, 2), d.claimed("one", "a/d1"), expects("2h"), since(0)),
+				exclusive("g-0", "2", d.claimed("one", ""), object.Gang("g", "2"), age(5)),
+				exclusive("g-1", "2", d.claimed("one", ""), object.Gang("g", "2"), age(5)),
+			}
+		}, []string{"gang/default/g 14:00, after pod/default/k"}},
+		"a pod without an end": {1, func(d *dra) []*corev1.Pod {
+			return []*corev1.Pod{
+				bound("r", "a", list(0, 2), d.claimed("one", "a/d0"), since(0)),
+				exclusive("p", "2", d.claimed("one", ""), age(5)),
+			}
+		}, []string{"pod/default/p unknown: pods without a known end hold the room"}},
+		"more devices than there are": {1, func(d *dra) []*corev1.Pod {
+			return []*corev1.Pod{exclusive("p", "2", d.claimed("one", ""), func(*corev1.Pod) {
+				d.claims["claim-p"].Spec.Devices.Requests[0].Exactly.Count = 2
+			})}
+		}, []string{"pod/default/p never: it would not fit if no other pod ran"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &dra{
+				claims: map[string]*resourcev1.ResourceClaim{}, pending: map[types.UID]*resourcev1.AllocationResult{},
+				devices: cards(tt.devices),
+			}
+			a := newTimed(t, "a")
+			a.core.Imagined.SharedDRAManager = d
+			a.know(tt.pods(d)...)
+			if diff := cmp.Diff(tt.want, a.forecast()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
