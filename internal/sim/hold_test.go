@@ -420,3 +420,49 @@ func TestWithoutDeclaredTimesAHoldChangesNothing(t *testing.T) {
 		t.Errorf("not what the test is about: %v", one)
 	}
 }
+
+// TestPodsBehindAHoldStartWhenItMoves: no other event wakes them than that the unit that holds nodes starts later, so
+// that more pods end before, or that it holds other nodes.
+func TestPodsBehindAHoldStartWhenItMoves(t *testing.T) {
+	for name, c := range map[string]struct {
+		other     int // CPUs of the node that is not held at first
+		behind    []func(*corev1.Pod)
+		old, runs string // what a pod declares now
+	}{
+		"the start is later":   {3, []func(*corev1.Pod){runsFor("90m")}, "old0", "5h"},
+		"another node is held": {4, nil, "old1", "50m"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newHolding(t, cpuNode("n0", 4)+cpuNode("n1", c.other))
+			l.pod("old0", 3, runsFor("1h"))
+			l.pod("old1", 3, runsFor("2h"))
+			l.runUntilIdle()
+			l.pod("big", 4)
+			l.runUntilIdle()
+			l.held()
+			held := kube.Ask(l.gangs, (*gang.State).Holds)
+			if len(held) != 1 || held[0].Nodes["uid-big"] != "n0" {
+				t.Fatalf("nodes are held by %+v", held)
+			}
+			l.pod("behind", 1, append(c.behind, onlyOn("n0"))...)
+			l.update(c.old, runsFor(c.runs))
+			l.runUntilIdle()
+			if l.started("behind") {
+				t.Fatal("it was started before the hold moved")
+			}
+			l.pass(11 * time.Second)
+			l.tryOnly("big")
+			l.held() // the next cycle begins
+			l.runUntilIdle()
+			if !l.started("behind") {
+				t.Errorf("the hold has moved, %+v, and the pod behind it was not started",
+					kube.Ask(l.gangs, (*gang.State).Holds))
+			}
+		})
+	}
+}
+
+// onlyOn lets a pod on one node alone.
+func onlyOn(name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: name} }
+}

@@ -21,8 +21,8 @@ import (
 	"github.com/tenon-project/tenon/internal/view"
 )
 
-// publish lets others read what is kept, if it has changed, and wakes the pods behind a unit that holds nodes no more
-// and has not started: no other event says so.
+// publish lets others read what is kept, if it has changed, and wakes the pods behind it that may start now: no other
+// event says so.
 func (r *reservations) publish(logger klog.Logger) {
 	if len(r.kept)+len(r.published) == 0 {
 		return
@@ -32,7 +32,7 @@ func (r *reservations) publish(logger klog.Logger) {
 		return
 	}
 	for name, h := range r.published {
-		if r.kept[name] == nil && !r.hasStarted(h) {
+		if r.leavesRoom(h, r.kept[name]) {
 			r.cluster.wakeBehind(logger)
 			break
 		}
@@ -45,6 +45,15 @@ func (r *reservations) publish(logger klog.Logger) {
 	}
 	slices.SortFunc(holds, func(a, b gang.Hold) int { return a.Rank.Compare(b.Rank) })
 	r.cluster.Gangs.Read(func(s *gang.State) { s.PublishHolds(holds) })
+}
+
+// leavesRoom reports whether pods may start behind a unit that did not before: it holds nothing now, and has not
+// started, or other nodes, or starts later, so that more pods end before.
+func (r *reservations) leavesRoom(was, now *reservation) bool {
+	if now == nil {
+		return !r.hasStarted(was)
+	}
+	return now.Start.After(was.Start) || !maps.Equal(now.nodes, was.nodes)
 }
 
 // noteStart notes that a pod that starts alone gets a node.
