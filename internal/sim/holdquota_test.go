@@ -2,6 +2,8 @@ package sim
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -216,5 +218,100 @@ func TestAGangHoldsNodesForItsMinimumInAQuota(t *testing.T) {
 	l.runUntilIdle()
 	if n := len(l.on("a")); n != 2 {
 		t.Errorf("%d members were started, want 2; it waits by %+v", n, l.why("a"))
+	}
+}
+
+// TestNoPodDelaysAHeldOneByItsQuota: a pod of a quota waits for nodes and for its quota until pods end as they declare.
+// Whatever comes behind it in its quota, in one that borrows from it, or in none, it starts at the same time. The
+// cluster has enough for all minimums, on a node that the pods may not use, so that requests of others change nothing.
+func TestNoPodDelaysAHeldOneByItsQuota(t *testing.T) {
+	t.Parallel()
+	held, beside := 0, 0
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 64))
+		most := 6 + r.IntN(8)
+		amount := func(cpus int) string { return fmt.Sprintf("{cpu: %d, memory: 640Gi}", cpus) }
+		in := plain("n0", 8) + plain("n1", 8) +
+			strings.Replace(plain("other", 64), "status:", "spec: {taints: [{key: a, effect: NoSchedule}]}, status:", 1)
+		if seed%2 == 0 {
+			in += elastic(koordinator, "team", "", amount(most), amount(most)) +
+				elastic(koordinator, "mate", "", amount(16), amount(16))
+		} else { // team has lent its minimum to mate while it requests less
+			in += elastic(koordinator, "all", isParent, amount(most), amount(most)) +
+				elastic(koordinator, "team", below+"all", amount(most), amount(most)) +
+				elastic(koordinator, "mate", below+"all", "{cpu: 0}", amount(most))
+		}
+		draw := func(name string, minute, cpus int, quotas, runs []string) string {
+			labels := ""
+			if q := quotas[r.IntN(len(quotas))]; q != "" {
+				labels = ", labels: {" + annotation.QuotaName + ": " + q + "}"
+			}
+			head := fmt.Sprintf(", creationTimestamp: \"2000-01-01T00:%02d:00Z\"%s", minute, labels)
+			if d := runs[r.IntN(len(runs))]; d != "" {
+				head += expects(d)
+			}
+			return shared(name, fmt.Sprint(cpus), head, "")
+		}
+		olds := 2 + r.IntN(4)
+		for i := range olds {
+			in += draw(fmt.Sprint("old", i), 0, 1+r.IntN(4), []string{"team", "mate", ""},
+				[]string{"", "20m", "40m", "1h"})
+		}
+		in += draw("held", 1, 4+r.IntN(5), []string{"team"}, []string{"", "30m"})
+		_, alone := passing(t, in, Until{After: 3 * time.Hour})
+		start, placed := startOf(alone, "held"), 0
+		for _, line := range alone {
+			if strings.HasPrefix(line, "0s Started old") {
+				placed++
+			}
+		}
+		if start == "" || start == "1m0s" || placed < olds {
+			continue // it needs not wait, or never starts, or is not the first to wait
+		}
+		held++
+		for i := range 8 {
+			in += draw(fmt.Sprint("young", i), 2+r.IntN(30), 1+r.IntN(3), []string{"team", "mate", ""},
+				[]string{"", "5m", "20m", "2h"})
+		}
+		_, all := passing(t, in, Until{After: 3 * time.Hour})
+		if got := startOf(all, "held"); got != start {
+			t.Errorf("seed %d: alone it starts at %s, beside others at %q:\n%s\nof\n%s", seed, start, got,
+				strings.Join(all, "\n"), in)
+		}
+		for _, line := range all[:max(slices.Index(all, start+" Started held"), 0)] {
+			if strings.Contains(line, "Started young") {
+				beside++
+			}
+		}
+	}
+	if held < 10 || beside < 10 {
+		t.Errorf("%d pods were held, and %d started before them", held, beside)
+	}
+}
+
+// TestAnEndOnAnotherNodeFreesAQuota: a pod fits on one node once the pod there has ended, and in its quota once one has
+// ended on a node that is too small for it. It holds its node until both have.
+func TestAnEndOnAnotherNodeFreesAQuota(t *testing.T) {
+	in := elastic(koordinator, "team", "", "{cpu: 4}", "{cpu: 4}") +
+		elastic(koordinator, "rest", "", "{cpu: 8}", "{cpu: 8}") + cpuNode("n0", 4)
+	for i := range 4 {
+		in += cpuNode(fmt.Sprint("small", i), 2)
+	}
+	l := newHolding(t, in)
+	l.pod("old0", 4, inQuota("rest"), runsFor("30m"))
+	l.pod("old1", 2, inQuota("team"), runsFor("1h"))
+	l.runUntilIdle()
+	l.pod("big", 4, inQuota("team"))
+	l.runUntilIdle()
+	if got := l.held(); len(got) != 1 || got[0] != "pod/default/big" {
+		t.Fatalf("%v hold nodes", got)
+	}
+	l.pass(30 * time.Minute)
+	l.end("old0")
+	l.pod("late", 1, inQuota("rest"), onlyOn("n0"), runsFor("1h"))
+	l.pod("short", 1, inQuota("rest"), onlyOn("n0"), runsFor("20m"))
+	l.runUntilIdle()
+	if l.started("late") || !l.started("short") {
+		t.Errorf("started: a pod that ends after the start %t, one before it %t", l.started("late"), l.started("short"))
 	}
 }

@@ -83,6 +83,8 @@ type preemption struct {
 	terminating *unit
 	// spared has the gangs that are not evicted: those of the group, and those that cannot go whole.
 	spared map[string]bool
+	// left has the UIDs of pods that have left their quotas by the start that is looked for; nil where none is.
+	left []string
 	// quotas is a dry run of the quotas with the members that are placed; nil before all that are needed are.
 	quotas *quota.Trial
 }
@@ -541,12 +543,16 @@ func (p *preemption) admitMembers() bool {
 	return p.admitted()
 }
 
-// tryQuotas returns a dry run of the quotas with the members that are placed and others, without the victims.
+// tryQuotas returns a dry run of the quotas with the members that are placed and others, without the victims and the
+// pods that have left.
 func (p *preemption) tryQuotas(others ...string) *quota.Trial {
 	uids := slices.AppendSeq(others, maps.Keys(p.placed))
 	return kube.Ask(p.cluster.Quotas, func(a *quota.Account) *quota.Trial {
 		t := a.TryAll(uids)
 		for uid := range p.gone {
+			a.Take(t, uid)
+		}
+		for _, uid := range p.left {
 			a.Take(t, uid)
 		}
 		return t

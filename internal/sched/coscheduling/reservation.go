@@ -201,6 +201,7 @@ func (r *reservations) planWithout(ctx context.Context, m *members, nodes []fwk.
 	names := m.dimensions(m.order)
 	least := &gang.PackedClass{Asks: m.demand(&domain.Request{Members: m.order}).Each}
 	kept, all, behind := map[string]bool{}, []crowded{}, map[*corev1.Pod]bool{}
+	var left []string // on all nodes, for the quotas
 	for _, node := range preferred {
 		kept[node] = true
 	}
@@ -209,6 +210,7 @@ func (r *reservations) planWithout(ctx context.Context, m *members, nodes []fwk.
 		for _, info := range n.GetPods() {
 			if goes(info.GetPod()) {
 				c.pods, behind[info.GetPod()] = append(c.pods, info), true
+				left = append(left, string(info.GetPod().UID))
 			}
 		}
 		free := freeInDimensions(n, names, func(p *corev1.Pod) bool { return behind[p] })
@@ -226,6 +228,7 @@ func (r *reservations) planWithout(ctx context.Context, m *members, nodes []fwk.
 	first := 0
 	for _, order := range append([][]string{m.order}, m.orders()...) {
 		p := r.evictions.newPreemption(ctx, m, places, on(preferred))
+		p.left = left
 		p.prepare()
 		placed := p.placeWithout(order, all, first)
 		first = len(all)
@@ -271,9 +274,7 @@ func (p *preemption) placeWithout(order []string, all []crowded, first int) map[
 		return nil
 	}
 	if p.quotas = p.tryQuotas(); !p.admitted() {
-		if without(len(all)); !p.admitted() {
-			return nil
-		}
+		return nil
 	}
 	return p.nodes()
 }
