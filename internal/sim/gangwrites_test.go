@@ -272,3 +272,61 @@ func TestAutoscalersSeeAGangForWhichNodesAreKeptLong(t *testing.T) {
 		})
 	}
 }
+
+// TestAnotherLeaderReportsAConcealedHoldOnce: it does not see the nominations that the first leader has removed for
+// autoscalers, and says all the same not again that the gang holds nodes, but once that it no longer does.
+func TestAnotherLeaderReportsAConcealedHoldOnce(t *testing.T) {
+	said := events.NewFakeRecorder(100)
+	lead := func() *writer {
+		w := newWriter(t, cpuNode("n0", 4)+cpuNode("n1", 4))
+		for i, h := range w.api.pods.handlers {
+			w.api.pods.handlers[i] = concealing{h, w.gangs}
+		}
+		w.held.Recorder = func(string) events.EventRecorderLogger { return said }
+		w.live.hold(func(r *gang.HoldRules) { r.Most = 1 })
+		return w
+	}
+	first := lead()
+	first.pod("old0", 3, runsFor("1h"))
+	first.pod("old1", 3, runsFor("2h"))
+	first.runUntilIdle()
+	first.gang("a", 2, 4)
+	first.runUntilIdle()
+	for range 4 {
+		first.live.held()
+		first.look(time.Minute)
+	}
+	if got := first.nominations("a"); len(got) > 0 {
+		t.Fatalf("the API shows %q", got)
+	}
+	second := lead()
+	second.time.at = first.time.at
+	for _, o := range first.api.pods.GetStore().List() {
+		second.api.create(second.api.pods, o.(*corev1.Pod))
+	}
+	second.tryGang()
+	second.look(time.Second)
+	if got := second.live.held(); len(got) != 1 {
+		t.Fatalf("%v hold nodes", got)
+	}
+	second.look(time.Second)
+	second.update("old1", undeclared)
+	second.pass(11 * time.Second)
+	second.tryOnly("a")
+	if got := second.live.held(); len(got) != 0 {
+		t.Fatalf("%v hold nodes", got)
+	}
+	for range 3 {
+		second.look(10 * time.Second)
+	}
+	var got []string
+	for len(said.Events) > 0 {
+		if e := strings.Fields(<-said.Events)[1]; strings.Contains(e, "Hold") || strings.Contains(e, "Held") {
+			got = append(got, e)
+		}
+	}
+	got = slices.DeleteFunc(got, func(e string) bool { return e == "GangHeld" })
+	if want := []string{"NodesHeld", "HoldEnded"}; !slices.Equal(got, want) {
+		t.Errorf("both leaders said %q, want %q", got, want)
+	}
+}

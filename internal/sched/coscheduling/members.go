@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/domain"
@@ -50,6 +51,24 @@ func (m *members) nominatedOf(some map[string]string) map[string]string {
 	nodes := m.nominated()
 	maps.DeleteFunc(nodes, func(uid, _ string) bool { return some[uid] == "" })
 	return nodes
+}
+
+// isKnownHeld reports whether a scheduler before this one has held nodes for the members, as the API shows: they are
+// nominated to these nodes, or, where the nominations are concealed from autoscalers, a condition says so.
+func (m *members) isKnownHeld(nodes map[string]string) bool {
+	if maps.Equal(nodes, m.nominatedOf(nodes)) {
+		return true
+	}
+	for uid := range nodes {
+		_, c := podutil.GetPodCondition(&m.pods[uid].Pod.Status, corev1.PodScheduled)
+		if c == nil {
+			continue
+		}
+		if said, ok := why.ParseMessage(c.Message); ok && said.Code == why.GangReserved {
+			return true
+		}
+	}
+	return false
 }
 
 // usableBy returns what reports whether a pod on a node keeps room that a member may use; nil where none does.

@@ -122,7 +122,7 @@ func (r *reservations) keepNodes(ctx context.Context, m *members, portion bool) 
 	if h != nil && !start.Before(h.Start) {
 		search.Vain = h.search.Vain + 1
 	}
-	since, renewed := now, maps.Equal(on, m.nominatedOf(on))
+	since, renewed := now, m.isKnownHeld(on)
 	if h != nil {
 		since, renewed = h.Since, h.Renewed
 	}
