@@ -17,7 +17,7 @@ import (
 )
 
 // mostBytes bounds what a browser loads of the console, compressed as proxies compress it.
-const mostBytes = 80_000
+const mostBytes = 76_000
 
 type counter int
 

@@ -37,8 +37,12 @@ func tenon(t *testing.T) string {
 // console.
 func startCluster(t *testing.T) (kubeconfig, address string) {
 	t.Helper()
-	data := t.TempDir()
+	data, err := os.MkdirTemp("", "tenon-") // pages show it
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
+		defer os.RemoveAll(data)
 		if out, err := exec.Command(tenon(t), "down", "--purge", "--data", data).CombinedOutput(); err != nil {
 			t.Errorf("tenon down: %v\n%s", err, out)
 		}
@@ -94,6 +98,34 @@ type browser struct {
 	pictures string
 }
 
+// tab is another tab of the same browser.
+func (b *browser) tab() *browser {
+	b.t.Helper()
+	ctx, cancel := chromedp.NewContext(b.ctx)
+	b.t.Cleanup(cancel)
+	other := &browser{t: b.t, ctx: ctx, origin: b.origin, pictures: b.pictures}
+	other.follow()
+	return other
+}
+
+// follow notes what the pages of a tab do.
+func (b *browser) follow() {
+	b.t.Helper()
+	if err := chromedp.Listen(b.ctx, b.watch); err != nil {
+		b.t.Fatalf("start chromium: %v", err)
+	}
+	b.do("watch", chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		_, err := cdp.Call(ctx, tab, network.Enable, network.EnableParams{})
+		if err == nil {
+			_, err = cdp.Call(ctx, tab, log.Enable, cdp.Empty{})
+		}
+		if err == nil {
+			_, err = cdp.Call(ctx, tab, runtime.Enable, cdp.Empty{})
+		}
+		return err
+	}))
+}
+
 func newBrowser(t *testing.T, address string) *browser {
 	t.Helper()
 	program, err := exec.LookPath("chromium")
@@ -116,19 +148,7 @@ func newBrowser(t *testing.T, address string) *browser {
 		t.Fatal(err)
 	}
 	b := &browser{t: t, ctx: ctx, origin: at.Scheme + "://" + at.Host, pictures: os.Getenv("PICTURES")}
-	if err := chromedp.Listen(ctx, b.watch); err != nil {
-		t.Fatalf("start chromium: %v", err)
-	}
-	b.do("watch", chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
-		_, err := cdp.Call(ctx, tab, network.Enable, network.EnableParams{})
-		if err == nil {
-			_, err = cdp.Call(ctx, tab, log.Enable, cdp.Empty{})
-		}
-		if err == nil {
-			_, err = cdp.Call(ctx, tab, runtime.Enable, cdp.Empty{})
-		}
-		return err
-	}))
+	b.follow()
 	return b
 }
 
@@ -217,12 +237,18 @@ func (b *browser) size(width, height int64) {
 	}
 }
 
-// picture saves the window, light and dark, where PICTURES names a folder.
+// picture saves the window as far as there is something in it, light and dark, where PICTURES names a folder.
 func (b *browser) picture(name string) {
 	b.t.Helper()
 	if b.pictures == "" {
 		return
 	}
+	window := run(b, "measure", chromedp.Evaluate[struct{ Width, Height, Bottom int64 }](`({
+		width: innerWidth, height: innerHeight,
+		bottom: Math.ceil(document.querySelector("main").getBoundingClientRect().bottom + scrollY) - 16,
+	})`))
+	b.do("cut", chromedp.EmulateViewport(window.Width, min(window.Height, max(window.Bottom, 400))))
+	defer b.do("restore", chromedp.EmulateViewport(window.Width, window.Height))
 	for _, theme := range []string{"dark", "light"} {
 		b.do(theme, chromedp.Evaluate[chromedp.Void](fmt.Sprintf("document.documentElement.dataset.theme = %q", theme)))
 		png := run(b, "picture", chromedp.CaptureScreenshot())
@@ -254,7 +280,7 @@ func (b *browser) checkAccess() {
 // checkKeyboard follows the Tab key through all that can be clicked.
 func (b *browser) checkKeyboard() {
 	b.t.Helper()
-	const all = `[...document.querySelectorAll("a[href], button, select, input, textarea, [tabindex='0']")]` +
+	const all = `[...document.querySelectorAll("a[href], button, select, input, textarea, summary, [tabindex='0']")]` +
 		`.filter((e) => !e.disabled)`
 	const count = "document.activeElement.blur(), window.met = new Set(), " + all + ".length"
 	want := run(b, "count", chromedp.Evaluate[int](count))
@@ -309,8 +335,8 @@ var views = []view{
 	{"pod", "/pod/default/finetune", []string{
 		"hgx-h100-0", "56-63,168-175", "What the kernel has", "cpuset.cpus", "matches",
 	}},
-	{"fleet", "/fleet", []string{"hgx-h100-0", "5 of 5 nodes"}},
-	{"fleet-quota", "/fleet?by=quota", []string{"team-c", "team-d", "tenon top -o wide"}},
+	{"fleet", "/fleet", []string{"hgx-h100-0", "5 of 5 nodes", "Memory"}},
+	{"fleet-quota", "/fleet?by=quota", []string{"team-c", "team-d", "tenon top -o wide", "Memory"}},
 	{"fleet-gang", "/fleet?by=gang", []string{"default/train", "tenon top -o wide"}},
 	{"fleet-fragmentation", "/fleet?by=fragmentation", []string{"How much smaller", "epyc-256-0", "0%"}},
 	{"fleet-load", "/fleet?by=load", []string{"Load: CPU that is used", "arm64-1s-0", "%", "tenon top nodes"}},
@@ -328,17 +354,42 @@ var views = []view{
 		"placed pods may not be moved", "BarePod", "default/cache", "Nothing counts against a limit",
 		"tenon evictions",
 	}},
-	{"reservations", "/reservations", []string{
-		"1 of 1 Reservations are available", "for-release", "0 of 5 take CPUs over from a kubelet", "hgx-h100-0",
-		"tenon topology",
-	}},
 	{"system", "/system", []string{
 		"checks are ok", "the scheduler that leads answers", "valid for", "tenon status", "settings are not defaults",
 		"NominatedNodeNameForExpectation", "/apis/v1/configuration", "Download what this page shows",
 	}},
+	{"whatif-drag", "/whatif", []string{"Put a pod on a node", "default/finetune"}},
 	{"time", "/time", []string{"Bound", "Refused", "Decisions before", "why there", "on 5 nodes", "--fleet"}},
 	{"gangs", "/gangs", []string{"default/train", "3 of 3 bound", "0 of 3 bound"}},
 	{"gang", "/gangs/default/eval", []string{"GangNotReady", "default/eval-0", "missing"}},
+	{"reservations", "/reservations", []string{
+		"2 of 2 Reservations are available", "for-release", "3 / 8", "0 of 5 take CPUs over from a kubelet",
+		"hgx-h100-0", "tenon topology",
+	}},
+}
+
+// createReservations makes two in a demo, which has none, and a pod that uses one of them.
+func createReservations(a *administrator) {
+	a.t.Helper()
+	asks := func(cpu, memory string) fields {
+		return fields{"schedulerName": "tenon-scheduler", "containers": []fields{{
+			"name": "c", "image": "busybox",
+			"resources": fields{"requests": fields{"cpu": cpu, "memory": memory}},
+		}}}
+	}
+	for name, spec := range map[string]fields{"for-release": asks("8", "16Gi"), "for-reports": asks("4", "8Gi")} {
+		a.create("/apis/scheduling.koordinator.sh/v1alpha1/reservations", fields{
+			"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Reservation",
+			"metadata": fields{"name": name},
+			"spec": fields{
+				"ttl": "24h", "allocateOnce": false, "template": fields{"spec": spec},
+				"owners": []fields{{"labelSelector": fields{"matchLabels": fields{"app": name}}}},
+			},
+		})
+	}
+	a.create("/api/v1/namespaces/default/pods", fields{
+		"metadata": fields{"name": "release-1", "labels": fields{"app": "for-release"}}, "spec": asks("3", "6Gi"),
+	})
 }
 
 func TestEveryPageShowsTheDemo(t *testing.T) {
@@ -357,23 +408,22 @@ func TestEveryPageShowsTheDemo(t *testing.T) {
 		t.Errorf("the token is left in the address %s", at)
 	}
 
-	// The demo has no Reservation.
-	newAdministrator(t, kubeconfig).create("/apis/scheduling.koordinator.sh/v1alpha1/reservations", fields{
-		"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Reservation",
-		"metadata": fields{"name": "for-release"},
-		"spec": fields{
-			"ttl":    "24h",
-			"owners": []fields{{"labelSelector": fields{"matchLabels": fields{"app": "release"}}}},
-			"template": fields{"spec": fields{"schedulerName": "tenon-scheduler", "containers": []fields{{
-				"name": "c", "image": "busybox",
-				"resources": fields{"requests": fields{"cpu": "8", "memory": "16Gi"}},
-			}}}},
-		},
-	})
+	b.size(1440, 900)
+	b.open("/")
+	b.shows("pods wait")
+	b.click("Search")
+	b.do("wait for the palette", chromedp.Poll[chromedp.Void](`document.activeElement.matches("dialog[open] input")`))
+	b.key("epyc")
+	b.shows("epyc-256-0", "epyc-2s-1")
+	b.picture("palette")
+
 	for _, v := range views {
+		if v.name == "reservations" {
+			createReservations(newAdministrator(t, kubeconfig))
+		}
 		b.size(1440, 900)
 		b.open(v.path)
-		b.shows(v.texts...)
+		b.shows(append(v.texts, "● live")...)
 		b.picture(v.name)
 		b.checkAccess()
 		b.checkKeyboard()
@@ -385,14 +435,6 @@ func TestEveryPageShowsTheDemo(t *testing.T) {
 		b.picture(v.name + "-360")
 	}
 	b.size(1440, 900)
-
-	b.open("/")
-	b.shows("pods wait")
-	b.click("Search")
-	b.do("wait for the palette", chromedp.Poll[chromedp.Void](`document.activeElement.matches("dialog[open] input")`))
-	b.key("epyc")
-	b.shows("epyc-256-0", "epyc-2s-1")
-	b.picture("palette")
 
 	// What a newcomer clicks.
 	b.open("/")

@@ -5,6 +5,7 @@
 //
 // A page fails the test that logs an error, asks another origin, or is wider than the window. The same holds for the
 // pages of a large cluster that is generated. PICTURES=FOLDER keeps two pictures of each page, light and dark: those of
-// docs/guide/console.md. SLOW=3 allows three times as long where the machine does other work too, and IDLE=10m lets a
-// page idle for ten minutes.
+// docs/guide/console.md. IDLE=10m lets a page idle for ten minutes.
+//
+// Tests print how long something takes beside its budget, and fail only at ten times that.
 package console

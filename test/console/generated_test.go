@@ -173,6 +173,12 @@ func generateWaiting(answers map[string]any, at time.Time) {
 		}
 		gangs = append(gangs, g)
 	}
+	answers["pod/ml/train-4-00"] = map[string]any{
+		"pod": "ml/train-4-00", "state": "Pending", "data": map[string]any{"source": "the scheduler"},
+		"expected": map[string]any{
+			"state": "Expected", "earliest": at.Add(time.Hour), "after": []string{"ml/train-3"},
+		},
+	}
 	answers["pending"], answers["gangs"], answers["gangs/ml"] = list(groups...), list(gangs...), list(gangs...)
 }
 
@@ -250,7 +256,7 @@ func generateMachine(answers map[string]any) {
 	for a := range 8 {
 		for b := a + 1; b < 8; b++ {
 			links = append(links, map[string]any{
-				"kind": "NVLink", "lanes": 18, "ids": []string{fmt.Sprint("GPU-", a), fmt.Sprint("GPU-", b)},
+				"lanes": 18, "ids": []string{fmt.Sprint("GPU-", a), fmt.Sprint("GPU-", b)},
 			})
 		}
 	}
@@ -262,7 +268,7 @@ func generateMachine(answers map[string]any) {
 		"policies":   map[string]any{"numaAllocate": "MostAllocated", "numaTopology": "None"},
 		"mode":       map[string]any{"mode": "Own", "from": map[string]any{"source": "assumed"}},
 		"sharedPods": 31, "bePods": 7, "sharedMemory": "61Gi",
-		"devices": map[string]any{"list": devices, "links": links},
+		"devices": map[string]any{"list": devices, "linkKind": "NVLink", "links": links},
 		"kubelet": map[string]any{"cpuManager": manager, "memoryManager": manager, "topologyManager": manager},
 	}
 	for i, name := range names {
@@ -320,7 +326,7 @@ func generateOperations(answers map[string]any, at time.Time) {
 	}}}
 }
 
-// generatedPast is an hour of 1,000 nodes: 4,000 pods, one in five of them has ended.
+// generatedPast is an hour of 1,000 nodes: 4,000 pods. Of the first 3,500 one in five has ended.
 func generatedPast(at time.Time) any {
 	begin := at.Add(-time.Hour).UTC().Truncate(time.Millisecond)
 	var nodes, pods, refused []any
@@ -337,13 +343,14 @@ func generatedPast(at time.Time) any {
 			"pod": fmt.Sprintf("ml/past-%d", i), "node": nodes[i*i%1000].(map[string]any)["node"], "from": from,
 			"milliCPU": 1000 * (1 + i%16), "feasible": i % 1000, "of": 1000,
 		}
-		switch i % 10 {
-		case 0:
-			pod["to"] = from.Add(time.Minute)
-		case 1:
-			pod["to"], pod["why"] = from.Add(2*time.Minute), "PreemptionByScheduler"
-		case 2:
+		switch {
+		case i%10 == 2:
 			pod["gang"] = "ml/train-0"
+		case i >= 3500:
+		case i%10 == 0:
+			pod["to"] = from.Add(time.Minute)
+		case i%10 == 1:
+			pod["to"], pod["why"] = from.Add(2*time.Minute), "PreemptionByScheduler"
 		}
 		pods = append(pods, pod)
 		if i%40 == 0 {

@@ -183,6 +183,23 @@ func TestTwelveTabsShareAStream(t *testing.T) {
 	b.checkFaults()
 }
 
+// TestANewTabHasTheSession of those that are open, as Ctrl-click opens it: without a token in its address.
+func TestANewTabHasTheSession(t *testing.T) {
+	s, address := newFakeServer(t, map[string]any{"nodes": list(load("a"))})
+	b := newBrowser(t, address)
+	b.open("/fleet#t=secret")
+	b.shows("1 of 1 nodes")
+	tab := b.tab()
+	tab.open("/fleet")
+	tab.shows("● live", "1 of 1 nodes")
+	if s.hasShown("") {
+		t.Error("a new tab asked without the token")
+	}
+	for _, tab := range []*browser{b, tab} {
+		tab.checkFaults()
+	}
+}
+
 // turn makes a tab visible or hidden for its page.
 func (b *browser) turn(state string) {
 	b.t.Helper()
@@ -308,6 +325,7 @@ func TestOldDataLoseColour(t *testing.T) {
 	s.mu.Unlock()
 	b.shows("not signed in, data from", " ago", "the token is missing or wrong")
 	b.do("wait until the colours are gone", chromedp.Poll[chromedp.Void](stale, chromedp.WithPollingTimeout(patience)))
+	b.checkAccess()
 	b.checkFaults()
 }
 

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // administrator asks the API server of a kubeconfig as its user.
@@ -184,8 +185,7 @@ func signIn(t *testing.T, kubeconfig string) {
 	// Who reads one namespace learns which right is missing for all of them, and sees that one.
 	enter(a.visitor("member", ""))
 	b.shows("cannot list resource \"pods\" in API group \"\" at the cluster scope", "● live")
-	b.do("choose a namespace", chromedp.SetValue("input[name=namespace]", "default"),
-		chromedp.Click("form button[type=submit]"))
+	b.do("choose a namespace", chromedp.SendKeys("input[name=namespace]", "default"+kb.Enter))
 	b.shows("InsufficientDevices")
 	if at := b.at(); !strings.Contains(at, "namespace=default") {
 		t.Errorf("the address %s does not name the namespace", at)

@@ -12,8 +12,7 @@ export function EvictionPage() {
       <Head title={t("descheduling")} guide="from-descheduler" commands={[["tenon", "evictions"], ["tenon", "evictions", "--past"]]} />
       <Topic<Evictions> of="evictions">{(answer) => (
         <>
-          <Jobs jobs={answer.jobs} />
-          <Limits limits={answer.limits} />
+          <div class="grid"><div class="s7"><Jobs jobs={answer.jobs} /></div><div class="s5"><Limits limits={answer.limits} /></div></div>
           {answer.round && (
             <Reasons id="round" kept={answer.round.refused.map((m) => ({ ...m, says: `${m.plugin}: ${m.wish}` }))}
               title={t("roundOf", age(answer.round.time), answer.round.accepted, answer.round.refused.length)} />
@@ -102,10 +101,10 @@ function Reasons({ id, title, kept }: { id: string; title: string; kept: (KeptPo
             ))}
           </ul>
           {open && (
-            <ul class="linked">
+            <ul class="keptpods">
               {open[1].slice(0, shown).map((k) => (
                 <li>
-                  <PodLink pod={k.pod} /> · <NodeLink node={k.node} />{" "}
+                  <span><PodLink pod={k.pod} /></span> <span><NodeLink node={k.node} /></span>
                   <span class="message">{k.says} {k.reasons.map((r) => r.message).join("; ")}</span>
                 </li>
               ))}

@@ -72,7 +72,7 @@ function heldBackText(h: HeldBack): string {
   return [t("heldFor", h.node, h.for ?? t("anotherPod")), h.until && t("heldUntil", at(h.until)), h.ends ? t("wouldEnd", at(h.ends)) : t("noRunTime")].filter(Boolean).join(" · ");
 }
 
-function expectedText(e: NonNullable<Pod["expected"]>): string {
+export function expectedText(e: NonNullable<Pod["expected"]>): string {
   return [e.state, [at(e.earliest), at(e.latest)].filter(Boolean).join(" – "), e.after?.length ? t("afterPods", e.after.join(", ")) : ""].filter(Boolean).join(" · ");
 }
 
@@ -148,8 +148,8 @@ function Candidates({ pod }: { pod: Pod }) {
         label={t("candidates")}
         head={[t("node"), t("cause"), t("haveNeed"), t("says"), t("heldBy")]}
         rows={candidates.slice(0, 50).map((c) => [
-          c.count > 1 ? <span class="linked">{t("likeIt", c.count, "")}<NodeLink node={c.node} /></span> : <NodeLink node={c.node} />,
-          <>{c.reasons.map((r) => <div class="code">{r.code}</div>)}</>,
+          <span class="linked">{c.count > 1 && t("likeIt", c.count, "")}<span class="nowrap"><NodeLink node={c.node} /></span></span>,
+          <>{c.reasons.map((r) => <div class="code nowrap">{r.code}</div>)}</>,
           <>{c.reasons.map((r) => <div><HaveNeed text={r.haveNeed} /></div>)}</>,
           <>
             {c.reasons.map((r) => <div>{r.message}</div>)}
@@ -190,7 +190,7 @@ function Actual({ actual }: { actual?: Cgroups }) {
     ? [[g.container ?? "–", g.path, "–", t("gone"), "–"]]
     : (g.values ?? []).map((v) => [
       g.container ?? "–", <span title={g.path}>{v.file}</span>, v.want ?? "–", v.error || v.got || v.effective || "–",
-      <span class={v.state === "differs" || v.state === "unreadable" ? "problem" : ""} title={v.cause}>{marks[v.state] ?? "○"} {v.state}</span>,
+      <span class={v.state === "differs" || v.state === "unreadable" ? "problem" : v.state === "matches" ? "is-ok" : "quiet"} title={v.cause}>{marks[v.state] ?? "○"} {v.state}</span>,
     ]));
   return (
     <section>
@@ -220,7 +220,7 @@ function Placement({ pod }: { pod: Pod }) {
         ]}
       />
       {p.overcommitted?.map((text) => <p class="problem">{text}</p>)}
-      {d && <p class="quiet">{t("feasible", d.feasible, d.of)} · {d.time}</p>}
+      {d && <p class="quiet">{t("feasible", d.feasible, d.of)} · {at(d.time)}</p>}
       {d?.scores?.length ? (
         <>
           <h3><A to={"/decisions?" + new URLSearchParams({ pod: pod.pod })}>{t("scores")}</A></h3>

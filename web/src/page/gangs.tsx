@@ -1,8 +1,8 @@
-import type { Decision, Gang, List, Past } from "../view";
+import type { Decision, Gang, List, Past, Pod } from "../view";
 import { namespace, now, updates } from "../store";
 import { t } from "../text";
 import { A, age, clock, Facts, Figure, Head, Namespace, parts, PodLink, Topic } from "../ui";
-import { holdText } from "./explanation";
+import { expectedText, holdText } from "./explanation";
 
 // A gang is read with those of its namespace.
 const gangsTopic = () => {
@@ -11,7 +11,13 @@ const gangsTopic = () => {
 };
 // isName: the path names no gang, or one in a namespace.
 const isName = (name: string) => name === "" || name.includes("/");
-export const gangTopics = () => (isName(gangOfPath()) ? [gangsTopic(), "decisions", ...(gangOfPath() ? ["past"] : [])] : []);
+export const gangTopics = () => (isName(gangOfPath()) ? [gangsTopic(), "decisions", ...(gangOfPath() ? ["past", ...waiting()] : [])] : []);
+
+// waiting is the topic of a member that waits: when its gang is expected to start is said of each of them.
+function waiting(): string[] {
+  const g = (updates.value[gangsTopic()]?.answer as List<Gang> | undefined)?.items.find((g) => g.name === gangOfPath());
+  return (g?.pendingChildren ?? []).slice(0, 1).map((p) => "pod/" + p);
+}
 
 const gangOfPath = () => parts().slice(1, 3).join("/");
 export const gangPath = (gang: string) => "/gangs/" + gang.split("/").map(encodeURIComponent).join("/");
@@ -149,7 +155,7 @@ function Gangs({ gangs, name }: { gangs: Gang[]; name: string }) {
 const mostTries = 12;
 
 function One({ gang: g }: { gang: Gang }) {
-  const plan = g.lastPlan;
+  const plan = g.lastPlan, expected = waiting().map((topic) => (updates.value[topic]?.answer as Pod | undefined)?.expected)[0];
   return (
     <>
       <section class="figure">
@@ -173,6 +179,7 @@ function One({ gang: g }: { gang: Gang }) {
             <ul class="inline">{g.gangGroup.map((other) => <li><A to={gangPath(other)}>{other}</A></li>)}</ul>
           )],
           [t("network"), g.network?.join("; ")],
+          [t("expectedStart"), expected && expectedText(expected)],
           [t("holdsNodes"), g.hold && holdText(g.hold)],
         ]}
       />

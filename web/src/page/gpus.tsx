@@ -27,7 +27,6 @@ export function GPUs() {
       <Head title={t("gpus")} guide="devices" commands={[["tenon", "top", "gpu", "-o", "json"], ...(chosen() ? [["tenon", "topology", "node/" + chosen()]] : [])]}
         sub={all.length > 0 && t("gpuSums", n((g) => g.gpus), all.length, n((g) => g.free), n((g) => g.inParts), n((g) => g.gpus - g.free - g.inParts))} />
       <Topic<List<GPULoad>> of="gpus">{(list) => list.items.length ? <Fleet nodes={list.items} /> : <p class="empty">{t("noGPU")}</p>}</Topic>
-      {chosen() && <Topic<Node> of={"node/" + chosen()}>{(node) => <Fabric node={node} />}</Topic>}
     </>
   );
 }
@@ -88,10 +87,13 @@ function Fleet({ nodes }: { nodes: GPULoad[] }) {
         ])}
       />
       <div class="grid">
-        <div class="s6"><Bars id="stranded" title={t("stranded", sum(causes, ([, n]) => n), gpus)} name={t("cause")} unit="GPU" rows={causes}
-          note={(cause) => (Object.hasOwn(why, cause) ? t(why[cause]) : undefined)} /></div>
-        <div class="s6"><Bars id="namespaces" title={t("byNamespace")} name={t("namespace")} unit="GPU"
-          rows={spaces.map(([name, n]) => [name || t("notKnown"), n / 100])} /></div>
+        <div class="s6"><Topic<Node> of={"node/" + chosen()}>{(node) => <Fabric node={node} />}</Topic></div>
+        <div class="s6 stack">
+          <Bars id="stranded" title={t("stranded", sum(causes, ([, n]) => n), gpus)} name={t("cause")} unit="GPU" rows={causes}
+            note={(cause) => (Object.hasOwn(why, cause) ? t(why[cause]) : undefined)} />
+          <Bars id="namespaces" title={t("byNamespace")} name={t("namespace")} unit="GPU"
+            rows={spaces.map(([name, n]) => [name || t("notKnown"), n / 100])} />
+        </div>
       </div>
     </>
   );
@@ -170,5 +172,5 @@ export function Bars({ id, title, name, unit, rows, note, children }: BarsProps)
 function Fabric({ node }: { node: Node }) {
   const devices = node.devices;
   const linked = devices?.list.filter((d) => devices.links.some((l) => l.ids.includes(d.id))) ?? [];
-  return devices && linked.length > 1 ? <Links devices={devices} linked={linked} of={node.node} /> : <p class="empty"><NodeLink node={node.node} />: {t("noLinks")}</p>;
+  return devices && linked.length > 1 ? <Links devices={devices} linked={linked} of={node.node} /> : <p class="figure empty"><NodeLink node={node.node} />: {t("noLinks")}</p>;
 }

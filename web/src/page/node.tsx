@@ -231,7 +231,7 @@ function Devices({ devices, hue }: { devices: NodeDevices; hue: Map<string, stri
 // Links draws an arc for each direct link between devices; the pointer on a device lights its own.
 export function Links({ devices, linked, of = "" }: { devices: NodeDevices; linked: DeviceOnNode[]; of?: string }) {
   const root = useRef<SVGSVGElement>(null);
-  const step = 72, width = step * linked.length, base = 34 * linked.length * 0.5 + 40;
+  const step = 72, width = step * linked.length, base = Math.ceil(0.275 * step * (linked.length - 1)) + 6;
   const at = new Map(linked.map((d, i) => [d.id, step * (i + 0.5)]));
   const most = Math.max(...devices.links.map((l) => l.lanes));
   const name = (id: string) => {

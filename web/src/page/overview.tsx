@@ -128,12 +128,17 @@ function Decided({ nodes }: { nodes: Load[] }) {
   );
 }
 
+// Missing says why what a figure is made of could not be read.
+const Missing = ({ of }: { of: string[] }) => (
+  <>{of.map((topic) => updates.value[topic]?.error && <p class="problem" role="alert">{updates.value[topic].error}</p>)}</>
+);
+
 function FreeGPUs() {
-  const nodes = items<GPULoad>("gpus") ?? [], all = sum(nodes, (n) => n.gpus);
+  const known = items<GPULoad>("gpus"), nodes = known ?? [], all = sum(nodes, (n) => n.gpus);
   const most = fits(nodes).filter(([, n]) => n > 0).map(([size]) => size).pop();
   return (
-    <NumberCard label={t("gpusFreeNow")} value={sum(nodes, (n) => n.free)} of={`/ ${all}`} to="/gpus"
-      foot={all === 0 ? t("noGPU") : t("largestSet", most ?? "0")}>
+    <NumberCard label={t("gpusFreeNow")} value={known ? sum(nodes, (n) => n.free) : "–"} of={`/ ${known ? all : "–"}`} to="/gpus"
+      foot={!known ? t("notKnown") : all === 0 ? t("noGPU") : t("largestSet", most ?? "0")}>
       <div class="spark"><Parts whole={Math.max(1, all)} parts={gpuParts(nodes)} /></div>
     </NumberCard>
   );
@@ -142,9 +147,11 @@ function FreeGPUs() {
 const recent = (evicted: Evicted[]) => evicted.filter((e) => Date.parse(e.time) > now.value - 3_600_000);
 
 function LastHour() {
-  const bound = minutes((items<Decision>("decisions") ?? []).map((d) => d.time)), moved = recent(items<Evicted>("evicted") ?? []).length;
+  const decisions = items<Decision>("decisions"), evicted = items<Evicted>("evicted");
+  const bound = minutes((decisions ?? []).map((d) => d.time));
   return (
-    <NumberCard label={t("boundInHour")} value={sum(bound, (n) => n)} of={t("pods")} to="/decisions" foot={t("evictedInHour", moved)}>
+    <NumberCard label={t("boundInHour")} value={decisions ? sum(bound, (n) => n) : "–"} of={t("pods")} to="/decisions"
+      foot={t("evictedInHour", evicted ? recent(evicted).length : "–")}>
       <Spark values={bound} label={t("boundInHour")} tone="lsr" />
     </NumberCard>
   );
@@ -195,6 +202,7 @@ function Capacity({ nodes }: { nodes: Load[] }) {
       sub={t("decidedOf")}
       picture={
         <>
+          <Missing of={["use", "gpus"]} />
           <div class="rows">
             <div class="line"><span>CPU</span><span><Parts whole={cpu} parts={parts} />
               {(be > 0 || used > 0) && <Parts under whole={cpu} parts={[{ kind: "in-be", n: be, text: t("beReclaimed", cores(be)) }, { kind: "in-used", n: Math.max(0, used - be), text: t("usedNow", cores(used) + " CPU") }]} />}
@@ -356,7 +364,7 @@ const shownChanges = 10;
 
 // Changes are what happened within an hour, newest first: pods that were bound or evicted.
 function Changes() {
-  const evicted = recent(items<Evicted>("evicted") ?? []), since = now.value - 3_600_000;
+  const known = items<Evicted>("evicted"), evicted = recent(known ?? []), since = now.value - 3_600_000;
   const by = (e: Evicted) => {
     const key = "by_" + e.by;
     return isKey(key) ? t(key) : e.by;
@@ -371,10 +379,11 @@ function Changes() {
       id="changes"
       class="s6 w12"
       title={t("lastHour")}
-      sub={t("evicted", evicted.length)}
+      sub={known && t("evicted", evicted.length)}
       picture={
         <div class="rows events">
-          {!all.length && <p class="empty">{t("nothingChanged")}</p>}
+          <Missing of={["evicted", "decisions"]} />
+          {!all.length && known && items("decisions") && <p class="empty">{t("nothingChanged")}</p>}
           {all.slice(0, shownChanges).map((e) => (
             <span class="event">
               <time class="quiet" dateTime={e.time} title={duration((now.value - Date.parse(e.time)) / 1000)}>{clock(new Date(e.time))}</time>

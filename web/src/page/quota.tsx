@@ -309,7 +309,7 @@ function Icicle({ all, resource }: { all: Placed[]; resource: string }) {
             return (
               <A to={here(q.name)} title={label} label={w > 7 ? undefined : label} class={number(q.borrowed[resource]) > 0 ? "borrows" : ""} style={{ left: x + "%", width: `calc(${w}% - 2px)`, top: 44 * p.depth + "px" }}>
                 <i style={{ width: Math.min(100, 100 * use(q) || 0) + "%" }} />
-                {w > 7 && <span>{q.name} <span class="small">{percent(use(q))}</span></span>}
+                {w > 7 && <span>{q.name} {w > 10 && <span class="small">{percent(use(q))}</span>}</span>}
               </A>
             );
           })}

@@ -105,6 +105,7 @@ function Versions({ status: s }: { status: Status }) {
 const marks: Record<string, [string, string]> = { ok: ["is-ok", "●"], warn: ["is-warn", "◐"], fail: ["is-bad", "▲"] };
 
 function Installation({ status: s }: { status: Status }) {
+  const versions = Versions({ status: s });
   return (
     <>
       <Figure
@@ -126,7 +127,7 @@ function Installation({ status: s }: { status: Status }) {
         head={[t("check"), t("state"), t("found"), t("where"), t("why"), t("remedy")]}
         rows={s.findings.map((f) => [f.check, f.status, f.found, f.where ?? "", f.why ?? "", f.remedy ?? ""])}
       />
-      <div class="grid"><div class="s6"><Health status={s} /></div><div class="s6"><Versions status={s} /></div></div>
+      <div class="grid"><div class={versions ? "s6" : ""}><Health status={s} /></div>{versions && <div class="s6">{versions}</div>}</div>
     </>
   );
 }

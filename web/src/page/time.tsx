@@ -143,8 +143,8 @@ function Course({ past }: { past: Past }) {
             </p>
           </section>
           <div class="grid">
-            <div class="s7"><Fleet past={past} at={at} last={before.at(-1)} /></div>
-            <div class="s5"><Earlier past={past} before={before} at={at} /></div>
+            <div><Fleet past={past} at={at} last={before.at(-1)} /></div>
+            <div><Earlier past={past} before={before} at={at} /></div>
           </div>
         </>
       )}
@@ -235,7 +235,7 @@ function Earlier({ past, before, at }: { past: Past; before: Happened[]; at: num
       id="earlier"
       title={t("decisionsBefore", clock(new Date(at)))}
       picture={
-        <div class="rows">
+        <div class="rows pairs">
           {!last.length && <p class="empty">{t("nothing")}</p>}
           {last.map((e, i) => (
             <div class={"earlier" + (i === 0 ? " first" : "")}>

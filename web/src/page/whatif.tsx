@@ -149,9 +149,10 @@ function Mover() {
     }
   };
   const target = query("q") ? question().ask.nodes?.[0] : undefined;
+  // Beside another question the answer comes first: this part is folded.
   return (
-    <section class="figure mover">
-      <h2>{t("moveTitle")} <span class="quiet small">{t("moveIs")}</span></h2>
+    <details class="figure mover" open={!query("q") || !!target}>
+      <summary><h2>{t("moveTitle")} <span class="quiet small">{t("moveIs")}</span></h2></summary>
       <div class="pick">
         <label class="quiet small">{t("filter")} <input value={filter} onInput={(e) => go(withQuery({ find: e.currentTarget.value }), true)} /></label>
         <ul class="inline">
@@ -183,7 +184,7 @@ function Mover() {
         })}
         <More of={nodes.length} shown={shownNodes} to="/fleet" />
       </ul>
-    </section>
+    </details>
   );
 }
 
