@@ -131,7 +131,9 @@ func (w *Writer) look(ctx context.Context, key string) (time.Duration, error) {
 	if early := repeat - now.Sub(last.looked); same && early > 0 {
 		return early, nil
 	}
-	status, err := w.answer(ctx, o, wrong)
+	written := o.Status.LastUpdateTime
+	isForeign := written != nil && !(last.uid == o.UID && written.Unix() == last.written.Unix())
+	status, err := w.answer(ctx, o, wrong, isForeign)
 	took := time.Since(now)
 	defer pause(ctx, max(restPerAnswer*took, leastRest))
 	if errors.As(err, &whatif.Busy{}) {
@@ -161,11 +163,15 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // answer returns the status of an object; nil for a pod of another scheduler, which is not ours to explain. wrong is
-// what is known to be wrong with the object.
-func (w *Writer) answer(ctx context.Context, o *v1alpha1.ScheduleExplanation, wrong string,
+// what is known to be wrong with the object. Another scheduler may answer what cannot be answered here, such as a
+// template: isForeign says that the object has an answer that this process has not written.
+func (w *Writer) answer(ctx context.Context, o *v1alpha1.ScheduleExplanation, wrong string, isForeign bool,
 ) (*v1alpha1.ScheduleExplanationStatus, error) {
 	name, unnamed := nameOf(o)
-	if wrong = cmp.Or(wrong, unnamed); wrong != "" {
+	switch wrong = cmp.Or(wrong, unnamed); {
+	case wrong != "" && isForeign && o.Status.FailedMessage != wrong:
+		return nil, nil
+	case wrong != "":
 		return failed(wrong), nil
 	}
 	pod := w.Scheduler.Pod(o.Namespace, name)

@@ -383,6 +383,40 @@ func TestWhatIsWrongWithAQuestionIsItsAnswer(t *testing.T) {
 	}
 }
 
+// TestTheAnswerOfAnotherSchedulerRemains: it answers what this one cannot, such as a template. A question that has the
+// answer of this one, also of a process before, gets the next one.
+func TestTheAnswerOfAnotherSchedulerRemains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.pod("team/web")
+		w.start(t)
+		const wrong = `spec.questionObjectKey: must be NAMESPACE/NAME of one pod or one gang; is "web"`
+		says := func(text string) func(*v1alpha1.ScheduleExplanation) {
+			return func(o *v1alpha1.ScheduleExplanation) {
+				o.Status = v1alpha1.ScheduleExplanationStatus{
+					FailedMessage: text, LastUpdateTime: &metav1.Time{Time: time.Now().Add(-time.Hour)},
+				}
+			}
+		}
+		w.ask("foreign", "web", "", says("0/3 nodes are available"))
+		w.ask("before", "web", "", says(wrong))
+		w.ask("own", "team/web", "")
+		own := w.wait(10*time.Second, "own")
+		compare(t, "of a pod", own, waits("needs 40 CPUs, 30 are free"))
+		w.mu.Lock()
+		o := w.current["own"].DeepCopy()
+		o.Spec.QuestionObjectKey, o.Generation = "web", 2
+		w.current["own"] = o
+		w.mu.Unlock()
+		w.objects.Modify(o.DeepCopy())
+		compare(t, "of another one", w.wait(time.Hour, "foreign"))
+		for _, name := range []string{"before", "own"} {
+			all := w.wait(0, name)
+			compare(t, "of "+name, all[:min(1, len(all))], v1alpha1.ScheduleExplanationStatus{FailedMessage: wrong})
+		}
+	})
+}
+
 func TestOnlyTheLeaderAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
