@@ -78,8 +78,13 @@ func preparePrevious(root string) error {
 // five seconds that a webhook has, gets agents alone; replicas come to it when no answer is waited for.
 func (c *cluster) upgrade(t *testing.T) {
 	previous := os.Getenv(previousVariable)
-	for _, program := range programs() {
-		c.runtime.Import(filepath.Join(previous, "images", program+".tar"))
+	images, err := filepath.Glob(filepath.Join(previous, "images", "*.tar")) // it may have fewer programs
+	testkit.Check(t, err)
+	if len(images) < 4 {
+		t.Fatalf("the previous release has only the images %q", images)
+	}
+	for _, image := range images {
+		c.runtime.Import(image)
 	}
 	keeps, guestKeeps := c.keep(t, c.bound(t)), c.keep(t, c.boundOnGuest(t))
 	c.helm(t, "uninstall", "tenon")
