@@ -143,8 +143,8 @@ function Course({ past }: { past: Past }) {
             </p>
           </section>
           <div class="grid">
-            <div><Fleet past={past} at={at} last={before.at(-1)} /></div>
-            <div><Earlier past={past} before={before} at={at} /></div>
+            <div class={past.nodes.length > mostCards ? "s7" : ""}><Fleet past={past} at={at} last={before.at(-1)} /></div>
+            <div class={past.nodes.length > mostCards ? "s5" : ""}><Earlier past={past} before={before} at={at} /></div>
           </div>
         </>
       )}
