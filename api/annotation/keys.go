@@ -117,7 +117,8 @@ const (
 // What pods have for autoscalers.
 const (
 	// ScaleHelper is a label of a pod for which autoscalers add a node in the place of another pod: its value is the
-	// UID of that pod. The annotation of the same key is the pod's namespace and name.
+	// UID of that pod. The annotation of the same key is the pod's namespace and name. A Node has the label
+	// where Karpenter adds nodes, if pods wait that fit it by amounts alone.
 	ScaleHelper = "tenon.sh/scale-helper"
 	// ConsumeProvisioningRequest is an annotation of a pod: the cluster autoscaler provisions its capacity by a
 	// ProvisioningRequest. Such a pod gets no ScaleHelper.

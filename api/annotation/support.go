@@ -74,6 +74,7 @@ func Supports() []Support {
 		{"take-over from the kubelet", Done, NodeAnnotation, []string{LeaveKey}},
 		{"nodes that autoscalers add", Done, NodeTaint, []string{StartupTaint}},
 		{"nodes that autoscalers keep", Done, NodeAnnotation, []string{ScaleDownDisabled, DoNotDisrupt}},
+		{"nodes that autoscalers add", Done, NodeLabel, []string{ScaleHelper}},
 		{"nodes that autoscalers add", Done, PodLabel, []string{ScaleHelper}},
 		{"nodes that autoscalers add", Done, PodAnnotation, []string{ScaleHelper, ConsumeProvisioningRequest}},
 		{"what a node has", Done, TopologyAnnotation, []string{

@@ -109,12 +109,10 @@ func addControllers(mgr manager.Manager, all *Options, c *cluster, gangs *groupi
 			Client: objects, Events: recorder,
 		}).Start)
 	}
-	if all.ScaleHelper {
-		starts = append(starts, scalehelper.New(scalehelper.Options{
-			Pods: c.pods.GetStore(), Nodes: c.nodes.GetStore(), Cluster: scaled{c}, Schedulers: c.schedulers,
-			Client: client, Events: recorder,
-		}).Start)
-	}
+	starts = append(starts, scalehelper.New(scalehelper.Options{
+		Pods: c.pods.GetStore(), Nodes: c.nodes.GetStore(), Cluster: scaled{c}, Schedulers: c.schedulers,
+		Client: client, Events: recorder, Off: !all.ScaleHelper,
+	}).Start)
 	if o.Revoke != nil {
 		r := *o.Revoke
 		r.Read, r.Object, r.Client, r.Events, r.Evictions = c.store.Read, c.quota, client, recorder, m.evictions

@@ -64,6 +64,8 @@ type Options struct {
 	Schedulers  *convert.Schedulers // whose pods get helpers
 	Client      kubernetes.Interface
 	Events      events.EventRecorder
+	// Off creates no helpers, and removes the labels that an earlier controller has written.
+	Off bool
 }
 
 // Controller creates and deletes helpers. One at a time may run: the leader's.
@@ -77,6 +79,12 @@ func New(o Options) *Controller { return &Controller{Options: o, ended: map[stri
 
 // Start works until ctx ends. The caches must be synced.
 func (c *Controller) Start(ctx context.Context) error {
+	if c.Off {
+		if err := c.label(ctx, nil); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Labels of scale helpers not removed")
+		}
+		return nil
+	}
 	ticks := time.NewTicker(interval)
 	defer ticks.Stop()
 	for {
@@ -96,6 +104,10 @@ func (c *Controller) round(ctx context.Context, now time.Time) error {
 	pods, waiting, helpers := c.read(now)
 	var failed []error
 	wanted := c.plan(pods, waiting)
+	labelled, err := c.exclude(ctx, wanted)
+	if err != nil {
+		return err
+	}
 	have := len(helpers)
 	for _, h := range helpers {
 		uid := h.Labels[annotation.ScaleHelper]
@@ -116,7 +128,7 @@ func (c *Controller) round(ctx context.Context, now time.Time) error {
 		h, isWanted := wanted[string(p.UID)]
 		if isWanted && have < maxHelpers && (c.ended[h.UID].IsZero() || now.Sub(c.ended[h.UID]) >= pause) {
 			have++
-			failed = append(failed, c.create(ctx, p, h.Excluded))
+			failed = append(failed, c.create(ctx, p, h.Excluded, labelled))
 		}
 	}
 	return errors.Join(failed...)
@@ -255,9 +267,65 @@ func amounts(p *corev1.Pod) scaleup.Amounts {
 	return all
 }
 
-// create creates the helper of a pod.
-func (c *Controller) create(ctx context.Context, p *corev1.Pod, excluded []string) error {
-	h, err := c.Client.CoreV1().Pods(Namespace).Create(ctx, newHelper(p, c.hostNames(excluded)), metav1.CreateOptions{})
+// exclude labels the nodes that helpers exclude, where Karpenter reads the label: it ignores pods that name hosts. The
+// cluster autoscaler copies labels of nodes to those that it plans, but not the one of the host name. A helper may
+// exclude the nodes of all helpers: it does not fit those that it does not exclude.
+func (c *Controller) exclude(ctx context.Context, wanted map[string]scaleup.Helper) (labelled bool, err error) {
+	excluded := map[string]bool{}
+	if len(wanted) > 0 {
+		_, err := c.Client.Discovery().ServerResourcesForGroupVersion("karpenter.sh/v1")
+		if err != nil && !apierrors.IsNotFound(err) {
+			return false, fmt.Errorf("ask for Karpenter's kinds: %w", err)
+		}
+		labelled = err == nil
+	}
+	if labelled {
+		for _, h := range wanted {
+			for _, node := range h.Excluded {
+				excluded[node] = true
+			}
+		}
+	}
+	return labelled, c.label(ctx, excluded)
+}
+
+// label gives the label of helpers to the excluded nodes, and takes it from the others.
+func (c *Controller) label(ctx context.Context, excluded map[string]bool) error {
+	var failed []error
+	for _, object := range c.Nodes.List() {
+		n := object.(*corev1.Node)
+		_, has := n.Labels[annotation.ScaleHelper]
+		if has == excluded[n.Name] {
+			continue
+		}
+		var value any // null deletes
+		if !has {
+			value = "excluded"
+		}
+		text, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"labels": map[string]any{annotation.ScaleHelper: value},
+		}})
+		if err == nil {
+			_, err = c.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, text, metav1.PatchOptions{})
+		}
+		if err := ignoreGone(err); err != nil {
+			failed = append(failed, fmt.Errorf("label node %s: %w", n.Name, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// create creates the helper of a pod. The nodes that it excludes are labelled where Karpenter reads it.
+func (c *Controller) create(ctx context.Context, p *corev1.Pod, excluded []string, labelled bool) error {
+	elsewhere := corev1.NodeSelectorRequirement{
+		Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpNotIn, Values: c.hostNames(excluded),
+	}
+	if labelled {
+		elsewhere = corev1.NodeSelectorRequirement{
+			Key: annotation.ScaleHelper, Operator: corev1.NodeSelectorOpDoesNotExist,
+		}
+	}
+	h, err := c.Client.CoreV1().Pods(Namespace).Create(ctx, newHelper(p, elsewhere), metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) { // the cache lags
 		return nil
 	}

@@ -43,6 +43,7 @@ type world struct {
 	held        []ledger.Entry
 	stop        func()
 	fails       string // the next write of this verb fails
+	off         bool
 }
 
 func (w *world) Account(string) *ledger.View {
@@ -70,7 +71,7 @@ func (w *world) start() {
 	go func() {
 		ended <- New(Options{
 			Pods: w.pods, Nodes: w.nodes, Cluster: w, Client: w.client, Events: w.events,
-			Schedulers: convert.NewSchedulers("tenon-scheduler"),
+			Schedulers: convert.NewSchedulers("tenon-scheduler"), Off: w.off,
 		}).Start(ctx)
 	}()
 	w.stop = func() {
@@ -362,6 +363,66 @@ func TestTheHelperIsWhatAutoscalersAddANodeFor(t *testing.T) {
 			t.Errorf("the Event is %q", got)
 		}
 	})
+}
+
+// TestBesideKarpenterNodesAreExcludedByALabel: it ignores pods that name hosts. The label goes when no helper needs it,
+// and when the setting is off.
+func TestBesideKarpenterNodesAreExcludedByALabel(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(w *world){
+		"the pod is gone": func(w *world) {
+			object, _, _ := w.pods.GetByKey("ns/p")
+			testkit.Check(w.t, w.pods.Delete(object))
+			w.wait(interval)
+		},
+		"the setting is off": func(w *world) {
+			w.off = true
+			w.start()
+		},
+	} {
+		run(t, func(w *world) {
+			w.client.Resources = []*metav1.APIResourceList{{GroupVersion: "karpenter.sh/v1"}}
+			object, _, _ := w.nodes.GetByKey("n")
+			small := object.(*corev1.Node).DeepCopy()
+			small.Name, small.Labels = "small", map[string]string{"tenon.sh/scale-helper": "excluded"}
+			small.Status.Allocatable["cpu"] = resource.MustParse("1")
+			testkit.Check(t, w.nodes.Add(small))
+			for _, object := range w.nodes.List() {
+				_, err := w.client.CoreV1().Nodes().Create(t.Context(), object.(*corev1.Node), metav1.CreateOptions{})
+				testkit.Check(t, err)
+			}
+			labelled := func() (all []string) {
+				list, err := w.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+				testkit.Check(t, err)
+				for i := range list.Items {
+					n := &list.Items[i]
+					testkit.Check(t, w.nodes.Update(n))
+					if n.Labels["tenon.sh/scale-helper"] != "" {
+						all = append(all, n.Name)
+					}
+				}
+				return all
+			}
+			testkit.Check(t, w.pods.Add(pod("p", 4)))
+			w.start()
+			h, err := w.client.CoreV1().Pods(Namespace).Get(t.Context(), "scale-helper-uid-p", metav1.GetOptions{})
+			testkit.Check(t, err)
+			required := h.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+			want := []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{
+				Key: "tenon.sh/scale-helper", Operator: "DoesNotExist",
+			}}}}
+			if d := cmp.Diff(want, required); d != "" {
+				t.Errorf("%s: %s", name, d)
+			}
+			if got := labelled(); !slices.Equal(got, []string{"n"}) {
+				t.Errorf("%s: labelled are %v", name, got)
+			}
+			end(w)
+			if got := labelled(); len(got) > 0 {
+				t.Errorf("%s: labelled are %v", name, got)
+			}
+		})
+	}
 }
 
 // TestAHelperEnds: with what made it necessary, or at the end of its life; then its pod has none for a while.

@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 )
 
-// newHelper returns the helper of a pod that excludes nodes by their host names.
-func newHelper(p *corev1.Pod, hosts []string) *corev1.Pod {
+// newHelper returns the helper of a pod, which requires something of a node that the excluded nodes do not have.
+func newHelper(p *corev1.Pod, elsewhere corev1.NodeSelectorRequirement) *corev1.Pod {
 	requests := resource.PodRequests(p, resource.PodResourcesOptions{})
 	h := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -38,9 +38,6 @@ func newHelper(p *corev1.Pod, hosts []string) *corev1.Pod {
 				},
 			}},
 		},
-	}
-	elsewhere := corev1.NodeSelectorRequirement{
-		Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpNotIn, Values: hosts,
 	}
 	var terms []corev1.NodeSelectorTerm // one of them must hold
 	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil &&

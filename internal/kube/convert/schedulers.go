@@ -70,12 +70,13 @@ var unservedResource = regexp.MustCompile(`^(koordinator\.sh|kubernetes\.io)/(ba
 func Unserved(pod *corev1.Pod) (fields []string) {
 	isDefault := pod.Spec.SchedulerName == "" || pod.Spec.SchedulerName == corev1.DefaultSchedulerName
 	groups := []string{annotation.PodGroup, annotation.CommunityPodGroup}
+	unread := []string{annotation.SimulateKey, annotation.ScaleHelper} // no scheduler reads them
 	for field, keys := range map[string]map[string]string{
 		"metadata.labels": pod.Labels, "metadata.annotations": pod.Annotations,
 	} {
 		for key := range keys {
 			domain, _, _ := strings.Cut(key, "/")
-			if isOwnDomain(domain) && key != annotation.SimulateKey || isDefault && slices.Contains(groups, key) {
+			if isOwnDomain(domain) && !slices.Contains(unread, key) || isDefault && slices.Contains(groups, key) {
 				fields = append(fields, field+"["+key+"]")
 			}
 		}

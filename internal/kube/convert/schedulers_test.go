@@ -19,7 +19,9 @@ func TestUnservedFieldsAreThoseOfTenonAlone(t *testing.T) {
 	pod.Labels = map[string]string{
 		annotation.QoSClass: "LSR", "app": "web", "notkoordinator.sh/x": "", annotation.CommunityPodGroup: "g",
 	}
-	pod.Annotations = map[string]string{annotation.SimulateKey: "{}", annotation.GangName: "g"}
+	pod.Annotations = map[string]string{
+		annotation.SimulateKey: "{}", annotation.ScaleHelper: "ns/p", annotation.GangName: "g",
+	}
 	own := []string{
 		"metadata.annotations[" + annotation.GangName + "]", "metadata.labels[koordinator.sh/qosClass]",
 		"spec.containers[*].resources[koordinator.sh/rdma]", "spec.containers[*].resources[kubernetes.io/batch-cpu]",
