@@ -36,8 +36,8 @@ const (
 	// SchedulerName is that of the helpers. No scheduler serves it.
 	SchedulerName = "tenon-scale-helper"
 
-	// interval is the time between two plans.
-	interval = 30 * time.Second
+	// interval is the time between two plans, soon that between two looks for pods that no longer need their helpers.
+	interval, soon = 30 * time.Second, 200 * time.Millisecond
 	// patience is how long a pod must be Unschedulable before it gets a helper.
 	patience = 30 * time.Second
 	// lifetime is the age at which a helper is deleted, and pause the time from then until its pod may have another
@@ -71,7 +71,8 @@ type Options struct {
 // Controller creates and deletes helpers. One at a time may run: the leader's.
 type Controller struct {
 	Options
-	ended map[string]time.Time // by UID of a pod: when its last helper reached its lifetime
+	ended   map[string]time.Time   // by UID of a pod: when its last helper reached its lifetime
+	helpers map[string]*corev1.Pod // the helpers of the last plan, by UID of their pods
 }
 
 // New returns a controller that does not run.
@@ -85,10 +86,17 @@ func (c *Controller) Start(ctx context.Context) error {
 		}
 		return nil
 	}
-	ticks := time.NewTicker(interval)
+	ticks := time.NewTicker(soon)
 	defer ticks.Stop()
+	var planned time.Time
 	for {
-		if err := c.round(ctx, time.Now()); err != nil && ctx.Err() == nil {
+		var err error
+		if now := time.Now(); now.Sub(planned) >= interval {
+			planned, err = now, c.round(ctx, now)
+		} else {
+			err = c.dismiss(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Scale helpers not kept")
 		}
 		select {
@@ -97,6 +105,21 @@ func (c *Controller) Start(ctx context.Context) error {
 		case <-ticks.C:
 		}
 	}
+}
+
+// dismiss deletes the helpers whose pods have a node or are gone: the pod has taken the node that was added for its
+// helper, and an autoscaler that looks now would add another one. What fails is tried again with the next plan.
+func (c *Controller) dismiss(ctx context.Context) error {
+	var failed []error
+	for uid, h := range c.helpers {
+		object, known, _ := c.Pods.GetByKey(h.Annotations[annotation.ScaleHelper])
+		if p, isPod := object.(*corev1.Pod); known && isPod && string(p.UID) == uid && p.Spec.NodeName == "" {
+			continue
+		}
+		delete(c.helpers, uid)
+		failed = append(failed, c.remove(ctx, h))
+	}
+	return errors.Join(failed...)
 }
 
 // round makes the helpers that the plan wants, and deletes those that it does not want any more.
@@ -109,8 +132,10 @@ func (c *Controller) round(ctx context.Context, now time.Time) error {
 		return err
 	}
 	have := len(helpers)
+	c.helpers = map[string]*corev1.Pod{}
 	for _, h := range helpers {
 		uid := h.Labels[annotation.ScaleHelper]
+		c.helpers[uid] = h
 		_, isWanted := wanted[uid]
 		delete(wanted, uid)
 		switch old := now.Sub(h.CreationTimestamp.Time) >= lifetime; {
@@ -119,6 +144,7 @@ func (c *Controller) round(ctx context.Context, now time.Time) error {
 			if old && isWanted {
 				c.ended[uid] = now
 			}
+			delete(c.helpers, uid)
 			failed = append(failed, c.remove(ctx, h))
 		case condition(h) == nil: // the manager ended before it had written it
 			failed = append(failed, c.mark(ctx, h))
@@ -335,6 +361,7 @@ func (c *Controller) create(ctx context.Context, p *corev1.Pod, excluded []strin
 	c.Events.Eventf(p, nil, event.ScaleHelperCreated.Type(), event.ScaleHelperCreated.String(), "ScalingUp",
 		"%d nodes have the amounts, but not for this pod: pod %s/%s asks cluster autoscalers for a new node",
 		len(excluded), Namespace, h.Name)
+	c.helpers[string(p.UID)] = h
 	return c.mark(ctx, h)
 }
 

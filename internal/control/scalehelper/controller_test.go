@@ -425,6 +425,39 @@ func TestBesideKarpenterNodesAreExcludedByALabel(t *testing.T) {
 	}
 }
 
+// TestAHelperGoesAsSoonAsItsPodHasANode: an autoscaler must not find it beside the node that it has added.
+func TestAHelperGoesAsSoonAsItsPodHasANode(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(w *world, p *corev1.Pod){
+		"it is bound": func(w *world, p *corev1.Pod) {
+			p.Spec.NodeName = "new"
+			testkit.Check(w.t, w.pods.Update(p))
+		},
+		"it is gone": func(w *world, p *corev1.Pod) { testkit.Check(w.t, w.pods.Delete(p)) },
+		"another one has its name": func(w *world, p *corev1.Pod) {
+			p.UID = "another"
+			testkit.Check(w.t, w.pods.Update(p))
+		},
+	} {
+		for _, planned := range []time.Duration{0, interval} { // in the round that made it, and in a later one
+			run(t, func(w *world) {
+				testkit.Check(t, w.pods.Add(pod("p", 4)))
+				w.start()
+				w.wait(planned + time.Second)
+				if got := w.helpers(); len(got) != 1 {
+					t.Fatalf("the helpers are %v", got)
+				}
+				object, _, _ := w.pods.GetByKey("ns/p")
+				change(w, object.(*corev1.Pod).DeepCopy())
+				w.wait(soon)
+				if got := w.helpers(); len(got) > 0 {
+					t.Errorf("%s: the helpers are %v", name, got)
+				}
+			})
+		}
+	}
+}
+
 // TestAHelperEnds: with what made it necessary, or at the end of its life; then its pod has none for a while.
 func TestAHelperEnds(t *testing.T) {
 	t.Parallel()
