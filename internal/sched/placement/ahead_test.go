@@ -30,20 +30,28 @@ func TestLookAhead(t *testing.T) {
 		p.Labels[annotation.QoSClass] = "LS"
 		return p
 	}
+	guaranteed := object.Pod("p", object.Scheduler(profileName(0)), object.Both("cpu", "2", "memory", "1Gi"))
 	const held, unknown = "held", "unknown"
 	spread := bind("p", "SpreadByPCPUs", 4)
 	for name, c := range map[string]struct {
 		pod, starts *corev1.Pod
-		node        string // n0 if empty
-		within      bool   // the pod uses the room of the one that leaves, which is a Reservation and remains
-		want        string // "": it starts
+		second      *corev1.Pod // starts as well, unless it is nil
+		node        string      // n0 if empty
+		within      bool        // the pod uses the room of the one that leaves, which is a Reservation and remains
+		want        string      // "": it starts
 	}{
+		"enough is left for two":    {pod: lsr("p", 4), starts: lsr("held", 4), second: lsr("b", 6)},
+		"too little for the second": {pod: lsr("p", 4), starts: lsr("held", 4), second: lsr("b", 8), want: held},
+		"a GPU that it needs": {
+			pod: gpuPod("p", profileName(0), "LS", 1, 100), starts: gpuPod("held", profileName(0), "LS", 1, 200),
+			node: "bare", want: held,
+		},
 		"enough is left":                   {pod: lsr("p", 4), starts: lsr("held", 10)},
 		"too little is left":               {pod: lsr("p", 4), starts: lsr("held", 12), want: held},
 		"whole cores are left":             {pod: spread, starts: bind("held", "FullPCPUs", 8)},
 		"threads of cores that it needs":   {pod: spread, starts: bind("held", "FullPCPUs", 10), want: held},
 		"the pod does not fit now":         {pod: lsr("p", 10), starts: lsr("held", 2), want: unknown},
-		"a kubelet decides":                {pod: lsr("p", 4), starts: lsr("held", 10), node: "follows", want: unknown},
+		"a kubelet decides":                {pod: guaranteed, starts: lsr("held", 2), node: "follows", want: unknown},
 		"a pod without CPUs of its own":    {pod: ls(lsr("p", 4)), starts: lsr("held", 14)},
 		"the pod uses a Reservation":       {pod: lsr("p", 4), starts: lsr("held", 6), within: true},
 		"and its rest remains reserved":    {pod: lsr("p", 4), starts: lsr("held", 8), within: true, want: held},
@@ -56,7 +64,10 @@ func TestLookAhead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, 1, []plugin{{nodenumaresource.Name, 1}, {deviceshare.Name, 1}})
-			b.addNode(t, "follows")
+			follows := b.addNode(t, "follows").DeepCopy()
+			follows.Status.NodeInfo.KubeletVersion = "v1.36.3"
+			follows.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+			b.store.PutNode(follows)
 			m := grid.Machine{Arch: "amd64", Nodes: 2, Cores: 4, Threads: 2}.Build(t)
 			b.store.PutTopology(object.Topology("follows", m, map[string]string{
 				annotation.KubeletKey:   `{"cpu":{"policy":"static","reserved":"0"}}`,
@@ -93,9 +104,14 @@ func TestLookAhead(t *testing.T) {
 					f.RunPreFilterExtensionRemovePod(t.Context(), cs, c.pod, info, node)
 					testkit.Check(t, node.RemovePod(klog.Background(), left))
 				}
-				starts, err := framework.NewPodInfo(c.starts)
-				testkit.Check(t, err)
-				f.RunPreFilterExtensionAddPod(t.Context(), cs, c.pod, starts, node)
+				for _, p := range []*corev1.Pod{c.starts, c.second} {
+					if p == nil {
+						continue
+					}
+					starts, err := framework.NewPodInfo(p)
+					testkit.Check(t, err)
+					f.RunPreFilterExtensionAddPod(t.Context(), cs, c.pod, starts, node)
+				}
 				if status := f.RunFilterPlugins(t.Context(), cs, c.pod, node); !status.IsSuccess() {
 					got = "held"
 					t.Log(status.Message())
