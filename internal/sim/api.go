@@ -348,8 +348,8 @@ func (s *apiServer) leave(pod *corev1.Pod) {
 	}
 }
 
-// releaseClaims does what Kubernetes' controllers do once a pod is gone: its claims are deallocated if no other pod may
-// use them, and then its own are deleted. Pods that wait for devices are woken by the first, not by the second.
+// releaseClaims does what Kubernetes' controllers do once a pod is gone: its own claims are deleted, and others are
+// deallocated if no other pod may use them.
 func (s *apiServer) releaseClaims(pod *corev1.Pod) {
 	for _, key := range slices.Sorted(slices.Values(s.claims.GetStore().ListKeys())) {
 		o, _, err := s.claims.GetStore().GetByKey(key)
@@ -357,16 +357,15 @@ func (s *apiServer) releaseClaims(pod *corev1.Pod) {
 		old := o.(*resourcev1.ResourceClaim)
 		isOf := func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == pod.UID }
 		left := slices.DeleteFunc(slices.Clone(old.Status.ReservedFor), isOf)
-		if len(left) < len(old.Status.ReservedFor) {
+		switch {
+		case metav1.IsControlledBy(old, pod):
+			s.drop(s.claims, old)
+		case len(left) < len(old.Status.ReservedFor):
 			claim := old.DeepCopy()
 			if claim.Status.ReservedFor = left; len(left) == 0 {
 				claim.Status.Allocation, claim.Status.Devices = nil, nil
 			}
 			s.replace(s.claims, old, claim)
-			old = claim
-		}
-		if metav1.IsControlledBy(old, pod) {
-			s.drop(s.claims, old)
 		}
 	}
 }

@@ -48,12 +48,12 @@ func (r *reservations) publish(logger klog.Logger) {
 }
 
 // leavesRoom reports whether pods may start behind a unit that did not before: it holds nothing now, and has not
-// started, or other nodes, or starts later, so that more pods end before.
+// started, or starts later, so that more pods end before. The queue itself wakes pods when a nomination changes.
 func (r *reservations) leavesRoom(was, now *reservation) bool {
 	if now == nil {
 		return !r.hasStarted(was)
 	}
-	return now.Start.After(was.Start) || !maps.Equal(now.nodes, was.nodes)
+	return now.Start.After(was.Start)
 }
 
 // noteStart notes that a pod that starts alone gets a node.
