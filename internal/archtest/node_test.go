@@ -15,7 +15,7 @@ import (
 func nodeWriters() []string {
 	return []string{
 		"internal/agent/status/condition.go", "internal/control/devicecapacity/controller.go", "internal/cli/leave.go",
-		"internal/control/nodescaling/controller.go",
+		"internal/control/nodescaling/controller.go", "internal/control/scalehelper/controller.go",
 	}
 }
 

@@ -64,6 +64,9 @@ func Clean(node *corev1.Node, keep func(name string) bool) (clean *corev1.Node, 
 			delete(clean.Labels, key)
 		}
 	}
+	if _, has := node.Labels[annotation.ScaleHelper]; has && drop("label", annotation.ScaleHelper) {
+		delete(clean.Labels, annotation.ScaleHelper)
+	}
 	for _, key := range Owned(node, ScalingManager, "", "f:metadata", "f:annotations") {
 		if drop("annotation", key) {
 			delete(clean.Annotations, key)

@@ -22,6 +22,7 @@ func TestCleanRemovesWhatWasWrittenForAutoscalers(t *testing.T) {
 		}
 	}
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Labels:      map[string]string{annotation.ScaleHelper: "excluded"},
 		Annotations: map[string]string{annotation.ScaleDownDisabled: "true", annotation.DoNotDisrupt: "true"},
 		ManagedFields: []metav1.ManagedFieldsEntry{
 			written(convert.ScalingManager, annotation.DoNotDisrupt), written("admin", annotation.ScaleDownDisabled),
@@ -30,8 +31,8 @@ func TestCleanRemovesWhatWasWrittenForAutoscalers(t *testing.T) {
 	convert.WithOwned(n)
 	clean, removed := convert.Clean(n, func(string) bool { return false })
 	left, want := slices.Collect(maps.Keys(clean.Annotations)), []string{annotation.ScaleDownDisabled}
-	if !slices.Equal(left, want) ||
-		!slices.Equal(removed, []string{"annotation " + annotation.DoNotDisrupt}) {
+	if !slices.Equal(left, want) || len(clean.Labels) > 0 ||
+		!slices.Equal(removed, []string{"label " + annotation.ScaleHelper, "annotation " + annotation.DoNotDisrupt}) {
 		t.Errorf("%q are left, and %q removed", left, removed)
 	}
 }
