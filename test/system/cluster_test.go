@@ -300,6 +300,7 @@ func (l *local) killLeader(t *testing.T) {
 
 func waitFor(t *testing.T, limit time.Duration, what string, done func() error) {
 	t.Helper()
+	limit *= 3 // they are of a quiet machine
 	deadline := time.Now().Add(limit)
 	var err error
 	for time.Now().Before(deadline) {
