@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -50,7 +51,7 @@ func anOperatorsPodsStartTogether(t *testing.T, l *local) {
 		}}, metav1.CreateOptions{})
 		return err
 	})
-	create := func(name, role, cpus string) {
+	member := func(name, role, cpus string) *corev1.Pod {
 		p := pod(name, object.Requests("cpu", cpus))
 		p.Labels = map[string]string{"ray.io/cluster": "r", "ray.io/group": "gpu", "ray.io/node-type": role}
 		if role == "head" {
@@ -59,13 +60,23 @@ func anOperatorsPodsStartTogether(t *testing.T, l *local) {
 		p.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: "ray.io/v1", Kind: "RayCluster", Name: "r", UID: r.GetUID(), Controller: ptr.To(true),
 		}}
-		l.submit(t, p)
+		return p
 	}
+	create := func(name, role, cpus string) { l.submit(t, member(name, role, cpus)) }
+	pods := l.client.CoreV1().Pods(metav1.NamespaceDefault)
+	waitFor(t, time.Minute, "the manager to follow the kind, which is new", func() error {
+		p, err := pods.Create(t.Context(), member("r-head", "head", "1"), metav1.CreateOptions{
+			DryRun: []string{metav1.DryRunAll},
+		})
+		if err == nil && p.Labels[annotation.PodGroup] == "" {
+			err = errors.New("it labels no pod")
+		}
+		return err
+	})
 	create("r-head", "head", "1")
 	for i := range 3 {
 		create(fmt.Sprint("r-worker-", i), "worker", "25")
 	}
-	pods := l.client.CoreV1().Pods(metav1.NamespaceDefault)
 	waitFor(t, time.Minute, "all pods to wait for the worker without room", func() error {
 		list, err := pods.List(t.Context(), metav1.ListOptions{})
 		testkit.Check(t, err)
