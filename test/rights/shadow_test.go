@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	authorization "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -136,6 +138,7 @@ func TestShadowProcess(t *testing.T) {
 	for _, user := range strings.Fields(os.Getenv(usersKey)) {
 		config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 		testkit.Check(t, err)
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return refusedLate{next} })
 		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
 		ctx, stop := context.WithTimeout(t.Context(), patience)
 		s, err := scheduler.NewShadow(ctx, config, 1)
@@ -145,6 +148,17 @@ func TestShadowProcess(t *testing.T) {
 		stop()
 		fmt.Printf("%s\t%v\n", user, err)
 	}
+}
+
+// refusedLate is a transport whose refusals come when all else was read.
+type refusedLate struct{ http.RoundTripper }
+
+func (r refusedLate) RoundTrip(q *http.Request) (*http.Response, error) {
+	answer, err := r.RoundTripper.RoundTrip(q)
+	if err == nil && answer.StatusCode == http.StatusForbidden {
+		time.Sleep(time.Second)
+	}
+	return answer, err
 }
 
 // grant gives a user rules, and waits until the API server knows.

@@ -155,7 +155,7 @@ func (s *Shadow) Run(ctx context.Context, ready func(), compared func(view.Shado
 	s.config.InformerFactory.WaitForCacheSync(reading.Done())
 	s.config.DynInformerFactory.WaitForCacheSync(reading.Done())
 	cache.WaitForCacheSync(reading.Done(), known.HasSynced, s.failed.HasSynced)
-	if err := s.core.WaitForHandlersSync(reading); err != nil {
+	if err := s.core.WaitForHandlersSync(reading); err != nil || reading.Err() != nil { // some objects have no handler
 		return ended(outer, reading)
 	}
 	s.store.MarkSynced()
