@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -282,6 +283,44 @@ func TestPodsOfAPodGroupShareItsClaims(t *testing.T) {
 				t.Errorf("claims (-want +got):\n%s", diff)
 			}
 			atRest(t, e)
+		})
+	}
+}
+
+// TestAGangEvictsPodsThatHaveDevicesOfClaims: nodes a and b have a device each, which pods of lower priority have.
+func TestAGangEvictsPodsThatHaveDevicesOfClaims(t *testing.T) {
+	t.Parallel()
+	at := func(name, head string, minute, priority int) string {
+		return shared(name, "1", fmt.Sprintf("%s, creationTimestamp: \"2000-01-01T00:%02d:00Z\"", head, minute),
+			fmt.Sprintf(", priority: %d, resourceClaims: [%s]", priority, ownClaim))
+	}
+	in := cpuNode("a", 8) + cpuNode("b", 8) + cardsOf("a", 1) + cardsOf("b", 1) + claiming(0, 0, "") +
+		at("l0", "", 1, 1) + at("l1", "", 1, 1)
+	gang := func(n int) (in string) {
+		for i := range n {
+			in += at(fmt.Sprint("g", i), says("g", n), 2, 10)
+		}
+		return in
+	}
+	l0, l1 := "0s Started l0", "0s Started l1"
+	for name, c := range map[string]struct {
+		in   string
+		want []string
+	}{
+		"both devices": {gang(2), []string{
+			l0, l1, "1m0s Arrived g0", "1m0s Arrived g1", "1m0s Preempted l0", "1m0s Preempted l1", "1m0s Started g0",
+			"1m0s Started g1",
+		}},
+		"a device more than there are": {gang(3), []string{
+			l0, l1, "1m0s Arrived g0", "1m0s Arrived g1", "1m0s Arrived g2",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, got := passing(t, in+c.in, Until{After: time.Hour})
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
 		})
 	}
 }

@@ -25,8 +25,18 @@ func TestWhatIsLeftBesideAHoldIsFree(t *testing.T) {
 	at := func(since string) []string { return []string{hold, ended, heldStarts, since + " Started c"} }
 	waits := []string{hold, ended, heldStarts}
 	a := func(cpu string) string { return shared("a", cpu, expects("1h"), "") }
-	const own = "\n{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: own}, spec: {spec: " +
-		"{devices: {requests: [{name: r, exactly: {deviceClassName: card}}]}}}}\n---"
+	cards := func(n int) string {
+		in := cardsOf("w", n) + "\n" + classes + "\n---"
+		for name, count := range map[string]int{"own": 1, "two": 2} {
+			in += fmt.Sprintf("\n{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: %s}, "+
+				"spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: card, count: %d}}]}}}}\n---",
+				name, count)
+		}
+		return in
+	}
+	claims := func(name, template, head string) string {
+		return shared(name, "1", head, ", resourceClaims: [{name: o, resourceClaimTemplateName: "+template+"}]")
+	}
 	lsr := func(name string, cpus int, head string) string { return exclusive(name, cpus, "LSR", head, "") }
 	const alone = `, annotations: {scheduling.koordinator.sh/numa-topology-spec: ` +
 		`'{"numaTopologyPolicy":"SingleNUMANode"}'}`
@@ -51,13 +61,31 @@ func TestWhatIsLeftBesideAHoldIsFree(t *testing.T) {
 			plain("w", 8) + a("4") + shared("b", "6", "", "") + shared("c", "2", expects("90m"), ""),
 			append(slices.Clone(now), "1h30m0s Ended c"),
 		},
-		"a claim, whose devices are not known then": {
-			cardsOf("w", 1) + "\n" + classes + "\n---" + own + plain("w", 8) + a("4") + shared("b", "6", "", "") +
-				shared("c", "2", "", ", resourceClaims: ["+ownClaim+"]"), at("1h0m0s"),
+		"a claim that the held one has not": {
+			cards(1) + plain("w", 8) + a("4") + shared("b", "6", "", "") + claims("c", "own", ""), now,
 		},
 		"a held claim": {
-			cardsOf("w", 1) + "\n" + classes + "\n---" + own + plain("w", 8) + a("4") +
-				shared("b", "6", "", ", resourceClaims: ["+ownClaim+"]") + shared("c", "2", "", ""), at("1h0m0s"),
+			cards(1) + plain("w", 8) + a("4") + shared("b", "6", "", ", resourceClaims: ["+ownClaim+"]") +
+				shared("c", "2", "", ""), now,
+		},
+		"a device that is left": {
+			cards(3) + plain("w", 8) + claims("a", "own", expects("1h")) + claims("old", "own", "") +
+				claims("b", "two", "") + claims("c", "own", ""), []string{hold, "0s Started old", ended, heldStarts},
+		},
+		"devices that the held one leaves": {
+			cards(4) + plain("w", 8) + claims("a", "two", expects("1h")) + claims("old", "own", "") +
+				claims("b", "two", "") + claims("c", "own", ""),
+			[]string{hold, "0s Started old", "0s Started c", ended, heldStarts},
+		},
+		"devices of a gang": {
+			cards(3) + plain("w", 8) + claims("a", "own", expects("1h")) + claims("old", "own", "") +
+				claims("b0", "own", says("b", 2)) + claims("b1", "own", says("b", 2)) + claims("c", "own", ""),
+			[]string{hold, "0s Started old", ended, heldStarts + "0", heldStarts + "1"},
+		},
+		"a device that it gives back in time": {
+			cards(2) + plain("w", 8) + claims("a", "own", expects("1h")) + claims("b", "two", "") +
+				claims("c", "own", expects("30m")),
+			[]string{hold, "0s Started c", "30m0s Ended c", ended, heldStarts},
 		},
 		"a port that the held one needs": {
 			plain("w", 8) + a("4") + strings.Replace(shared("b", "6", "", ""), "image: i", port, 1) +
@@ -121,8 +149,9 @@ func heldStart(t *testing.T, in string, olds int) (start string) {
 	return start
 }
 
-// TestNoPodDelaysAHeldOne: a node with exclusive CPUs and GPUs, some pods that run for as long as they declare or for
-// ever, and one that waits for them. Whatever comes behind it, and however long that runs, it starts at the same time.
+// TestNoPodDelaysAHeldOne: a node with exclusive CPUs and GPUs, or with devices for claims, some pods that run for as
+// long as they declare or for ever, and one that waits for them. Whatever comes behind it, and however long that runs,
+// it starts at the same time.
 func TestNoPodDelaysAHeldOne(t *testing.T) {
 	t.Parallel()
 	var gpus []string
@@ -132,22 +161,35 @@ func TestNoPodDelaysAHeldOne(t *testing.T) {
 	}
 	node := machine("n0") + "\n" + strings.Replace(deviceOf("n0", strings.Join(gpus, ", ")), "labels:",
 		"annotations: {node.tenon.sh/device-mode: Own}, labels:", 1) + "\n---"
+	for name, c := range map[string]struct {
+		node string
+		draw func(r *rand.Rand, name string, minute, size int, runs []string) string
+	}{"CPUs and GPUs": {node, drawn}, "claims": {modelsOf("n0") + plain("n0", 64), drawnClaims}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			noPodDelays(t, c.node, c.draw)
+		})
+	}
+}
+
+func noPodDelays(t *testing.T, node string, draw func(*rand.Rand, string, int, int, []string) string) {
+	t.Helper()
 	held, beside := 0, 0
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 63))
 		in := node
 		olds := 3 + r.IntN(5)
 		for i := range olds {
-			in += drawn(r, fmt.Sprint("old", i), 0, 2, []string{"", "20m", "40m", "1h"})
+			in += draw(r, fmt.Sprint("old", i), 0, 2, []string{"", "20m", "40m", "1h"})
 		}
-		in += drawn(r, "held", 1, 3, []string{"", "30m"})
+		in += draw(r, "held", 1, 3, []string{"", "30m"})
 		start := heldStart(t, in, olds)
 		if start == "" {
 			continue
 		}
 		held++
 		for i := range 8 {
-			in += drawn(r, fmt.Sprint("young", i), 2+r.IntN(30), 1, []string{"", "5m", "20m", "2h"})
+			in += draw(r, fmt.Sprint("young", i), 2+r.IntN(30), 1, []string{"", "5m", "20m", "2h"})
 		}
 		_, all := passing(t, in, Until{After: 3 * time.Hour})
 		if got := startOf(all, "held"); got != start {
@@ -163,9 +205,45 @@ func TestNoPodDelaysAHeldOne(t *testing.T) {
 			}
 		}
 	}
+	t.Logf("%d pods were held, and %d started before and ran beside them", held, beside)
 	if held < 10 || beside < 5 {
 		t.Errorf("%d pods were held, and %d started before and ran beside them", held, beside)
 	}
+}
+
+// modelsOf is a node's devices of two models, and templates of claims for some.
+func modelsOf(node string) string {
+	var devices []string
+	for i, model := range "aaaabbbbbb" {
+		devices = append(devices, fmt.Sprintf("{name: d%d, attributes: {model: {string: %c}}}", i, model))
+	}
+	in := fmt.Sprintf("\n{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: %s}, spec: "+
+		"{driver: x, nodeName: %[1]s, pool: {name: %[1]s, generation: 1, resourceSliceCount: 1}, devices: [%s]}}\n"+
+		"---\n%s\n---", node, strings.Join(devices, ", "), classes)
+	for model, selectors := range map[string]string{
+		"any": "", "a": `, selectors: [{cel: {expression: "device.attributes['x'].model == 'a'"}}]`,
+		"b": `, selectors: [{cel: {expression: "device.attributes['x'].model == 'b'"}}]`,
+	} {
+		for count := 1; count <= 5; count++ {
+			in += fmt.Sprintf("\n{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: %s-%d}"+
+				", spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: card, count: %[2]d%s}}]}}}}"+
+				"\n---", model, count, selectors)
+		}
+	}
+	return in
+}
+
+// drawnClaims is a pod that asks for devices of a model or of any, and comes at a minute.
+func drawnClaims(r *rand.Rand, name string, minute, size int, runs []string) string {
+	run := runs[r.IntN(len(runs))]
+	if run != "" {
+		run = "tenon.sh/expected-runtime: " + run
+	}
+	template := fmt.Sprintf("%s-%d", []string{"any", "any", "a", "b"}[r.IntN(4)], 1+r.IntN(size)+2*(size/3))
+	return fmt.Sprintf("\n{apiVersion: v1, kind: Pod, metadata: {name: %s, labels: {koordinator.sh/qosClass: LS}, "+
+		"annotations: {%s}, creationTimestamp: \"2000-01-01T00:%02d:00Z\"}, spec: {resourceClaims: [{name: o, "+
+		"resourceClaimTemplateName: %s}], containers: [{name: c, image: i, resources: {limits: {cpu: 1, memory: "+
+		"64Mi}}}]}}\n---", name, run, minute, template)
 }
 
 // drawn is a pod that asks for exclusive CPUs, of one NUMA node or of any, for GPUs or for neither, and comes at a

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/sched/coscheduling"
 	"github.com/tenon-project/tenon/internal/sched/placement"
+	"github.com/tenon-project/tenon/internal/sched/upstream/claims"
 )
 
 // heldRoom is a profile whose filters accept a node that is held until a declared start also for a pod that leaves the
@@ -34,7 +35,8 @@ func (h *heldRoom) RunFilterPluginsWithNominatedPods(ctx context.Context, cs fwk
 		return status
 	}
 	ahead := cs.Clone()
-	if !placement.LookAhead(ahead, pod, node.Node().Name) {
+	claims.LookAhead(ctx, ahead, node.Node()) // which asks the account of now
+	if !placement.LookAhead(ahead, pod, node.Node().Name, moments[len(moments)-1].Starts) {
 		return h.Framework.RunFilterPluginsWithNominatedPods(ctx, cs, pod, node)
 	}
 	for _, m := range moments {

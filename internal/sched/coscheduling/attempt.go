@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
+	"github.com/tenon-project/tenon/internal/sched/upstream/claims"
 	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
 )
@@ -35,6 +37,8 @@ type attempt struct {
 	trial Trial
 	// admits is set where the caller decides about quotas, and not the cycles of the members.
 	admits bool
+	// departed are the pods with claims that have left their nodes.
+	departed []*corev1.Pod
 	// session is the changes of the snapshot.
 	session *snapshot.Session
 	// placed are the members that are reserved now, by UID. reserved is how many ever were.
@@ -95,6 +99,7 @@ func (a *attempt) state() fwk.CycleState {
 	state.Write(framework.PodsToActivateKey, framework.NewPodsToActivate())
 	a.trial.Mark(state)
 	a.cluster.Plugins.Planned(state)
+	claims.Depart(state, a.departed)
 	if a.admits {
 		a.cluster.Plugins.Admitted(state)
 	}

@@ -152,9 +152,9 @@ type Moment struct {
 
 // Moments returns when a node must have room for the pods that are nominated to it beside another pod, which may have
 // what they leave: at the starts that they were promised. It returns nil where they must fit beside that pod at once:
-// one has no promise, or the devices are not known that it or the other pod gets.
+// one has no promise, or the other pod holds the place of a Reservation.
 func (r *Rounds) Moments(pod *corev1.Pod, node fwk.NodeInfo, nominated []fwk.PodInfo) (all []Moment) {
-	if len(pod.Spec.ResourceClaims) > 0 || convert.IsReservePod(pod) {
+	if convert.IsReservePod(pod) {
 		return nil
 	}
 	var uids []string
@@ -163,9 +163,6 @@ func (r *Rounds) Moments(pod *corev1.Pod, node fwk.NodeInfo, nominated []fwk.Pod
 		p := info.GetPod()
 		if p.UID == pod.UID || corev1helpers.PodPriority(p) < corev1helpers.PodPriority(pod) {
 			continue // the pod has what it gets
-		}
-		if len(p.Spec.ResourceClaims) > 0 {
-			return nil
 		}
 		uids, byUID[string(p.UID)] = append(uids, string(p.UID)), info
 	}

@@ -45,7 +45,6 @@ func TestWhenHeldPodsNeedANode(t *testing.T) {
 			}
 		}
 	}
-	claims := func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "c"}} }
 	reserves := func(p *corev1.Pod) { p.Name, p.Annotations[annotation.ReservePodKey] = string(p.UID), "true" }
 	h1, h2, plain, low := pod("h1"), pod("h2"), pod("p"), object.Priority(4)
 	easy := gang.HoldRules{Most: 2, Backfill: true}
@@ -65,10 +64,7 @@ func TestWhenHeldPodsNeedANode(t *testing.T) {
 		"one of a higher priority does":     {plain, []*corev1.Pod{h1, pod("high", object.Priority(6))}, easy, nil},
 		"itself does not":                   {h2, []*corev1.Pod{h1, h2}, easy, []string{first}},
 		"itself alone":                      {h1, []*corev1.Pod{h1}, easy, nil},
-		"a pod with a claim":                {pod("p", claims), []*corev1.Pod{h1}, easy, nil},
 		"a pod of a Reservation":            {pod("p", reserves), []*corev1.Pod{h1}, easy, nil},
-		"a held pod with a claim":           {plain, []*corev1.Pod{pod("h1", claims)}, easy, nil},
-		"one of a lower one with a claim":   {plain, []*corev1.Pod{h1, pod("low", low, claims)}, easy, []string{first}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -143,12 +143,16 @@ func (p *preemption) moveVictims(u *unit, away bool) {
 			err = p.session.Remove(klog.FromContext(p.ctx), pod)
 			u.violates = !terminates(pod) && p.charges.Add(p.budgets.Of(pod)) || u.violates
 			p.gone[uid] = true
+			if len(pod.Spec.ResourceClaims) > 0 {
+				p.departed = append(p.departed, pod)
+			}
 		} else {
 			err = p.session.Return(info)
 			if !terminates(pod) {
 				p.charges.Remove(p.budgets.Of(pod))
 			}
 			delete(p.gone, uid)
+			p.departed = slices.DeleteFunc(p.departed, func(d *corev1.Pod) bool { return d.UID == pod.UID })
 		}
 		p.broken = p.broken || err != nil
 		move(name, uid)

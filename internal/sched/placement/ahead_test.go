@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -30,8 +31,13 @@ func TestLookAhead(t *testing.T) {
 		p.Labels[annotation.QoSClass] = "LS"
 		return p
 	}
+	claims := func(p *corev1.Pod, policy string) *corev1.Pod {
+		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "c"}}
+		p.Annotations = map[string]string{annotation.NUMATopologySpecKey: `{"numaTopologyPolicy":"` + policy + `"}`}
+		return p
+	}
 	guaranteed := object.Pod("p", object.Scheduler(profileName(0)), object.Both("cpu", "2", "memory", "1Gi"))
-	const held, unknown = "held", "unknown"
+	const held, unknown, single = "held", "unknown", "SingleNUMANode"
 	spread := bind("p", "SpreadByPCPUs", 4)
 	for name, c := range map[string]struct {
 		pod, starts *corev1.Pod
@@ -57,6 +63,13 @@ func TestLookAhead(t *testing.T) {
 		"and its rest remains reserved":    {pod: lsr("p", 4), starts: lsr("held", 8), within: true, want: held},
 		"one that cannot be read starts":   {pod: lsr("p", 4), starts: bind("held", "Unknown", 2)},
 		"one without CPUs of its own does": {pod: lsr("p", 4), starts: ls(lsr("held", 100))},
+		"CPUs beside devices of its claims": {
+			pod: claims(lsr("p", 4), single), starts: lsr("held", 4), want: unknown,
+		},
+		"CPUs beside devices of claims of a held one": {
+			pod: lsr("p", 4), starts: claims(lsr("held", 4), single), want: unknown,
+		},
+		"CPUs and claims that no policy aligns": {pod: lsr("p", 4), starts: claims(lsr("held", 4), "BestEffort")},
 		"one with CPUs on a node that has none": {
 			pod: gpuPod("p", profileName(0), "LS", 1, 100), starts: lsr("held", 2), node: "bare",
 		},
@@ -99,18 +112,21 @@ func TestLookAhead(t *testing.T) {
 				placement.Read(cs).Enter(c.node, string(left.UID))
 			}
 			got := ""
-			if placement.LookAhead(cs, c.pod, c.node) {
+			var starts []fwk.PodInfo
+			for _, p := range []*corev1.Pod{c.starts, c.second} {
+				if p != nil {
+					info, err := framework.NewPodInfo(p)
+					testkit.Check(t, err)
+					starts = append(starts, info)
+				}
+			}
+			if placement.LookAhead(cs, c.pod, c.node, starts) {
 				if !c.within {
 					f.RunPreFilterExtensionRemovePod(t.Context(), cs, c.pod, info, node)
 					testkit.Check(t, node.RemovePod(klog.Background(), left))
 				}
-				for _, p := range []*corev1.Pod{c.starts, c.second} {
-					if p == nil {
-						continue
-					}
-					starts, err := framework.NewPodInfo(p)
-					testkit.Check(t, err)
-					f.RunPreFilterExtensionAddPod(t.Context(), cs, c.pod, starts, node)
+				for _, info := range starts {
+					f.RunPreFilterExtensionAddPod(t.Context(), cs, c.pod, info, node)
 				}
 				if status := f.RunFilterPlugins(t.Context(), cs, c.pod, node); !status.IsSuccess() {
 					got = "held"

@@ -1,6 +1,8 @@
 package placement
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -92,8 +94,9 @@ func (c *Cycle) Enter(node, uid string) {
 
 // LookAhead begins to look at a later time of a node: the pod of the cycle gets the very CPUs and devices there that it
 // would get now. Pods that leave until then are removed afterwards, and pods are added that start then: each of these
-// must get what it asks for. It returns false where that cannot be known.
-func LookAhead(cs fwk.CycleState, pod *corev1.Pod, node string) bool {
+// must get what it asks for. It returns false where that cannot be known: a kubelet decides, for example, or a topology
+// policy lets CPUs depend on the devices of claims.
+func LookAhead(cs fwk.CycleState, pod *corev1.Pod, node string, starts []fwk.PodInfo) bool {
 	c := Read(cs)
 	if c == nil {
 		return true
@@ -104,6 +107,13 @@ func LookAhead(cs fwk.CycleState, pod *corev1.Pod, node string) bool {
 	}
 	offer, reason := c.decision.tryInside(v, requestOn(cs, node, c.Request), pod, node, c.within, c.restricted)
 	if !reason.OK() || follows(offer) {
+		return false
+	}
+	follow := func(p *corev1.Pod) bool { // its CPUs depend on the devices of its claims
+		r, refused := c.decision.request(p)
+		return len(p.Spec.ResourceClaims) > 0 && refused == nil && r.AlignsClaims(v)
+	}
+	if follow(pod) || slices.ContainsFunc(starts, func(i fwk.PodInfo) bool { return follow(i.GetPod()) }) {
 		return false
 	}
 	c.node, c.changed, c.ahead = node, kube.NewNodeView(v.With(offer.Entry)), true

@@ -185,11 +185,20 @@ func (f *chosenFilter) Filter(ctx context.Context, cs fwk.CycleState, pod *corev
 	if p == nil {
 		return f.FilterPlugin.Filter(ctx, cs, pod, node)
 	}
-	freed := p.without(victimsOf(cs))
-	q := p.ask(cs, node.Node(), false, freed != nil)
-	if freed != nil {
-		q.state, q.freed = freed, true
+	if _, err := cs.Read(aheadKey); err == nil { // the node was asked already
+		return p.leaves(ctx, cs, node.Node())
 	}
+	status := f.filter(ctx, cs, p, pod, node)
+	if status.IsSuccess() && len(startersOf(cs)) > 0 {
+		return p.leaves(ctx, cs, node.Node())
+	}
+	return status
+}
+
+// filter answers for a node that is kept for no pod with claims.
+func (f *chosenFilter) filter(ctx context.Context, cs fwk.CycleState, p *plan, pod *corev1.Pod, node fwk.NodeInfo,
+) *fwk.Status {
+	q := p.ask(cs, node.Node(), false, false)
 	if q == nil {
 		return p.explained(resolvable(f.FilterPlugin.Filter(ctx, cs, pod, node), node), pod, node.Node())
 	}
@@ -222,8 +231,9 @@ func (r *chosenReserve) Reserve(ctx context.Context, cs fwk.CycleState, pod *cor
 	if q := p.ask(cs, info.Node(), true, false); q != nil {
 		// If it fails now, the devices of the last time are reserved.
 		r.c.filter.Filter(context.WithValue(ctx, questionKey{}, q), cs, pod, info)
-		q.checkGiven()
-		r.c.others.Claim(cs, node, q.choice.Nodes, q.spread)
+		if q.checkGiven(); q.view != nil {
+			r.c.others.Claim(cs, node, q.choice.Nodes, q.spread)
+		}
 	}
 	return r.ReservePlugin.Reserve(ctx, cs, pod, node)
 }
@@ -282,14 +292,18 @@ type question struct {
 type questionKey struct{}
 
 // ask makes the question about a node; nil where nothing is to be chosen. Unless best or always, that is so where no
-// topology policy requires an alignment.
+// topology policy requires an alignment, and no device of a victim is free.
 func (p *plan) ask(cs fwk.CycleState, node *corev1.Node, best, always bool) *question {
 	v, r := p.others.Asked(cs, node.Name)
-	if !always && (v == nil || !best && (r == nil || !r.AlignsClaims(v))) {
+	freed := p.without(victimsOf(cs))
+	if !always && freed == nil && (v == nil || !best && (r == nil || !r.AlignsClaims(v))) {
 		return nil
 	}
 	p.read()
 	q := &question{plan: p, node: node, best: best, asked: r, view: v, state: p.state, site: p.siteOf(node.Name, v)}
+	if freed != nil {
+		q.state, q.freed = freed, true
+	}
 	for i := range p.given {
 		d := &p.given[i]
 		if at, known := q.site.index[structured.MakeDeviceID(d.Driver, d.Pool, d.Device)]; known {

@@ -18,8 +18,11 @@
 // # Preemption
 //
 // The plugin knows no preemption, and refuses a node without free devices for good. On a node whose pods have claims
-// the refusal becomes one that victims can resolve. In a dry run, the devices of claims whose pods are all victims are
-// free.
+// the refusal becomes one that victims can resolve. In a dry run, and in the attempt of a gang (Depart), the devices of
+// claims whose pods are all victims are free.
+//
+// A node may be kept for pods with claims, which are nominated to it. Another pod gets devices there that are left
+// beside these, now or, after LookAhead, at a later time.
 //
 // # Members of a gang
 //

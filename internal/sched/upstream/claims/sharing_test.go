@@ -46,6 +46,10 @@ func (c *cluster) Get(_, name string) (*resourcev1.ResourceClaim, error) {
 	return nil, errors.New("not found")
 }
 
+func (c *cluster) List() ([]*resourcev1.ResourceClaim, error) {
+	return slices.Collect(maps.Values(c.claims)), nil
+}
+
 func (c *cluster) GetPendingAllocation(uid types.UID) *resourcev1.AllocationResult {
 	return c.pending[uid]
 }

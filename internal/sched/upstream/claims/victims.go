@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -15,22 +16,49 @@ import (
 	"github.com/tenon-project/tenon/internal/core/claim"
 )
 
-// victimsKey is where a dry run of preemption has its victims.
+// victimsKey is where a dry run of preemption, or an attempt of a plan, has its victims.
 const victimsKey fwk.StateKey = "TenonClaimVictims"
 
-// victims are the pods that a dry run has taken from a node.
-type victims map[types.UID]*corev1.Pod
+// victims are the pods that have left their nodes in a dry run or an attempt. They do not change.
+type victims struct {
+	pods map[types.UID]*corev1.Pod
 
-// Clone copies the victims for a dry run.
-func (v victims) Clone() fwk.StateData { return maps.Clone(v) }
+	once  sync.Once
+	freed *structured.AllocatedState // what is allocated without them; nil where they free nothing
+}
+
+// Clone returns v.
+func (v *victims) Clone() fwk.StateData { return v }
 
 // victimsOf returns the victims of a dry run; nil for none.
-func victimsOf(cs fwk.CycleState) victims {
+func victimsOf(cs fwk.CycleState) *victims {
 	data, err := cs.Read(victimsKey)
 	if err != nil {
 		return nil
 	}
-	return data.(victims)
+	return data.(*victims)
+}
+
+// has reports whether a pod is a victim.
+func (v *victims) has(uid types.UID) bool { return v != nil && v.pods[uid] != nil }
+
+// with returns the victims with others.
+func (v *victims) with(pods ...*corev1.Pod) *victims {
+	next := &victims{pods: map[types.UID]*corev1.Pod{}}
+	if v != nil {
+		maps.Copy(next.pods, v.pods)
+	}
+	for _, p := range pods {
+		next.pods[p.UID] = p
+	}
+	return next
+}
+
+// Depart says which pods have left their nodes in an attempt.
+func Depart(cs fwk.CycleState, pods []*corev1.Pod) {
+	if len(pods) > 0 {
+		cs.Write(victimsKey, victimsOf(cs).with(pods...))
+	}
 }
 
 // PreFilterExtensions returns f: devices of victims can be given to the pod that evicts them.
@@ -41,17 +69,23 @@ func (f *chosenFirst) RemovePod(_ context.Context, cs fwk.CycleState, _ *corev1.
 	_ fwk.NodeInfo,
 ) *fwk.Status {
 	if pod := victim.GetPod(); planOf(cs) != nil && len(pod.Spec.ResourceClaims) > 0 {
-		next := victims{pod.UID: pod}
-		maps.Copy(next, victimsOf(cs))
-		cs.Write(victimsKey, next)
+		Depart(cs, []*corev1.Pod{pod})
 	}
 	return nil
 }
 
-// AddPod takes a victim back that is spared.
+// AddPod takes a victim back that is spared. Any other pod is one that the node is kept for.
 func (f *chosenFirst) AddPod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, added fwk.PodInfo, _ fwk.NodeInfo,
 ) *fwk.Status {
-	delete(victimsOf(cs), added.GetPod().UID)
+	pod, gone := added.GetPod(), victimsOf(cs)
+	switch {
+	case gone.has(pod.UID):
+		gone = gone.with()
+		delete(gone.pods, pod.UID)
+		cs.Write(victimsKey, gone)
+	case planOf(cs) != nil && len(pod.Spec.ResourceClaims) > 0:
+		cs.Write(startersKey, append(slices.Clip(startersOf(cs)), pod))
+	}
 	return nil
 }
 
@@ -65,32 +99,52 @@ func resolvable(status *fwk.Status, node fwk.NodeInfo) *fwk.Status {
 	return status
 }
 
-// without returns what is allocated once pods are gone: a claim is deallocated when its last pod is, whether it came
-// from a template or not. It returns nil if none of their claims is.
-func (p *plan) without(gone victims) *structured.AllocatedState {
-	var freed *structured.AllocatedState
-	isGone := func(uid types.UID) bool { return gone[uid] != nil }
+// without returns what is allocated once pods are gone; nil if none of their claims is free then.
+func (p *plan) without(gone *victims) *structured.AllocatedState {
+	if gone == nil {
+		return nil
+	}
+	gone.once.Do(func() { gone.freed = p.free(gone) })
+	return gone.freed
+}
+
+// free returns what is allocated without victims: a claim is deallocated when its last pod is gone, whether it came
+// from a template or not.
+func (p *plan) free(gone *victims) (freed *structured.AllocatedState) {
 	seen := map[types.UID]bool{}
-	for _, pod := range gone {
+	for _, pod := range gone.pods {
 		for _, c := range claimsOf(p.dra, pod) {
-			if seen[c.UID] || c.Status.Allocation == nil || !claim.EndsWith(reservedFor(c), isGone) {
+			if seen[c.UID] || c.Status.Allocation == nil || !claim.EndsWith(reservedFor(c), gone.has) {
 				continue
 			}
 			if seen[c.UID] = true; freed == nil {
-				p.read()
-				if p.state == nil {
+				if p.read(); p.state == nil {
 					return nil
 				}
-				freed = &structured.AllocatedState{
-					AllocatedDevices:         p.state.AllocatedDevices.Clone(),
-					AllocatedSharedDeviceIDs: p.state.AllocatedSharedDeviceIDs.Clone(),
-					AggregatedCapacity:       p.state.AggregatedCapacity.Clone(),
-				}
+				freed = copied(p.state)
 			}
 			release(freed, c)
 		}
 	}
+	if freed == nil {
+		return nil
+	}
+	// Pods before this one in the attempt may have been promised what the victims had.
+	all, _ := p.dra.ResourceClaims().List() // without it, a promised device may count as free
+	for _, c := range all {
+		if a := p.dra.ResourceClaims().GetPendingAllocation(c.UID); a != nil && c.Status.Allocation == nil {
+			charge(freed, grants{*a})
+		}
+	}
 	return freed
+}
+
+func copied(state *structured.AllocatedState) *structured.AllocatedState {
+	return &structured.AllocatedState{
+		AllocatedDevices:         state.AllocatedDevices.Clone(),
+		AllocatedSharedDeviceIDs: state.AllocatedSharedDeviceIDs.Clone(),
+		AggregatedCapacity:       state.AggregatedCapacity.Clone(),
+	}
 }
 
 // reservedFor returns the pods, or groups of pods, that a claim is reserved for.
