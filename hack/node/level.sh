@@ -150,8 +150,8 @@ for level in "$@"; do
   fi
   case $level in
   2) begin "level 2" e2e_cgroup test/e2e/node/cgroup 10m ;;
-  3) begin "level 3" e2e_node test/e2e/node/runtime 30m ;;
-  4) begin "level 4" e2e_cluster test/e2e/node/cluster 20m ;;
+  3) begin "level 3" e2e_node test/e2e/node/runtime 45m ;;
+  4) begin "level 4" e2e_cluster test/e2e/node/cluster 45m ;;
   5)
     build_for_guests || { failed=1; continue; }
     begin "level 5" e2e_guest test/e2e/node/guest 60m ;;

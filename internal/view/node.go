@@ -84,6 +84,8 @@ type NUMA struct {
 	Memory            string `json:"memory,omitempty"`
 	MemoryAllocatable string `json:"memoryAllocatable,omitempty"`
 	MemoryFree        string `json:"memoryFree,omitempty"`
+	// MemoryBy are the pods that hold memory of this node by a topology policy, the most first.
+	MemoryBy []MemoryHolder `json:"memoryBy,omitempty"`
 	// Hugepages is the same by size, for sizes of which there are pages.
 	Hugepages map[string]Memory `json:"hugepages,omitempty"`
 	// MemoryGroup are the NUMA nodes that the kubelet's memory manager serves requests from together with this one.
@@ -96,6 +98,12 @@ type NUMA struct {
 	Isolated string `json:"isolated,omitempty"`
 	Free     int    `json:"free"`
 	Cores    []Core `json:"cores"`
+}
+
+// MemoryHolder is a pod that holds memory of a NUMA node.
+type MemoryHolder struct {
+	Pod    string `json:"pod"` // namespace/name
+	Memory string `json:"memory"`
 }
 
 // Core is one physical core.
@@ -335,7 +343,31 @@ type cpuStates struct {
 	v       *ledger.View
 	m       *topo.Machine
 	holders map[int][]string // dense CPU index to namespace/name
+	// memory are the pods that hold memory of a NUMA node, by the kernel's id, the most first.
+	memory map[int][]heldMemory
 	fixed   []cpuState
+}
+
+type heldMemory struct {
+	pod   string
+	bytes int64
+}
+
+func memoryHolders(v *ledger.View) map[int][]heldMemory {
+	held := map[int][]heldMemory{}
+	for e := range v.Entries() {
+		for _, a := range e.Amounts {
+			if a.Resource == why.Memory && a.N > 0 {
+				held[a.NUMAID] = append(held[a.NUMAID], heldMemory{e.Namespace + "/" + e.Name, a.N})
+			}
+		}
+	}
+	for _, list := range held {
+		slices.SortFunc(list, func(a, b heldMemory) int {
+			return cmp.Or(cmp.Compare(b.bytes, a.bytes), strings.Compare(a.pod, b.pod))
+		})
+	}
+	return held
 }
 
 type cpuState struct {
@@ -345,7 +377,7 @@ type cpuState struct {
 
 func newCPUStates(v *ledger.View) *cpuStates {
 	f, m := v.Facts(), v.Machine()
-	return &cpuStates{v: v, m: m, fixed: []cpuState{
+	return &cpuStates{v: v, m: m, memory: memoryHolders(v), fixed: []cpuState{
 		{CPUOffline, m.All().Minus(m.Online())},
 		{CPULSE, v.LSE()},
 		{CPULSR, v.LSR()},
@@ -390,6 +422,9 @@ func (s *cpuStates) numa(n topo.NUMA, socket topo.Socket) NUMA {
 		SharedPool:   s.m.FormatList(s.v.SharedPool().Intersect(cpus)),
 		BESharedPool: s.m.FormatList(s.v.BEPool().Intersect(cpus)),
 		Isolated:     s.m.FormatList(s.v.Facts().Isolated.Intersect(cpus)),
+	}
+	for _, h := range s.memory[out.Node] {
+		out.MemoryBy = append(out.MemoryBy, MemoryHolder{h.pod, BytesText(h.bytes)})
 	}
 	for other := range s.m.NumNUMA() {
 		out.Distances = append(out.Distances, s.m.Distance(n, topo.NUMA(other)))

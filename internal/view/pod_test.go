@@ -277,3 +277,31 @@ func TestAPlacementNamesOvercommittedNUMANodes(t *testing.T) {
 		}
 	}
 }
+
+// TestANUMANodeNamesThePodsThatHoldItsMemory, the most first.
+func TestANUMANodeNamesThePodsThatHoldItsMemory(t *testing.T) {
+	t.Parallel()
+	holding := func(name string, amounts ...align.Amount) ledger.Entry {
+		return ledger.Entry{
+			UID: name, Namespace: "ns", Name: name, Role: qos.SharedPool, NUMAIDs: []int{0, 1}, Amounts: amounts,
+		}
+	}
+	of := func(node int, resource string, gibi int64) align.Amount {
+		return align.Amount{NUMAID: node, Resource: why.Resource(resource), N: gibi << 30}
+	}
+	v := ledger.New(ledger.Facts{
+		Machine: grid.Machine{Sockets: 2, Cores: 4}.Build(t),
+		Amounts: []align.Amount{of(0, "memory", 128), of(1, "memory", 128), of(0, "hugepages-1Gi", 8)},
+	}, holding("a", of(0, "memory", 2), of(0, "hugepages-1Gi", 4)), holding("b", of(0, "memory", 7), of(1, "memory", 3)),
+		holding("c", of(0, "memory", 2)), holding("d")).View()
+	want := [][]view.MemoryHolder{{{"ns/b", "7Gi"}, {"ns/a", "2Gi"}, {"ns/c", "2Gi"}}, {{"ns/b", "3Gi"}}}
+	var got [][]view.MemoryHolder
+	for _, s := range view.NodeOf("n", v, nil).Sockets {
+		for i := range s.NUMA {
+			got = append(got, s.NUMA[i].MemoryBy)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -101,7 +101,8 @@ func TestSchedulerAndKubeletsAgreeUnderConcurrency(t *testing.T) {
 		t.Errorf("the kubelets gave CPUs to %d pods, want %d", len(given), count)
 	}
 	metrics := schedulerMetrics(t, l)
-	if got := metrics["tenon_topology_predictions_total"]; got != float64(count) {
+	// A Binding that the API server does not answer in time is made once more, with a prediction of its own.
+	if got := metrics["tenon_topology_predictions_total"]; got < float64(count) {
 		t.Errorf("%v predictions, want %d", got, count)
 	}
 	waitFor(t, time.Minute, "the scheduler to hear of every placement", func() error {

@@ -76,6 +76,7 @@ const texts = {
   nothingChanged: ["No pod was bound or evicted.", "没有 Pod 被绑定或驱逐。"],
   liveUse: ["{0} CPU in use", "CPU 使用率 {0}"],
   reportAge: ["agent report {0} ago", "代理报告于 {0} 前"],
+  podHolds: ["{0} holds {1}", "{0} 占用 {1}"],
   heldBytes: ["{0} are held", "已占用 {0}"],
   unhealthy: ["unhealthy", "不健康"],
   allLinked: ["all {0} with each other, {1} lanes each", "{0} 个两两相连，各 {1} 条通道"],

@@ -1,6 +1,6 @@
 // Parts that pages share.
 import { Component, type ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { HealthHealth } from "./view";
 import { go, link, namespace, now, place, query, updates, withQuery } from "./store";
 import { t } from "./text";
@@ -91,6 +91,7 @@ export function Marks({ health, short }: { health?: HealthHealth; short?: boolea
 
 export const podPath = (pod: string) => "/pod/" + pod.split("/").map(encodeURIComponent).join("/");
 export const PodLink = ({ pod }: { pod: string }) =>
+  pod.startsWith("reservation/") ? <A to="/reservations" title={pod}>{pod}</A> :
   pod.includes("/") ? <A to={podPath(pod)} title={pod}>{pod}</A> : <span>{pod}</span>;
 // HolderLink names who holds a device: a pod, or a ResourceClaim, which has no page.
 export const HolderLink = ({ holder: h }: { holder: { pod: string; claim?: boolean } }) =>
@@ -248,17 +249,42 @@ export function Topic<T>({ of, children }: { of: string; children: (answer: T) =
 }
 
 // Table is a table that scrolls within its own box.
+// Of a longer table only the rows near the window are drawn; the others are room above and below them.
+const drawnRows = 200;
+
 export function Table({ head, rows, label }: { head: string[]; rows: ComponentChildren[][]; label: string }) {
+  const body = useRef<HTMLTableSectionElement>(null);
+  const [at, setAt] = useState({ first: 0, height: 0 }); // of a row, as those that are drawn have it
+  const long = rows.length > drawnRows;
+  useEffect(() => {
+    if (!long) {
+      return;
+    }
+    const look = () => {
+      const top = body.current!.getBoundingClientRect().top, drawn = body.current!.querySelectorAll("tr:not(.room)");
+      const height = (drawn[drawn.length - 1].getBoundingClientRect().bottom - drawn[0].getBoundingClientRect().top) / drawn.length;
+      const step = drawnRows / 4, above = Math.floor(-top / height) - step; // it is drawn anew once in so many rows
+      const first = Math.max(0, Math.min(rows.length - drawnRows, Math.floor(above / step) * step));
+      setAt((was) => was.first === first && was.height ? was : { first, height });
+    };
+    look();
+    addEventListener("scroll", look, { capture: true, passive: true });
+    return () => removeEventListener("scroll", look, { capture: true });
+  }, [long, rows.length]);
+  const from = long ? Math.min(at.first, rows.length - drawnRows) : 0, shown = long ? rows.slice(from, from + drawnRows) : rows;
+  const room = (n: number) => n > 0 && <tr class="room" aria-hidden="true"><td colSpan={head.length} style={{ height: n * at.height + "px" }} /></tr>;
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={label}>
-      <table>
+      <table aria-rowcount={long ? rows.length + 1 : undefined}>
         <thead>
           <tr>{head.map((h) => <th scope="col">{h}</th>)}</tr>
         </thead>
-        <tbody>
-          {rows.map((row) => (
-            <tr>{row.map((cell) => <td>{cell}</td>)}</tr>
+        <tbody ref={body}>
+          {room(from)}
+          {shown.map((row, i) => (
+            <tr aria-rowindex={long ? from + i + 2 : undefined}>{row.map((cell) => <td>{cell}</td>)}</tr>
           ))}
+          {room(rows.length - from - shown.length)}
         </tbody>
       </table>
     </div>

@@ -738,6 +738,7 @@ export interface NUMA {
   memory?: string;
   memoryAllocatable?: string;
   memoryFree?: string;
+  memoryBy?: MemoryHolder[];
   hugepages?: Record<string, Memory>;
   memoryGroup?: number[];
   distances: number[];
@@ -919,6 +920,11 @@ export interface Overdue {
   pod: string;
   declared: string;
   ran: string;
+}
+
+export interface MemoryHolder {
+  pod: string;
+  memory: string;
 }
 
 export interface Memory {

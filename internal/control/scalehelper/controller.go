@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
@@ -81,9 +82,13 @@ func New(o Options) *Controller { return &Controller{Options: o, ended: map[stri
 // Start works until ctx ends. The caches must be synced.
 func (c *Controller) Start(ctx context.Context) error {
 	if c.Off {
-		if err := c.label(ctx, nil); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Labels of scale helpers not removed")
-		}
+		_ = wait.PollUntilContextCancel(ctx, interval, true, func(context.Context) (removed bool, _ error) {
+			err := c.label(ctx, nil)
+			if err != nil && ctx.Err() == nil {
+				klog.FromContext(ctx).Error(err, "Labels of scale helpers not removed")
+			}
+			return err == nil, nil
+		})
 		return nil
 	}
 	ticks := time.NewTicker(soon)

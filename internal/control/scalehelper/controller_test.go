@@ -379,6 +379,16 @@ func TestBesideKarpenterNodesAreExcludedByALabel(t *testing.T) {
 			w.off = true
 			w.start()
 		},
+		"the setting is off, and the API server refuses at first": func(w *world) {
+			w.off = true
+			refused := 0
+			w.client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+				refused++
+				return refused == 1, nil, errors.New("refused")
+			})
+			w.start()
+			w.wait(interval)
+		},
 	} {
 		run(t, func(w *world) {
 			w.client.Resources = []*metav1.APIResourceList{{GroupVersion: "karpenter.sh/v1"}}

@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/reservation"
 )
@@ -201,6 +202,14 @@ func IsReservePod(pod *corev1.Pod) bool {
 	}
 	_, marked := pod.Annotations[annotation.ReservePodKey]
 	return marked
+}
+
+// ShownName returns what users know a pod as: NAMESPACE/NAME, or reservation/NAME for a reserve pod.
+func ShownName(pod *corev1.Pod) string {
+	if IsReservePod(pod) {
+		return ledger.OfReservation + "/" + reservationOf(pod)
+	}
+	return pod.Namespace + "/" + pod.Name
 }
 
 // reservationOf returns the name of the Reservation of a reserve pod.

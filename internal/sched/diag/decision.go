@@ -50,8 +50,8 @@ func (r *Ring) List(pod string) []view.Decision {
 }
 
 // Last returns the newest decision about the pod with this UID.
-func (r *Ring) Last(pod, uid string) (view.Decision, bool) {
-	for _, d := range r.List(pod) {
+func (r *Ring) Last(uid string) (view.Decision, bool) {
+	for _, d := range r.List("") {
 		if d.UID == uid {
 			return d, true
 		}

@@ -32,12 +32,12 @@ func TestTheRingKeepsTheLastDecisionsNewestFirst(t *testing.T) {
 			t.Fatalf("after %d decisions: got %v, want %v", n, got, want)
 		}
 		if n > 0 {
-			if _, ok := r.Last(all[0], all[0]); !ok {
+			if _, ok := r.Last(all[0]); !ok {
 				t.Fatalf("the newest decision %s is not found", all[0])
 			}
 		}
 		if n > DecisionsKept {
-			if _, ok := r.Last("ns/p0", "ns/p0"); ok {
+			if _, ok := r.Last("ns/p0"); ok {
 				t.Fatal("the oldest decision is still there")
 			}
 		}

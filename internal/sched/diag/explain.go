@@ -183,7 +183,7 @@ func (c *Config) bound(pod *corev1.Pod) view.Pod {
 	if n, ok := c.NodeInfo(pod.Spec.NodeName); !ok || n.Node() == nil {
 		out.Notes = append(out.Notes, view.MissingNode(pod.Spec.NodeName))
 	}
-	if d, ok := c.Decisions.Last(out.Pod, out.UID); ok {
+	if d, ok := c.Decisions.Last(out.UID); ok {
 		out.Decision = &d
 		out.Nodes = d.Of
 	} else {

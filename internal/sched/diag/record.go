@@ -65,7 +65,7 @@ func (r *Ring) Record(flags *Flags, inner loop.Schedule) loop.Schedule {
 			weights[f.ProfileName()] = named
 		}
 		d := view.Decision{
-			Pod: pod.Pod.Namespace + "/" + pod.Pod.Name, UID: string(pod.Pod.UID), Profile: f.ProfileName(),
+			Pod: convert.ShownName(pod.Pod), UID: string(pod.Pod.UID), Profile: f.ProfileName(),
 			Time: time.Now(), Node: result.SuggestedHost, Feasible: feasible, Of: evaluated,
 		}
 		if evaluated == 1 && len(scores) == 0 {

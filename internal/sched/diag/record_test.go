@@ -14,6 +14,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -74,6 +76,26 @@ func TestADecisionOfARankingCountsTheNodesThatItRanked(t *testing.T) {
 		if diff := cmp.Diff(want, view.Decision{Feasible: got.Feasible, Of: got.Of, Scores: got.Scores}); diff != "" {
 			t.Errorf("decision for %s (-want +got):\n%s", chosen, diff)
 		}
+	}
+}
+
+// TestADecisionNamesTheReservationThatItIsFor: users do not know the pod that is scheduled for it.
+func TestADecisionNamesTheReservationThatItIsFor(t *testing.T) {
+	t.Parallel()
+	r := &v1alpha1.Reservation{}
+	r.Name, r.UID = "room", "uid"
+	pod := convert.PendingReservePod(r, "ranked", false)
+	var ring Ring
+	if _, err := ring.Record(&Flags{}, func(context.Context, framework.Framework, fwk.CycleState,
+		*framework.QueuedPodInfo,
+	) (scheduler.ScheduleResult, error) {
+		return scheduler.ScheduleResult{SuggestedHost: "a"}, nil
+	})(t.Context(), rankedProfile{}, nil, &framework.QueuedPodInfo{PodInfo: &framework.PodInfo{Pod: pod}}); err != nil {
+		t.Fatal(err)
+	}
+	got, known := ring.Last("uid")
+	if _, other := ring.Last("other"); got.Pod != "reservation/room" || !known || other {
+		t.Errorf("got %q, known: %t", got.Pod, known)
 	}
 }
 

@@ -115,6 +115,10 @@ type Drawn = { hue: Map<string, string>; marked: Set<number> };
 function NUMANode({ node: n, of, hue, marked }: { node: NUMA; of: Node } & Drawn) {
   const groups = [...Map.groupBy(n.cores, (c) => c.l3)];
   const all = number(n.memoryAllocatable), free = number(n.memoryFree);
+  const held = (n.memoryBy ?? []).map((h) => ({
+    kind: "in-used", n: number(h.memory), text: t("podHolds", h.pod, bytes(number(h.memory))), label: h.pod.slice(h.pod.indexOf("/") + 1), to: podPath(h.pod),
+  }));
+  const others = Math.max(0, all - free - sum(held, (h) => h.n));
   const devices = of.devices?.list.filter((d) => d.numaNode === n.node) ?? [];
   return (
     <section class="numa" aria-label={`NUMA ${n.node}`}>
@@ -139,7 +143,8 @@ function NUMANode({ node: n, of, hue, marked }: { node: NUMA; of: Node } & Drawn
         <div class="memory">
           <span class="quiet small">{t("memoryName")}, {bytes(all)}</span>
           <Parts whole={all} parts={[
-            { kind: "in-used", n: all - free, text: t("heldBytes", bytes(all - free)), label: bytes(all - free) },
+            ...held,
+            { kind: "in-used", n: others, text: t("heldBytes", bytes(others)), label: bytes(others) },
             { kind: "in-free", n: free, text: t("memory", bytes(free), bytes(all)), label: `${t("freeNow")} ${bytes(free)}` },
           ]} />
         </div>

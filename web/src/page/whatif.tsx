@@ -41,7 +41,7 @@ function question(): Question & { wrong?: string } {
     if (!isNames(pods) || !isNames(nodes) || (mode !== "schedule" && mode !== "preempt")) {
       return { ...none, wrong: t("wantsPods") };
     }
-    return { changes: changes as Change[], ask: { pods, mode, ...(nodes.length && { nodes }) } };
+    return { changes: changes as Change[], ask: { pods, mode, ...(nodes.length ? { nodes } : {}) } };
   } catch (error) {
     return { ...none, wrong: (error as Error).message };
   }
@@ -190,7 +190,7 @@ function Mover() {
 
 function Asked({ q }: { q: Question }) {
   const waiting = (updates.value[pendingTopic()]?.answer as List<PendingGroup> | undefined)?.items.flatMap((g) => g.pods) ?? [];
-  const set = (pods: string[], mode = q.ask.mode, nodes = q.ask.nodes) => setQuestion({ ...q, ask: { pods, mode, ...(nodes?.length && mode === "schedule" && { nodes }) } });
+  const set = (pods: string[], mode = q.ask.mode, nodes = q.ask.nodes) => setQuestion({ ...q, ask: { pods, mode, ...(nodes?.length && mode === "schedule" ? { nodes } : {}) } });
   return (
     <>
       <h2>{t("whichPods")}</h2>
