@@ -345,7 +345,7 @@ type cpuStates struct {
 	holders map[int][]string // dense CPU index to namespace/name
 	// memory are the pods that hold memory of a NUMA node, by the kernel's id, the most first.
 	memory map[int][]heldMemory
-	fixed   []cpuState
+	fixed  []cpuState
 }
 
 type heldMemory struct {

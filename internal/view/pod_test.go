@@ -286,14 +286,14 @@ func TestANUMANodeNamesThePodsThatHoldItsMemory(t *testing.T) {
 			UID: name, Namespace: "ns", Name: name, Role: qos.SharedPool, NUMAIDs: []int{0, 1}, Amounts: amounts,
 		}
 	}
-	of := func(node int, resource string, gibi int64) align.Amount {
+	on := func(node int, resource string, gibi int64) align.Amount {
 		return align.Amount{NUMAID: node, Resource: why.Resource(resource), N: gibi << 30}
 	}
 	v := ledger.New(ledger.Facts{
 		Machine: grid.Machine{Sockets: 2, Cores: 4}.Build(t),
-		Amounts: []align.Amount{of(0, "memory", 128), of(1, "memory", 128), of(0, "hugepages-1Gi", 8)},
-	}, holding("a", of(0, "memory", 2), of(0, "hugepages-1Gi", 4)), holding("b", of(0, "memory", 7), of(1, "memory", 3)),
-		holding("c", of(0, "memory", 2)), holding("d")).View()
+		Amounts: []align.Amount{on(0, "memory", 128), on(1, "memory", 128), on(0, "hugepages-1Gi", 8)},
+	}, holding("a", on(0, "memory", 2), on(0, "hugepages-1Gi", 4)), holding("c", on(0, "memory", 2)),
+		holding("b", on(0, "memory", 7), on(1, "memory", 3)), holding("d")).View()
 	want := [][]view.MemoryHolder{{{"ns/b", "7Gi"}, {"ns/a", "2Gi"}, {"ns/c", "2Gi"}}, {{"ns/b", "3Gi"}}}
 	var got [][]view.MemoryHolder
 	for _, s := range view.NodeOf("n", v, nil).Sockets {
