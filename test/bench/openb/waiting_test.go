@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-project/tenon/internal/core/forecast"
+	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
 // TestLargeJobsWaitLessWhereNodesAreHeld, also where declared times are too long. No more GPUs are used than there are.
@@ -65,6 +66,32 @@ func TestLargeJobsWaitLessWhereNodesAreHeld(t *testing.T) {
 	for rule, waited := range large {
 		if rule != "no hold" && waited > large["no hold"]*2/3 {
 			t.Errorf("%s: gangs wait for %.0f s, without holds %.0f s", rule, waited, large["no hold"])
+		}
+	}
+}
+
+// TestWhatAPodMayUseBesideAHold: a node has four GPUs. A job has two of them for an hour, and one that needs three holds
+// the node until then.
+func TestWhatAPodMayUseBesideAHold(t *testing.T) {
+	t.Parallel()
+	hour := clockAt(time.Hour)
+	whole := func(gpus int64) *pod {
+		p := &pod{}
+		p.GPUs, p.Milli = gpus, 1000
+		return p
+	}
+	for gpus, want := range map[int64]bool{1: false, 2: true} {
+		c := &cluster{nodes: []node{{}}, round: 1, ratings: make([][]rating, 1), chooser: &policy{
+			score: func(n *node, p *pod) (int64, uint64, bool) { return 0, suitable(n, p), n.fits(p) },
+		}}
+		c.nodes[0].Free = []int64{1000, 1000, 1000, 1000}
+		p := &player{cluster: c, running: []*runningJob{{declared: time.Hour, parts: []holding{{whole(2), 0, 3}}}}}
+		c.nodes[0].take(whole(2), 3)
+		held := &waitingJob{timed: &timed{pod: *whole(3)}, on: []int{0}, hold: gang.Hold{Start: hour}}
+		for at, bars := range [][]*waitingJob{nil, {held}} {
+			if got := p.leavesTooLittle(bars, whole(gpus), 0); got != (want && at > 0) {
+				t.Errorf("%d GPUs beside %d holds: takes what is needed: %t", gpus, at, got)
+			}
 		}
 	}
 }

@@ -164,7 +164,12 @@ func (p *player) setHold(w *waitingJob, h gang.Hold) {
 // start starts a job as a whole, or not at all.
 func (p *player) start(w *waitingJob, bars []*waitingJob) bool {
 	var parts []holding
-	p.barred = func(pod *pod, at int) bool { return isBarred(bars, p.nodes, pod, at) }
+	p.barred = func(pod *pod, at int) bool {
+		if p.rule.holds.Backfill {
+			return p.leavesTooLittle(bars, pod, at)
+		}
+		return isBarred(bars, p.nodes, pod, at)
+	}
 	defer func() { p.barred = nil }()
 	for range max(1, w.members) {
 		h, fits := p.place(&w.pod)
@@ -180,6 +185,40 @@ func (p *player) start(w *waitingJob, bars []*waitingJob) bool {
 	p.running = append(p.running, &runningJob{w.index, p.now + w.runs, p.now + p.rule.factor*w.runs, parts})
 	p.out[w.index].start = p.now
 	return true
+}
+
+// leavesTooLittle reports whether a pod that outlives the starts of jobs which hold a node takes what they need there. As
+// in the scheduler, it has what it gets now, and the pods have left that declare to end by the start.
+func (p *player) leavesTooLittle(bars []*waitingJob, pod *pod, at int) bool {
+	held := slices.DeleteFunc(slices.Clone(bars), func(w *waitingJob) bool { return !slices.Contains(w.on, at) })
+	slices.SortStableFunc(held, func(a, b *waitingJob) int { return a.hold.Start.Compare(b.hold.Start) })
+	gpus := uint64(0)
+	for all := p.rate(pod, at).gpus; bits.OnesCount64(gpus) < int(pod.GPUs); all &= all - 1 {
+		gpus |= all & -all
+	}
+	for i, h := range held {
+		n := p.nodes[at]
+		n.take(pod, gpus)
+		for _, r := range p.running {
+			for _, part := range r.parts {
+				if part.node == at && !clockAt(r.declared).After(h.hold.Start) {
+					n.release(part)
+				}
+			}
+		}
+		for _, w := range held[:i+1] {
+			for _, on := range w.on {
+				if on != at {
+					continue
+				}
+				if !n.fits(&w.pod) {
+					return true
+				}
+				n.take(&w.pod, lowest(&n, &w.pod))
+			}
+		}
+	}
+	return false
 }
 
 // isBarred reports whether a pod may not use a node because of what is held there. As nominated pods in the scheduler,
