@@ -70,8 +70,8 @@ func TestLargeJobsWaitLessWhereNodesAreHeld(t *testing.T) {
 	}
 }
 
-// TestWhatAPodMayUseBesideAHold: a node has four GPUs. A job has two of them for an hour, and one that needs three holds
-// the node until then.
+// TestWhatAPodMayUseBesideAHold: a node has four GPUs. A job has two of them for an hour, and one that needs three
+// holds the node until then.
 func TestWhatAPodMayUseBesideAHold(t *testing.T) {
 	t.Parallel()
 	hour := clockAt(time.Hour)

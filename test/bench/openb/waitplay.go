@@ -187,8 +187,8 @@ func (p *player) start(w *waitingJob, bars []*waitingJob) bool {
 	return true
 }
 
-// leavesTooLittle reports whether a pod that outlives the starts of jobs which hold a node takes what they need there. As
-// in the scheduler, it has what it gets now, and the pods have left that declare to end by the start.
+// leavesTooLittle reports whether a pod that outlives the starts of jobs which hold a node takes what they need there.
+// As in the scheduler, it has what it gets now, and the pods have left that declare to end by the start.
 func (p *player) leavesTooLittle(bars []*waitingJob, pod *pod, at int) bool {
 	held := slices.DeleteFunc(slices.Clone(bars), func(w *waitingJob) bool { return !slices.Contains(w.on, at) })
 	slices.SortStableFunc(held, func(a, b *waitingJob) int { return a.hold.Start.Compare(b.hold.Start) })
