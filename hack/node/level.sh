@@ -124,7 +124,7 @@ build_for_guests() {
     $GO test -c -tags "$TAGS e2e_cgroup" -trimpath -ldflags '-s -w' -o "$cache/bin/cgroup.test" ./test/e2e/node/cgroup
 }
 
-all=$(tree none) programs=$(tree docs '*.md')
+all=$(tree none) programs=$(tree docs '*.md' test/bench/results)
 dir=
 for level in "$@"; do
   # Level 6 runs commands of the pages.
