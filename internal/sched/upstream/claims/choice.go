@@ -94,6 +94,9 @@ type plan struct {
 	// taken has the devices that are allocated as a whole or in part.
 	taken sets.Set[structured.DeviceID]
 
+	asked    sync.Once // sets promised
+	promised []structured.DeviceID
+
 	counted sync.Once // sets the census
 	census
 }

@@ -129,14 +129,28 @@ func (p *plan) free(gone *victims) (freed *structured.AllocatedState) {
 	if freed == nil {
 		return nil
 	}
-	// Pods before this one in the attempt may have been promised what the victims had.
-	all, _ := p.dra.ResourceClaims().List() // without it, a promised device may count as free
-	for _, c := range all {
-		if a := p.dra.ResourceClaims().GetPendingAllocation(c.UID); a != nil && c.Status.Allocation == nil {
-			charge(freed, grants{*a})
-		}
-	}
+	freed.AllocatedDevices.Insert(p.promises()...) // the victims may have some of them
 	return freed
+}
+
+// promises returns the whole devices that claims were promised, of pods before this one in an attempt for example.
+// Shares of devices have names of their own.
+func (p *plan) promises() []structured.DeviceID {
+	p.asked.Do(func() {
+		all, _ := p.dra.ResourceClaims().List() // without it, a promised device may count as free
+		for _, c := range all {
+			a := p.dra.ResourceClaims().GetPendingAllocation(c.UID)
+			if a == nil || c.Status.Allocation != nil {
+				continue
+			}
+			for i := range a.Devices.Results {
+				if d := &a.Devices.Results[i]; d.ShareID == nil && !ptr.Deref(d.AdminAccess, false) {
+					p.promised = append(p.promised, structured.MakeDeviceID(d.Driver, d.Pool, d.Device))
+				}
+			}
+		}
+	})
+	return p.promised
 }
 
 func copied(state *structured.AllocatedState) *structured.AllocatedState {
