@@ -118,9 +118,11 @@ func (p *Profile) panicked(cause any) bool {
 	return true
 }
 
-// ranks reports whether the score plugins can be asked about each node by itself, but for spreading.
+// ranks reports whether the score plugins can be asked about each node by itself, but for spreading. Where a pod is
+// nominated to a node, they are not asked about others.
 func (p *Profile) ranks(ctx context.Context, state fwk.CycleState, pod *corev1.Pod) bool {
-	return p.usable && (p.affinity == nil || p.affinity.PreScore(ctx, state, pod, nil).IsSkip())
+	return p.usable && pod.Status.NominatedNodeName == "" &&
+		(p.affinity == nil || p.affinity.PreScore(ctx, state, pod, nil).IsSkip())
 }
 
 // ClassOf returns all that is read of the pod. It is "" for pods whose place depends on more than each node by itself
@@ -141,7 +143,6 @@ func (p *Profile) ClassOf(ctx context.Context, pod *corev1.Pod, signature fwk.Po
 // filterKey is all that filters read of a pod; nil for one whose nodes depend on more than each node by itself.
 func (p *Profile) filterKey(pod *corev1.Pod, signature fwk.PodSignature, state fwk.CycleState) []byte {
 	if p.Cycle != nil && p.Cycle.Unranked() || signature == nil || state.IsPodGroupSchedulingCycle() ||
-		pod.Status.NominatedNodeName != "" ||
 		len(p.Rejections.reasons(pod.UID)) > 0 {
 		return nil
 	}
@@ -163,7 +164,12 @@ func (p *Profile) filterKey(pod *corev1.Pod, signature fwk.PodSignature, state f
 		return nil
 	}
 	key := bytes.Replace(signature, slices.Concat([]byte(`"`+fwk.LabelsSignerName+`":`), labels), nil, 1)
-	return strconv.AppendInt(append(key, ' '), int64(corev1helpers.PodPriority(pod)), 10) // nominated pods yield to it
+	key = strconv.AppendInt(append(key, ' '), int64(corev1helpers.PodPriority(pod)), 10) // nominated pods yield to it
+	// On the node to which it is nominated, a pod does not count against itself.
+	if pod.Status.NominatedNodeName != "" {
+		key = append(append(key, ' '), pod.UID...)
+	}
+	return key
 }
 
 // RunPreFilterPlugins reports the pod to the profile's Valuer. It leaves no node where all are known to refuse the pod.

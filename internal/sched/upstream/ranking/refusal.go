@@ -229,7 +229,8 @@ func Remember(profile func(name string) *Profile, schedule schedulePod) schedule
 			p.refusals.Add(p.attempt.key, r)
 			p.refused.Store(r)
 		}
-		if p.refused.Load() != nil {
+		// A nominated pod may be held room for: what leaves any node can change where, and when it starts.
+		if p.refused.Load() != nil && pod.Pod.Status.NominatedNodeName == "" {
 			p.alone.Store(pod.Pod)
 		}
 		return result, err

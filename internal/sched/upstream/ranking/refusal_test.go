@@ -221,6 +221,55 @@ func TestSizesShareATableWhateverComesBetweenThem(t *testing.T) {
 	}
 }
 
+// TestANominatedPodIsRefusedByAMemoryOfItsOwn: a pod that waits for its node, which is held for it, is refused without
+// a pass over the nodes again. What they say to it holds for no other pod: there, it does not count against itself.
+func TestANominatedPodIsRefusedByAMemoryOfItsOwn(t *testing.T) {
+	c := newCluster(t, 1)
+	c.prepare(50, mix{sizes: 1}, -1)
+	testkit.Check(t, c.cache.UpdateSnapshot(klog.Background(), c.snapshot))
+	nodes, err := c.snapshot.NodeInfos().List()
+	testkit.Check(t, err)
+	p, asked, number := c.profiles["all"], 0, 0
+	remembering := Remember(func(string) *Profile { return p }, c.choose(&asked))
+	pod := func(nominated string) *corev1.Pod {
+		number++
+		pod := c.nextOfMix()
+		pod.UID, pod.Status.NominatedNodeName = types.UID(fmt.Sprint("pod-", number)), nominated
+		object.Requests("cpu", "640", "memory", "1Gi")(pod)
+		return pod
+	}
+	// try returns how many nodes are asked about a pod, which all refuse.
+	try := func(pod *corev1.Pod) int {
+		info, err := framework.NewPodInfo(pod)
+		testkit.Check(t, err)
+		queued := &framework.QueuedPodInfo{PodInfo: info, PodSignature: p.SignPod(t.Context(), pod)}
+		before, state := asked, framework.NewCycleState()
+		_, err = remembering(t.Context(), p, state, queued)
+		var fit *framework.FitError
+		if !errors.As(err, &fit) || fit.Diagnosis.NodeToStatus.Len() != len(nodes) {
+			t.Fatalf("%s: %v", pod.UID, err)
+		}
+		if ranks := p.ranks(t.Context(), state, pod); ranks != (pod.Status.NominatedNodeName == "") {
+			t.Errorf("%s, nominated to %q: other nodes are ranked: %t", pod.UID, pod.Status.NominatedNodeName, ranks)
+		}
+		return asked - before
+	}
+	plain, held, alike := pod(""), pod("bench-00000"), pod("bench-00000")
+	for _, step := range []struct {
+		pod   *corev1.Pod
+		asked int
+	}{{plain, len(nodes)}, {plain, 0}, {held, len(nodes)}, {held, 0}, {alike, len(nodes)}, {pod(""), 0}, {held, 0}} {
+		if got := try(step.pod); got != step.asked {
+			t.Errorf("%s, nominated to %q: %d nodes asked, want %d", step.pod.UID, step.pod.Status.NominatedNodeName,
+				got, step.asked)
+		}
+		// Whatever leaves a node can change where held room is, so that the queue tries the pod again.
+		if waits := p.Amounts(step.pod) == nil; waits != (step.pod.Status.NominatedNodeName != "") {
+			t.Errorf("%s: woken by all that leaves: %t", step.pod.UID, waits)
+		}
+	}
+}
+
 // TestAProfileFiltersNodesAsItsFrameworkDoes: those with nominated pods, and those without, of which it makes less.
 func TestAProfileFiltersNodesAsItsFrameworkDoes(t *testing.T) {
 	c := newCluster(t, 3)
