@@ -96,8 +96,8 @@ type preempted struct{ pod, preemptor *corev1.Pod }
 // newEngine returns an engine with the objects of the world, before any pod is tried. It ends with ctx.
 func newEngine(ctx context.Context, w *world) (*engine, error) { return newEngineFor(ctx, w, nil) }
 
-// newEngineFor is newEngine for a replay, if that is not nil.
-func newEngineFor(ctx context.Context, w *world, r *replay) (*engine, error) {
+// newEngineFor is newEngine for a replay, if that is not nil, with changed options of the core.
+func newEngineFor(ctx context.Context, w *world, r *replay, changes ...func(*core.Options)) (*engine, error) {
 	setGates()
 	e := &engine{
 		replay: r,
@@ -162,7 +162,7 @@ func newEngineFor(ctx context.Context, w *world, r *replay) (*engine, error) {
 		}
 	}
 	if err == nil {
-		err = e.build(ctx, factory, cfg, known, now)
+		err = e.build(ctx, factory, cfg, known, now, changes)
 	}
 	if err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func setGates() {
 
 // build makes the scheduling core with the profiles of a configuration.
 func (e *engine) build(ctx context.Context, factory informers.SharedInformerFactory,
-	cfg *config.KubeSchedulerConfiguration, known accounts.Accounts, now core.Clock,
+	cfg *config.KubeSchedulerConfiguration, known accounts.Accounts, now core.Clock, changes []func(*core.Options),
 ) (err error) {
 	for i := range cfg.Profiles {
 		// It would ask the API server to bind volumes and wait for their controllers. What it has reserved holds.
@@ -203,6 +203,9 @@ func (e *engine) build(ctx context.Context, factory informers.SharedInformerFact
 	}
 	if e.replay != nil {
 		e.replay.options(&o)
+	}
+	for _, change := range changes {
+		change(&o)
 	}
 	if e.core, err = core.New(ctx, o); err != nil {
 		return err

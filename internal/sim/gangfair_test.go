@@ -26,6 +26,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/why"
+	"github.com/tenon-project/tenon/internal/sched/core"
 	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 	"github.com/tenon-project/tenon/internal/sched/upstream/podqueue"
 	"github.com/tenon-project/tenon/internal/testkit"
@@ -42,7 +43,7 @@ type live struct {
 }
 
 // newLive returns an engine with what a text has, which is not to have pods without a node.
-func newLive(t testing.TB, in string) *live {
+func newLive(t testing.TB, in string, changes ...func(*core.Options)) *live {
 	t.Helper()
 	ctx, cancel := context.WithCancel(withoutLog(t.Context()))
 	t.Cleanup(cancel)
@@ -50,7 +51,7 @@ func newLive(t testing.TB, in string) *live {
 	testkit.Check(t, err)
 	w, err := Input{Warn: io.Discard}.readWorld(docs)
 	testkit.Check(t, err)
-	e, err := newEngine(ctx, w)
+	e, err := newEngineFor(ctx, w, nil, changes...)
 	testkit.Check(t, err)
 	return &live{TB: t, engine: e, ctx: ctx}
 }

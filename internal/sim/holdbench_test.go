@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,21 +10,40 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/gang"
+	"github.com/tenon-project/tenon/internal/sched/core"
 )
+
+// unreported keeps failures without an analysis, which a scheduler makes once for equal ones.
+type unreported struct{ failures }
+
+func (u unreported) Wrap(handle scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
+	u.handle = handle
+	return func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
+		nominating *fwk.NominatingInfo, start time.Time,
+	) {
+		u.failed[pod.Pod.UID] = failure{nil, status.AsError()}
+		handle(ctx, f, pod, status, nominating, start)
+	}
+}
 
 // BenchmarkHold is what a hold until a declared start costs: on 1,000 nodes, full of pods with declared ends, 500 pods
 // of a whole node each wait, and in each second five pods end sooner than they declared, and five others come. Clusters
-// without and with a hold alternate, three seconds each, for four rounds; the first one is not counted.
+// without and with a hold alternate, a minute each, for four rounds; the first one is not counted.
 func BenchmarkHold(b *testing.B) {
-	const nodes, waiting, perSecond, seconds, rounds = 1000, 500, 5, 3, 4
+	const nodes, waiting, perSecond, seconds, rounds = 1000, 500, 5, 60, 4
 	var text strings.Builder
 	for i := range nodes {
 		text.WriteString(cpuNode(fmt.Sprintf("n%04d", i), 32))
 	}
 	fill := func(most int) *live {
-		l := newLive(b, text.String())
+		l := newLive(b, text.String(), func(o *core.Options) {
+			o.Remember, o.Reporter = true, unreported{o.Reporter.(failures)}
+		})
 		l.hold(func(r *gang.HoldRules) { r.Most = most })
 		for i := range nodes {
 			for j := range 4 {
