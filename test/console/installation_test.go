@@ -153,6 +153,9 @@ func TestChoicesOfTheFleet(t *testing.T) {
 	b.checkFaults()
 }
 
+// mostDrawn is how many rows of a table the page has at most, whatever it shows of them.
+const mostDrawn = 200
+
 // checkDownload saves what the page System shows, and compares the file with the tables of the page.
 func (b *browser) checkDownload() {
 	b.t.Helper()
@@ -170,7 +173,7 @@ func (b *browser) checkDownload() {
 		[...document.querySelectorAll("button")].find((b) => b.innerText.includes("Download")).click();
 		return Object.fromEntries([...document.querySelectorAll("main table")].map((t) => [
 			t.querySelector("th").textContent,
-			[...t.querySelectorAll("tbody tr")].map((r) => [...r.cells].map((c) => c.textContent)),
+			[...t.querySelectorAll("tbody tr:not(.room)")].map((r) => [...r.cells].map((c) => c.textContent)),
 		]));
 	})()`))
 	var saved struct {
@@ -210,7 +213,12 @@ func (b *browser) checkDownload() {
 		for _, all := range [][][]string{rows, got} {
 			slices.SortFunc(all, slices.Compare)
 		}
-		if len(rows) == 0 || fmt.Sprintf("%q", got) != fmt.Sprintf("%q", rows) {
+		if len(rows) > mostDrawn { // the page has a row where it shows one
+			rows = slices.DeleteFunc(rows, func(row []string) bool {
+				return !slices.ContainsFunc(got, func(r []string) bool { return slices.Equal(r, row) })
+			})
+		}
+		if len(got) == 0 || fmt.Sprintf("%q", got) != fmt.Sprintf("%q", rows) {
 			b.t.Errorf("%s: the page shows\n%q\nthe file has\n%q", name, got, rows)
 		}
 	}
