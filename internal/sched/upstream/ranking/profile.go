@@ -52,7 +52,9 @@ func NewProfile(
 	}
 	p := &Profile{
 		Framework: quiet{f}, Config: Config{Memory: Memory}, plugins: made, changes: changes,
-		caches: caches{refusals: lru.New(refusalsKept), texts: map[text]*fwk.Status{}},
+		caches: caches{
+			refusals: lru.New(refusalsKept), nominated: lru.New(nominatedKept), texts: map[text]*fwk.Status{},
+		},
 	}
 	p.rankings = lru.NewWithEvictionFunc(0, func(_ lru.Key, gone any) { p.kept -= *gone.(entry).size() })
 	return p, nil

@@ -19,6 +19,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
+	"k8s.io/utils/lru"
 
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
@@ -28,6 +29,9 @@ import (
 // refusalsKept bounds the refusals that a profile remembers; the least recently used one goes. One has a status for
 // each node.
 const refusalsKept = 64
+
+// nominatedKept is refusalsKept for nominated pods.
+const nominatedKept = 8
 
 // tablesKept bounds the tables of statuses among which one is looked for that equals a new one, textsKept the statuses
 // that these have in common.
@@ -226,10 +230,10 @@ func Remember(profile func(name string) *Profile, schedule schedulePod) schedule
 			!fit.Diagnosis.UnschedulablePlugins.Has(framework.ExtenderName):
 			r := p.refusalOf(fit.Diagnosis.NodeToStatus)
 			fit.Diagnosis.NodeToStatus = r.nodes
-			p.refusals.Add(p.attempt.key, r)
+			p.refusalsFor(pod.Pod).Add(p.attempt.key, r)
 			p.refused.Store(r)
 		}
-		// A nominated pod may be held room for: what leaves any node can change where, and when it starts.
+		// Room may be held for a nominated pod: what leaves any node can change where and when the pod starts.
 		if p.refused.Load() != nil && pod.Pod.Status.NominatedNodeName == "" {
 			p.alone.Store(pod.Pod)
 		}
@@ -253,6 +257,15 @@ func (p *Profile) coversAll(fit *framework.FitError) bool {
 	return err == nil && len(all) > 0 && fit.Diagnosis.NodeToStatus.Len() == len(all)
 }
 
+// refusalsFor returns the cache that has the refusal of a pod. Nominated pods have another one: there may be many of
+// them, each with a key of its own.
+func (p *Profile) refusalsFor(pod *corev1.Pod) *lru.Cache {
+	if pod.Status.NominatedNodeName != "" {
+		return p.nominated
+	}
+	return p.refusals
+}
+
 // recall reports whether all nodes refuse the pod of the attempt under way, by what is remembered and by the filters on
 // the nodes that have changed. The state must be that of the pod after PreFilter. It is false for members of gangs and
 // for pods that may use a Reservation: what nodes say to them depends on more than the node.
@@ -271,16 +284,17 @@ func (p *Profile) recall(ctx context.Context, state fwk.CycleState, pod *corev1.
 		key = append(append(key, ' '), *policy...)
 	}
 	a.key = string(key)
-	known, ok := p.refusals.Get(a.key)
+	cache := p.refusalsFor(pod)
+	known, ok := cache.Get(a.key)
 	if !ok {
 		return false
 	}
 	r := p.refresh(ctx, known.(*refusal), state, pod)
 	if r == nil {
-		p.refusals.Remove(a.key)
+		cache.Remove(a.key)
 		return false
 	}
-	p.refusals.Add(a.key, r)
+	cache.Add(a.key, r)
 	p.refused.Store(r)
 	return true
 }

@@ -268,6 +268,12 @@ func TestANominatedPodIsRefusedByAMemoryOfItsOwn(t *testing.T) {
 			t.Errorf("%s: woken by all that leaves: %t", step.pod.UID, waits)
 		}
 	}
+	for range 2 * refusalsKept {
+		try(pod("bench-00001"))
+	}
+	if got := try(plain); got != 0 {
+		t.Errorf("after many nominated pods, %d nodes are asked about another, want none", got)
+	}
 }
 
 // TestAProfileFiltersNodesAsItsFrameworkDoes: those with nominated pods, and those without, of which it makes less.

@@ -14,10 +14,11 @@ type caches struct {
 	// spreading reads the *spread.
 	rankings *lru.Cache
 	// kept is how many bytes these take.
-	kept     int
-	refusals *lru.Cache           // key → *refusal
-	tables   []*refusal           // the last ones of which each has other statuses, the latest first
-	texts    map[text]*fwk.Status // what these have in common
+	kept      int
+	refusals  *lru.Cache           // key → *refusal
+	nominated *lru.Cache           // as refusals, of nominated pods
+	tables    []*refusal           // the last ones of which each has other statuses, the latest first
+	texts     map[text]*fwk.Status // what these have in common
 	// lowest is the lowest priority that runs.
 	lowest priorities
 
