@@ -123,6 +123,7 @@ func TestWhatIsSaidOfARefusalIsWhatAPassOverTheNodesSays(t *testing.T) {
 	remembering := Remember(func(name string) *Profile { return c.profiles[name] }, c.choose(&asked))
 	refused, recalled, placed, hopeless, kept, shared := 0, 0, 0, 0, 0, 0
 	keys := map[*framework.NodeToStatus]string{}
+	held := []*corev1.Pod{c.large(0), c.large(4), c.large(7)}
 	for step := range 10_000 {
 		switch kind := c.rnd.IntN(4); {
 		case kind == 0 || len(c.pods) > 100:
@@ -132,6 +133,21 @@ func TestWhatIsSaidOfARefusalIsWhatAPassOverTheNodesSays(t *testing.T) {
 		}
 		testkit.Check(t, c.cache.UpdateSnapshot(klog.Background(), c.snapshot))
 		pod := c.large(c.rnd.IntN(8))
+		if step%4 == 0 { // one of three that wait, wherever they are nominated to by now
+			i := step / 4 % len(held)
+			if step%20 == 0 {
+				name, _ := anyOf(c, c.nodes)
+				held[i].Status.NominatedNodeName = name
+				info, err := framework.NewPodInfo(held[i])
+				testkit.Check(t, err)
+				c.queue.AddNominatedPod(klog.Background(), info, &fwk.NominatingInfo{
+					NominatingMode: fwk.ModeOverride, NominatedNodeName: name,
+				})
+			}
+			if pod = held[i]; pod.Status.NominatedNodeName == "" {
+				continue
+			}
+		}
 		info, err := framework.NewPodInfo(pod)
 		testkit.Check(t, err)
 		queued := &framework.QueuedPodInfo{PodInfo: info, PodSignature: p.SignPod(t.Context(), pod)}
