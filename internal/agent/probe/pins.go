@@ -67,11 +67,11 @@ func ownLeaves(pod *convert.Pod, since time.Time) bool {
 }
 
 // startedBefore reports whether a container of the pod started before t, or in its second: the API has whole seconds,
-// and a pod that runs is not moved.
+// and a pod that runs is not moved. A kubelet reports the Unix epoch for a container that never started.
 func startedBefore(pod *corev1.Pod, t time.Time) bool {
 	for _, s := range started(pod) {
 		for _, at := range []time.Time{runningSince(s.State), runningSince(s.LastTerminationState)} {
-			if !at.IsZero() && !at.After(t) {
+			if at.Unix() > 0 && !at.After(t) {
 				return true
 			}
 		}

@@ -373,6 +373,13 @@ func TestWhoseCPUsTheKubeletKeeps(t *testing.T) {
 		"a pod that started after it": {ownMode, func(p *corev1.Pod) {
 			p.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(since.Add(time.Hour))
 		}, false},
+		"a later pod, of which a runtime refused to start the first container": {ownMode, func(p *corev1.Pod) {
+			c := &p.Status.ContainerStatuses[0]
+			c.State.Running.StartedAt = metav1.NewTime(since.Add(time.Hour))
+			c.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
+				Reason: "StartError", StartedAt: metav1.Unix(0, 0), FinishedAt: metav1.NewTime(since.Add(time.Minute)),
+			}
+		}, false},
 		"a pod that has not started": {ownMode, func(p *corev1.Pod) {
 			p.Status.ContainerStatuses = nil
 		}, false},

@@ -265,7 +265,7 @@ func (n *node) awaitStable(t testing.TB) []string {
 		var open, refused []string
 		for _, p := range n.pods(t) {
 			switch state := stateOf(&p); {
-			case p.Status.Phase == corev1.PodFailed:
+			case p.Status.Phase == corev1.PodFailed && p.DeletionTimestamp == nil: // a deleted one fails as it ends
 				refused = append(refused, fmt.Sprintf("%s was bound and the kubelet refused it: %s: %s", title(&p),
 					p.Status.Reason, p.Status.Message))
 			case state != "":
