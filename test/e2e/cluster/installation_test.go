@@ -69,7 +69,7 @@ func TestInstallation(t *testing.T) {
 			testCase{"beside Koordinator v1.6.0", func(t *testing.T) { c.beside(t, "v1.6.0") }},
 			testCase{"beside Koordinator v1.8.0", func(t *testing.T) { c.beside(t, "v1.8.0") }})
 	}
-	inOrder(t, cases)
+	c.inOrder(t, cases)
 }
 
 // TestSecondNode installs Tenon again, and then adds a virtual machine.
@@ -81,7 +81,7 @@ func TestSecondNode(t *testing.T) {
 	c := start(t)
 	life := t
 	joins := func(t *testing.T) { c.joinGuest(t, life) }
-	inOrder(t, []testCase{
+	c.inOrder(t, []testCase{
 		{"install again, before the virtual machine", c.install},
 		{"a virtual machine joins and gets its agent", joins},
 		{"pods of the virtual machine land where simulate said", c.landOnGuest},
@@ -90,10 +90,11 @@ func TestSecondNode(t *testing.T) {
 	})
 }
 
-func inOrder(t *testing.T, cases []testCase) {
+func (c *cluster) inOrder(t *testing.T, cases []testCase) {
 	t.Helper()
 	for _, one := range cases {
 		if !t.Run(one.name, func(t *testing.T) { stage.Count(t); one.run(t) }) {
+			c.describe(t)
 			return // the others need what this one leaves
 		}
 	}
@@ -128,11 +129,6 @@ func (c *cluster) isWell(t *testing.T, warn ...string) {
 
 func (c *cluster) install(t *testing.T) {
 	c.helm(t, "install", "tenon", filepath.Join(c.root, "deploy/chart"), "--create-namespace")
-	t.Cleanup(func() {
-		if t.Failed() {
-			c.describe(t)
-		}
-	})
 	c.isWell(t)
 	for component, want := range map[string]int{scheduler: 2, manager: 2, agent: 1} {
 		pods := c.pods(t, component)
