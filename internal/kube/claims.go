@@ -348,6 +348,9 @@ func (c *Claims) entries(claim *resourcev1.ResourceClaim) map[string]ledger.Entr
 		e, known := entries[node]
 		if !known {
 			e.UID, e.Namespace, e.Name = ledger.OfClaim+string(claim.UID), claim.Namespace, claim.Name
+			for i := range claim.Status.ReservedFor {
+				e.Users = append(e.Users, string(claim.Status.ReservedFor[i].UID))
+			}
 		}
 		return e
 	}

@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -141,4 +144,138 @@ func TestACardIsGivenToAClaimOrToAPod(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAPodEvictsForACardWhoeverHasIt: a node with cards of both kinds, of which pods of a lower priority have some by
+// claims and some without.
+func TestAPodEvictsForACardWhoeverHasIt(t *testing.T) {
+	t.Parallel()
+	claim := func(name string, minute, priority, n int) string { return cardUser(name, "", minute, priority, n, 0) }
+	gpu := func(name string, minute, priority, n int) string { return cardUser(name, "", minute, priority, 0, n) }
+	const l0, l1, arrived = "0s Started l0", "0s Started l1", "1m0s Arrived p"
+	for name, c := range map[string]struct {
+		in   string
+		want []string
+	}{
+		"a pod of a claim": {
+			claim("l0", 1, 1, 1) + gpu("p", 2, 10, 200), []string{l0, arrived, "1m0s Preempted l0", "1m0s Started p"},
+		},
+		"a claim of a pod": {
+			gpu("l0", 1, 1, 50) + claim("p", 2, 10, 2), []string{l0, arrived, "1m0s Preempted l0", "1m0s Started p"},
+		},
+		"the less important one of two": {
+			claim("l0", 1, 2, 1) + claim("l1", 1, 1, 1) + gpu("p", 2, 10, 100),
+			[]string{l0, l1, arrived, "1m0s Preempted l1", "1m0s Started p"},
+		},
+		"one that is more important": {claim("l0", 1, 11, 1) + gpu("p", 2, 10, 200), []string{l0, arrived}},
+		"for both kinds": {
+			claim("l0", 1, 1, 1) + cardUser("p", "", 2, 10, 1, 100),
+			[]string{l0, arrived, "1m0s Preempted l0", "1m0s Started p"},
+		},
+		"a gang of both kinds": {
+			claim("l0", 1, 1, 1) + gpu("l1", 1, 1, 50) + cardUser("p", says("g", 2), 2, 10, 0, 100) +
+				cardUser("q", says("g", 2), 2, 10, 1, 0),
+			[]string{
+				l0, l1, arrived, "1m0s Arrived q", "1m0s Preempted l0", "1m0s Preempted l1", "1m0s Started p",
+				"1m0s Started q",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := cpuNode("host", 8) + listed(2) + published(uuids(2)...) + cardTemplates(2)
+			_, got := passing(t, in+c.in, Until{After: time.Hour})
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// cardUser is a pod of a priority that comes at a minute and asks for cards: some by a claim, and gpus percent without.
+func cardUser(name, head string, minute, priority, claims, gpus int) string {
+	more, limits := fmt.Sprintf(", priority: %d", priority), "cpu: 1"
+	if claims > 0 {
+		more += fmt.Sprintf(", resourceClaims: [{name: o, resourceClaimTemplateName: cards-%d}]", claims)
+	}
+	if gpus > 0 {
+		limits += fmt.Sprintf(", koordinator.sh/gpu: %d", gpus)
+	}
+	return fmt.Sprintf("\n{apiVersion: v1, kind: Pod, metadata: {name: %s%s, creationTimestamp: "+
+		"\"2000-01-01T00:%02d:00Z\"}, spec: {containers: [{name: c, image: i, resources: {limits: {%s}}}]%s}}\n---",
+		name, head, minute, limits, more)
+}
+
+// TestWhoIsEvictedForCardsIsNeeded: random pods of a low priority have some of 5 cards, by claims and without. One of a
+// high priority evicts none that it could have spared, and starts whatever the others have.
+func TestWhoIsEvictedForCardsIsNeeded(t *testing.T) {
+	t.Parallel()
+	const total = 5
+	node := cpuNode("host", 16) + listed(total) + published(uuids(total)...) + cardTemplates(total)
+	evicted := 0
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 58))
+		lows, gpus := "", 0
+		for i := range 2 + r.IntN(4) {
+			name := fmt.Sprint("l", i)
+			if r.IntN(2) == 0 {
+				lows += cardUser(name, "", 1, 1+r.IntN(3), 1+r.IntN(2), 0)
+			} else {
+				lows += cardUser(name, "", 1, 1+r.IntN(3), 0, []int{50, 100, 200}[r.IntN(3)])
+			}
+		}
+		claims := r.IntN(total + 1)
+		if claims < total && r.IntN(2) == 0 || claims == 0 {
+			gpus = 1 + r.IntN(total-claims)
+		}
+		has := map[string][]string{} // the cards of each low pod
+		before := decided(t, node+lows)
+		for i := range before.Pods {
+			has[before.Pods[i].Name] = cardsHeld(&before.Pods[i])
+		}
+		_, lines := passing(t, node+lows+cardUser("p", "", 2, 10, claims, 100*gpus), Until{After: time.Hour})
+		started, gone := startOf(lines, "p") == "1m0s", map[string]bool{}
+		for _, line := range lines {
+			if _, name, ok := strings.Cut(line, "Preempted "); ok {
+				gone[name] = true
+				evicted++
+			}
+		}
+		free := func(spared string) int { // the cards that pods leave
+			used := map[string]bool{}
+			for name, all := range has {
+				for _, card := range all {
+					used[card] = used[card] || name == spared || !gone[name]
+				}
+			}
+			maps.DeleteFunc(used, func(_ string, has bool) bool { return !has })
+			return total - len(used)
+		}
+		if !started || free("") < claims+gpus {
+			t.Errorf("seed %d: p, which needs %d and %d cards, started: %t:\n%s\n%v", seed, claims, gpus, started,
+				strings.Join(lines, "\n"), has)
+		}
+		for name := range gone {
+			if free(name) >= claims+gpus {
+				t.Errorf("seed %d: %s could have been spared for %d and %d cards:\n%s\n%v", seed, name, claims, gpus,
+					strings.Join(lines, "\n"), has)
+			}
+		}
+	}
+	if t.Logf("%d pods were evicted", evicted); evicted < 40 {
+		t.Errorf("%d pods were evicted", evicted)
+	}
+}
+
+// cardsHeld are the numbers of the cards that a pod has.
+func cardsHeld(p *Pod) (numbers []string) {
+	for _, d := range p.Devices["gpu"] {
+		numbers = append(numbers, fmt.Sprint(d.Minor))
+	}
+	for _, c := range p.Claims {
+		for _, d := range c.Devices {
+			numbers = append(numbers, strings.TrimPrefix(d, "x/host/d"))
+		}
+	}
+	return numbers
 }

@@ -46,10 +46,42 @@ func TestWhatIsLeftBesideAHoldIsFree(t *testing.T) {
 	gpu := func(name string, percent int, head string) string {
 		return strings.Replace(gpuPod(name, 1, percent, ""), "{name: "+name+"}", "{name: "+name+head+"}", 1)
 	}
+	both := func(n int) string { // cards that a Device and a driver list
+		return cpuNode("host", 8) + listed(n) + published(uuids(n)...) + cardTemplates(2)
+	}
 	for name, c := range map[string]struct {
 		in   string
 		want []string
 	}{
+		"a card that a held claim needs": {
+			both(2) + gpu("a", 100, expects("1h")) + claims("b", "cards-2", "") + gpu("c", 100, ""), waits,
+		},
+		"a share of a card that a held claim needs": {
+			both(2) + gpu("a", 100, expects("1h")) + claims("b", "cards-2", "") + gpu("c", 50, ""), waits,
+		},
+		"a card that a held claim leaves": {
+			both(3) + gpu("a", 200, expects("1h")) + claims("b", "cards-2", "") + gpu("c", 100, ""), now,
+		},
+		"a card that a held claim needs of one that ends": {
+			both(2) + claims("a", "cards-1", expects("1h")) + claims("b", "cards-2", "") + gpu("c", 100, ""), waits,
+		},
+		"a claim of a card that a held pod needs": {
+			both(2) + gpu("a", 100, expects("1h")) + gpu("b", 200, "") + claims("c", "cards-1", ""), waits,
+		},
+		"a claim of a card that a held pod leaves": {
+			both(3) + gpu("a", 200, expects("1h")) + gpu("b", 200, "") + claims("c", "cards-1", ""), now,
+		},
+		"a claim of a card that a held pod needs of a claim that ends": {
+			both(2) + claims("a", "cards-1", expects("1h")) + gpu("b", 200, "") + claims("c", "cards-1", ""), waits,
+		},
+		"a card of a gang with both": {
+			both(3) + gpu("a", 100, expects("1h")) + gpu("old", 100, "") + gpu("b0", 100, says("b", 2)) +
+				claims("b1", "cards-1", says("b", 2)) + gpu("c", 50, ""),
+			[]string{hold, "0s Started old", ended, heldStarts + "0", heldStarts + "1"},
+		},
+		"CPUs beside cards that are held": {
+			both(2) + gpu("a", 100, expects("1h")) + claims("b", "cards-2", "") + shared("c", "1", "", ""), now,
+		},
 		"enough": {plain("w", 8) + a("4") + shared("b", "6", "", "") + shared("c", "2", "", ""), now},
 		"too little": {
 			plain("w", 8) + a("4") + shared("b", "6", "", "") + shared("c", "3", "", ""), waits,
@@ -130,6 +162,14 @@ func TestWhatIsLeftBesideAHoldIsFree(t *testing.T) {
 	}
 }
 
+// uuids are attributes of n devices that name the cards GPU-0, GPU-1 …
+func uuids(n int) (attributes []string) {
+	for i := range n {
+		attributes = append(attributes, fmt.Sprintf("uuid: {string: GPU-%d}", i))
+	}
+	return attributes
+}
+
 const port = "image: i, ports: [{containerPort: 80, hostPort: 80}]"
 
 // heldStart returns when the pod held starts, which comes at the first minute beside so many pods old…; "" if it needs
@@ -164,7 +204,12 @@ func TestNoPodDelaysAHeldOne(t *testing.T) {
 	for name, c := range map[string]struct {
 		node string
 		draw func(r *rand.Rand, name string, minute, size int, runs []string) string
-	}{"CPUs and GPUs": {node, drawn}, "claims": {modelsOf("n0") + plain("n0", 64), drawnClaims}} {
+	}{
+		"CPUs and GPUs": {node, drawn}, "claims": {modelsOf("n0") + plain("n0", 64), drawnClaims},
+		"cards of both": {
+			cpuNode("host", 64) + listed(10) + published(uuids(10)...) + cardTemplates(5), drawnCards,
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			noPodDelays(t, c.node, c.draw)
@@ -244,6 +289,34 @@ func drawnClaims(r *rand.Rand, name string, minute, size int, runs []string) str
 		"annotations: {%s}, creationTimestamp: \"2000-01-01T00:%02d:00Z\"}, spec: {resourceClaims: [{name: o, "+
 		"resourceClaimTemplateName: %s}], containers: [{name: c, image: i, resources: {limits: {cpu: 1, memory: "+
 		"64Mi}}}]}}\n---", name, run, minute, template)
+}
+
+// cardTemplates are templates of claims of 1 to n cards: cards-1, cards-2 …
+func cardTemplates(n int) (in string) {
+	for count := 1; count <= n; count++ {
+		in += fmt.Sprintf("\n{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: "+
+			"cards-%d}, spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: card, count: "+
+			"%[1]d}}]}}}}\n---", count)
+	}
+	return in
+}
+
+// drawnCards is a pod that asks for cards by a claim, without one, or in both ways, and comes at a minute.
+func drawnCards(r *rand.Rand, name string, minute, size int, runs []string) string {
+	run, claims, limits := runs[r.IntN(len(runs))], "", "cpu: 1, memory: 64Mi"
+	if run != "" {
+		run = "tenon.sh/expected-runtime: " + run
+	}
+	kind := r.IntN(5)
+	if kind < 3 {
+		claims = fmt.Sprintf("{name: o, resourceClaimTemplateName: cards-%d}", 1+r.IntN(size)+2*(size/3))
+	}
+	if kind >= 2 {
+		limits += fmt.Sprintf(", koordinator.sh/gpu: %d", []int{50, 100, 200, 300, 400}[r.IntN(2+size)])
+	}
+	return fmt.Sprintf("\n{apiVersion: v1, kind: Pod, metadata: {name: %s, labels: {koordinator.sh/qosClass: LS}, "+
+		"annotations: {%s}, creationTimestamp: \"2000-01-01T00:%02d:00Z\"}, spec: {resourceClaims: [%s], containers: "+
+		"[{name: c, image: i, resources: {limits: {%s}}}]}}\n---", name, run, minute, claims, limits)
 }
 
 // drawn is a pod that asks for exclusive CPUs, of one NUMA node or of any, for GPUs or for neither, and comes at a

@@ -47,6 +47,8 @@ type Entry struct {
 	// Unallocated is true for a pod that requests devices while Devices is empty: another program allocated its
 	// devices, and which ones is not known. Invariant, of a normal entry: false where Devices is not empty.
 	Unallocated bool
+	// Users are the UIDs of the pods and groups of pods that a ResourceClaim is reserved for; nil for any other holder.
+	Users []string
 	// Within is the UID of the reservation whose room the pod uses, "" for none. What the pod holds of that room is not
 	// held by the reservation as well.
 	Within string
@@ -69,7 +71,8 @@ func (e Entry) Equal(o Entry) bool {
 		e.CPUList == o.CPUList && e.Exclusive == o.Exclusive && slices.Equal(e.NUMAIDs, o.NUMAIDs) &&
 		e.MilliCPU == o.MilliCPU && e.Guest.Equal(o.Guest) && slices.Equal(e.Amounts, o.Amounts) &&
 		e.Within == o.Within && e.Reserves == o.Reserves && e.Once == o.Once &&
-		e.Unallocated == o.Unallocated && slices.EqualFunc(e.Devices, o.Devices, device.Grant.Equal)
+		e.Unallocated == o.Unallocated && slices.Equal(e.Users, o.Users) &&
+		slices.EqualFunc(e.Devices, o.Devices, device.Grant.Equal)
 }
 
 // predictedLike reports whether two entries differ at most in what the kubelet is predicted to give.
@@ -82,7 +85,7 @@ func (e Entry) predictedLike(o Entry) bool {
 	return e.Equal(o)
 }
 
-// normal drops the fields that mean nothing for the entry's role and sorts NUMAIDs, Amounts and Devices, so that
+// normal drops the fields that mean nothing for the entry's role and sorts NUMAIDs, Amounts, Devices and Users, so that
 // entries that mean the same are the same.
 func (e Entry) normal() Entry {
 	if !e.Role.Binds() {
@@ -94,6 +97,9 @@ func (e Entry) normal() Entry {
 	e.Amounts = slices.Clone(align.Normal(e.Amounts))
 	e.Devices = device.SortedGrants(e.Devices)
 	e.Unallocated = e.Unallocated && len(e.Devices) == 0
+	if !slices.IsSorted(e.Users) {
+		e.Users = slices.Sorted(slices.Values(e.Users))
+	}
 	if e.Role != qos.SharedPool || len(e.NUMAIDs) == 0 {
 		e.NUMAIDs, e.MilliCPU = nil, 0
 		return e

@@ -867,6 +867,52 @@ func TestWithAndWithoutLeaveTheViewAlone(t *testing.T) {
 	})
 }
 
+// TestClaimsEndWithTheLastPodThatUsesThem: pods leave and come back in any order, and the account is always one of the
+// pods that are there and of the claims that these use.
+func TestClaimsEndWithTheLastPodThatUsesThem(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		pods := []string{"p0", "p1", "p2", "p3"}
+		users := rapid.SliceOfN(rapid.SliceOfDistinct(rapid.SampledFrom(pods), rapid.ID), 1, 4).Draw(t, "users")
+		there := map[string]bool{}
+		account := func() *ledger.View {
+			var entries []ledger.Entry
+			for i, uid := range pods {
+				if there[uid] && i > 0 { // one has nothing of its own
+					entries = append(entries, ledger.Entry{UID: uid, Unallocated: true})
+				}
+			}
+			for i, all := range users {
+				e := ledger.Entry{UID: ledger.OfClaim + fmt.Sprint(i)}
+				e.Users = slices.DeleteFunc(slices.Clone(all), func(uid string) bool { return !there[uid] })
+				if len(e.Users) > 0 || len(all) == 0 { // a claim that no pod uses waits for one
+					entries = append(entries, e)
+				}
+			}
+			return ledger.New(ledger.Facts{}, entries...).View()
+		}
+		for _, uid := range pods {
+			there[uid] = true
+		}
+		whole := account()
+		v := whole
+		for range 12 {
+			uid := rapid.SampledFrom(pods).Draw(t, "pod")
+			if there[uid] = !there[uid]; there[uid] {
+				v = v.Return(uid, whole)
+			} else {
+				v = v.Leave(uid)
+			}
+			if want := account(); !v.Equal(want) {
+				t.Fatalf("after %s: %v, want %v", uid, slices.Collect(v.Entries()), slices.Collect(want.Entries()))
+			}
+		}
+		if v.Leave("other") != v || v.Return("other", whole) != v {
+			t.Fatal("a pod that has nothing changes the account")
+		}
+	})
+}
+
 func TestUpdateAllocatesAConstantNumberOfTimes(t *testing.T) {
 	l := full(t, 250)
 	few := testing.AllocsPerRun(100, func() { l.Put(lsr("pod-0007", "7,135")); l.Put(lsr("pod-0007", "8,136")) })

@@ -244,6 +244,41 @@ func (v *View) Without(uid string) *View {
 	return v
 }
 
+// Leave is Without for a pod that leaves the node: ResourceClaims that only this pod still uses end with it.
+func (v *View) Leave(uid string) *View {
+	next := v.Without(uid)
+	for _, a := range v.accounts {
+		i := slices.Index(a.Users, uid)
+		switch {
+		case i < 0:
+		case len(a.Users) == 1:
+			next = next.Without(a.UID)
+		default:
+			e := a.Entry
+			e.Users = slices.Delete(slices.Clone(e.Users), i, i+1)
+			next = next.With(e)
+		}
+	}
+	return next
+}
+
+// Return takes a pod back that has left, with its claims: what it has in the account from. It returns v where it has
+// nothing there.
+func (v *View) Return(uid string, from *View) *View {
+	if e, ok := from.Entry(uid); ok {
+		v = v.With(e)
+	}
+	for _, a := range from.accounts {
+		if slices.Contains(a.Users, uid) {
+			e := a.Entry
+			remains, _ := v.Entry(e.UID)
+			e.Users = append(slices.Clone(remains.Users), uid)
+			v = v.With(e)
+		}
+	}
+	return v
+}
+
 // put returns a view with an account, in place of the pod's last one. Reservations that the pod uses, or has used, are
 // reduced anew.
 func (v *View) put(a *account, version uint64) *View {

@@ -35,7 +35,7 @@ func (h *heldRoom) RunFilterPluginsWithNominatedPods(ctx context.Context, cs fwk
 		return status
 	}
 	ahead := cs.Clone()
-	claims.LookAhead(ctx, ahead, node.Node()) // which asks the account of now
+	claims.LookAhead(ctx, ahead, pod, node.Node()) // which asks the account of now
 	if !placement.LookAhead(ahead, pod, node.Node().Name, moments[len(moments)-1].Starts) {
 		return h.Framework.RunFilterPluginsWithNominatedPods(ctx, cs, pod, node)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/sched/deviceshare"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/sched/nodenumaresource"
 	"github.com/tenon-project/tenon/internal/sched/placement"
@@ -90,7 +91,27 @@ func (c *Core) choose(f framework.Framework) error {
 	if c.options.Claims == nil {
 		return nil
 	}
-	return claims.Choose(f, gangs{c})
+	return claims.Choose(f, rest{gangs{c}, pluginOf[*deviceshare.Plugin](f)})
+}
+
+// rest is what claims need to know of pods in a profile. devices decides about devices without claims; nil in a profile
+// without it.
+type rest struct {
+	gangs
+	devices *deviceshare.Plugin
+}
+
+// AsksForDevices is that of the plugin.
+func (r rest) AsksForDevices(pod *corev1.Pod) *place.Request {
+	if r.devices == nil {
+		return nil
+	}
+	return r.devices.AsksForDevices(pod)
+}
+
+// Offered is that of package placement.
+func (rest) Offered(cs fwk.CycleState, pod *corev1.Pod, node string, v *ledger.View) (ledger.Entry, bool) {
+	return placement.Offered(cs, pod, node, v)
 }
 
 // gangs is what claims need to know of pods: which start together and share claims, and what else they ask of a node.

@@ -138,20 +138,29 @@ func (a *attempt) try(uid string) (fwk.CycleState, error) {
 
 // tryOn tries a member on one node alone, and reserves it there.
 func (a *attempt) tryOn(uid, node string) error {
+	state, err := a.findOn(uid, node)
+	if err != nil {
+		return err
+	}
+	return a.reserveResult(uid, state, a.planned[uid])
+}
+
+// findOn asks one node alone whether a member fits.
+func (a *attempt) findOn(uid, node string) (fwk.CycleState, error) {
 	state := a.state()
 	if chosen := a.places[uid]; chosen != nil && chosen.mark != nil {
 		chosen.mark(state)
 	}
 	alone := &part{name: "node " + node, nodes: sets.New(node)}
 	if err := a.planner.domains.confine(a.profile(uid), alone); err != nil {
-		return err
+		return nil, err
 	}
 	a.planned[uid] = loop.Result{SuggestedHost: node}
 	result, err := a.findNode(uid, state)
-	if err != nil {
-		return err
+	if err == nil {
+		a.planned[uid] = result
 	}
-	return a.reserveResult(uid, state, result)
+	return state, err
 }
 
 // reserveResult reserves a member on the node that was chosen for it, until rollback.
@@ -270,6 +279,9 @@ func (a *attempt) reserveOn(uid string, p *placed) error {
 // unreserve ends what reserveOn does.
 func (a *attempt) unreserve(uid string) {
 	p := a.placed[uid]
+	if p == nil {
+		return // rollback could not reserve it once more
+	}
 	node := p.pod.Pod.Spec.NodeName
 	delete(a.placed, uid)
 	p.f.RunReservePluginsUnreserve(a.ctx, p.state, p.pod.Pod, node)
@@ -290,8 +302,22 @@ func (a *attempt) displace(uids []string) {
 		p := a.placed[uid]
 		a.unreserve(uid)
 		delete(a.planned, uid)
-		a.undo = append(a.undo, func() { a.broken = a.reserveOn(uid, p) != nil || a.broken })
+		a.undo = append(a.undo, func() { a.broken = a.reserveAgain(uid, p) != nil || a.broken })
 	}
+}
+
+// reserveAgain reserves a member on the node that it was displaced from. The devices of its claims are chosen anew:
+// others may have got different cards now.
+func (a *attempt) reserveAgain(uid string, p *placed) error {
+	if len(p.pod.Pod.Spec.ResourceClaims) == 0 {
+		return a.reserveOn(uid, p)
+	}
+	state, err := a.findOn(uid, p.pod.Pod.Spec.NodeName)
+	delete(a.planned, uid)
+	if err != nil {
+		return err
+	}
+	return a.reserveOn(uid, &placed{f: p.f, state: state, pod: p.pod})
 }
 
 // markChanged records that a node has changed in the snapshot, for rankings and classes.

@@ -129,9 +129,9 @@ type Plugins interface {
 type Trial interface {
 	// Mark puts an attempt on trial.
 	Mark(attempt fwk.CycleState)
-	// Take removes a pod from the account of a node, Give returns it.
-	Take(node, uid string)
-	Give(node, uid string)
+	// Leave removes a pod from the account of a node, with the claims that end with it; Return takes it back.
+	Leave(node, uid string)
+	Return(node, uid string)
 }
 
 type (

@@ -136,10 +136,10 @@ func (p *preemption) moveVictims(u *unit, away bool) {
 	for _, info := range u.pods {
 		pod := info.GetPod()
 		uid, name := string(pod.UID), pod.Spec.NodeName
-		move, count := p.trial.Give, (*quota.Account).Give
+		move, count := p.trial.Return, (*quota.Account).Give
 		var err error
 		if away {
-			move, count = p.trial.Take, (*quota.Account).Take
+			move, count = p.trial.Leave, (*quota.Account).Take
 			err = p.session.Remove(klog.FromContext(p.ctx), pod)
 			u.violates = !terminates(pod) && p.charges.Add(p.budgets.Of(pod)) || u.violates
 			p.gone[uid] = true

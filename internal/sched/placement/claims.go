@@ -1,6 +1,7 @@
 package placement
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -58,4 +59,22 @@ func Asked(cs fwk.CycleState, node string, store *kube.Store) (*ledger.View, *pl
 		return within, c.Request
 	}
 	return v.Without(uid), c.Request
+}
+
+// AsksForDevices returns what a pod asks of a node; nil for one that asks for no devices apart from ResourceClaims.
+func (p *Plugin) AsksForDevices(pod *corev1.Pod) *place.Request {
+	if r, refused := p.request(pod); refused == nil && r.Devices != nil {
+		return r
+	}
+	return nil
+}
+
+// Offered returns what the pod of a cycle would get of a node with an account; false where it does not fit.
+func Offered(cs fwk.CycleState, pod *corev1.Pod, node string, v *ledger.View) (e ledger.Entry, fits bool) {
+	c := Read(cs)
+	if c == nil {
+		return e, true
+	}
+	offer, reason := c.decision.tryInside(v, requestOn(cs, node, c.Request), pod, node, c.within, c.restricted)
+	return offer.Entry, reason.OK()
 }

@@ -144,7 +144,7 @@ func (p *Plugin) RemovePod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, 
 ) *fwk.Status {
 	if s := Read(cs); s != nil {
 		name := n.Node().Name
-		s.node, s.changed = name, kube.NewNodeView(s.View(name).Without(string(victim.GetPod().UID)))
+		s.node, s.changed = name, kube.NewNodeView(s.View(name).Leave(string(victim.GetPod().UID)))
 	}
 	return nil
 }
@@ -164,13 +164,15 @@ func (p *Plugin) AddPod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, add
 		return nil
 	}
 	view := s.View(name)
-	// The live account still has the entry of a victim. A nominated pod has none.
-	entry, held := p.store.View(name).Entry(string(pod.UID))
-	if !held {
-		entry, held = p.expect(view, pod)
+	// The live account still has what a victim has. A nominated pod has nothing in it.
+	next := view.Return(string(pod.UID), p.store.View(name))
+	if next == view {
+		if entry, held := p.expect(view, pod); held {
+			next = view.With(entry)
+		}
 	}
-	if held {
-		s.node, s.changed = name, kube.NewNodeView(view.With(entry))
+	if next != view {
+		s.node, s.changed = name, kube.NewNodeView(next)
 	}
 	return nil
 }

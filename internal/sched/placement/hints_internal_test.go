@@ -47,6 +47,22 @@ func TestATrialFollowsTheClaimsOfItsNodes(t *testing.T) {
 	if trial.FollowClaims("n"); has("claim/c") || !has("pod") {
 		t.Errorf("the claim is there: %t, the pod: %t", has("claim/c"), has("pod"))
 	}
+	claim.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{UID: "user"}}
+	claims.PutClaim(claim)
+	for _, step := range []struct {
+		do   func()
+		want bool
+	}{
+		{func() { trial.FollowClaims("n") }, true},
+		{func() { trial.Leave("n", "user") }, false},
+		{func() { trial.FollowClaims("n") }, false}, // it ends with its pod, which has left in the trial alone
+		{func() { trial.Return("n", "user") }, true},
+		{func() { trial.FollowClaims("n") }, true},
+	} {
+		if step.do(); has("claim/c") != step.want || !has("pod") {
+			t.Errorf("the claim is there: %t, want %t; the pod: %t", has("claim/c"), step.want, has("pod"))
+		}
+	}
 }
 
 // TestAClaimThatLosesItsDevicesWakesPods that their node would accept; no other change of a claim does.

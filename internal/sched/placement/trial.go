@@ -1,6 +1,8 @@
 package placement
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	fwk "k8s.io/kube-scheduler/framework"
@@ -18,9 +20,11 @@ const trialKey fwk.StateKey = "PlacementTrial"
 type Trial struct {
 	// store has the accounts of all nodes that are not in views.
 	store *kube.Store
-	mu    sync.RWMutex // guards views
+	mu    sync.RWMutex // guards views and left
 	// views are the accounts that differ, by node. They do not follow the store: a trial lives within one cycle.
 	views map[string]*kube.NodeView
+	// left are the pods that have left their nodes.
+	left map[string]bool
 	// imagined is true once a node was added that is like none in the store. What the store knows of all nodes together
 	// then does not hold for the trial.
 	imagined bool
@@ -32,7 +36,7 @@ type Trial struct {
 
 // NewTrial returns the accounts as they are.
 func NewTrial(store *kube.Store) *Trial {
-	return &Trial{store: store, views: map[string]*kube.NodeView{}}
+	return &Trial{store: store, views: map[string]*kube.NodeView{}, left: map[string]bool{}}
 }
 
 // OnTrial returns the trial that an attempt is on, nil for one that is on none.
@@ -50,24 +54,35 @@ func (t *Trial) Take(node, uid string) { t.change(node, t.view(node).Without(uid
 // Put adds what a pod has to the account of a node.
 func (t *Trial) Put(node string, e ledger.Entry) { t.change(node, t.view(node).With(e)) }
 
-// Give puts a pod back that Take removed, with the entry that it has in the store. It does nothing for a pod without
-// one.
-func (t *Trial) Give(node, uid string) {
-	if entry, held := t.store.View(node).Entry(uid); held {
-		t.Put(node, entry)
-	}
+// Leave removes a pod from the account of a node, with the ResourceClaims that end with it.
+func (t *Trial) Leave(node, uid string) {
+	t.change(node, t.view(node).Leave(uid))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.left[uid] = true
+}
+
+// Return takes a pod back that has left, with what it has in the store.
+func (t *Trial) Return(node, uid string) {
+	t.change(node, t.view(node).Return(uid, t.store.View(node)))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.left, uid)
 }
 
 // FollowClaims takes over which ResourceClaims have devices of a node. Claims of an attempt are in the store, as it
 // gives back what it has reserved.
 func (t *Trial) FollowClaims(node string) {
 	t.mu.RLock()
-	own := t.views[node]
+	own, left := t.views[node], slices.Collect(maps.Keys(t.left))
 	t.mu.RUnlock()
 	if own == nil {
 		return
 	}
 	now, v := t.store.View(node), own.View
+	for _, uid := range left {
+		now = now.Leave(uid)
+	}
 	for e := range own.Entries() {
 		if _, remains := now.Entry(e.UID); e.IsClaim() && !remains {
 			v = v.Without(e.UID)

@@ -41,6 +41,11 @@ type Rest interface {
 	Claim(cs fwk.CycleState, node string, nodes topo.NodeSet, spread int)
 	// Trial returns the accounts of a trial; nil for a cycle that is none.
 	Trial(fwk.CycleState) View
+	// AsksForDevices returns what a pod asks of a node; nil for one that asks for no devices without claims.
+	AsksForDevices(*corev1.Pod) *place.Request
+	// Offered returns what the pod of a cycle would get without claims of a node with an account; false where it
+	// does not fit.
+	Offered(cs fwk.CycleState, pod *corev1.Pod, node string, v *ledger.View) (ledger.Entry, bool)
 }
 
 // Choose lets the plugin in a framework choose devices together with the rest of each pod. It does nothing where the
@@ -83,6 +88,9 @@ type choice struct {
 // plan is what a choice knows of a pod in its cycle.
 type plan struct {
 	*choice
+	// cardsAlone: the pod gets devices without claims alone, and the plugin has nothing to say of it. both: it gets
+	// some by claims and some without, and drivers publish cards of either kind.
+	cardsAlone, both bool
 	// claims are those of the pod. given are the devices of those that are allocated or promised.
 	claims []*resourcev1.ResourceClaim
 	given  []resourcev1.DeviceRequestAllocationResult
@@ -106,6 +114,15 @@ func (p *plan) Clone() fwk.StateData { return p }
 
 // planOf returns the plan of a cycle; nil for a pod without claims.
 func planOf(cs fwk.CycleState) *plan {
+	if p := anyPlanOf(cs); p != nil && !p.cardsAlone {
+		return p
+	}
+	return nil
+}
+
+// anyPlanOf is planOf also for a pod that gets devices without claims, of which drivers publish some; nil for any
+// other.
+func anyPlanOf(cs fwk.CycleState) *plan {
 	data, err := cs.Read(planKey)
 	if err != nil {
 		return nil
@@ -142,6 +159,10 @@ type chosenFirst struct {
 func (f *chosenFirst) PreFilter(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
 	result, status := f.PreFilterPlugin.PreFilter(ctx, cs, pod, nodes)
+	if status.IsSkip() && f.c.sharesCards() && f.c.others.AsksForDevices(pod) != nil {
+		cs.Write(planKey, &plan{choice: f.c, cardsAlone: true})
+		return result, nil // held pods may have claims that need the same cards
+	}
 	if !status.IsSuccess() || len(pod.Spec.ResourceClaims) == 0 {
 		return result, status
 	}
@@ -157,6 +178,7 @@ func (f *chosenFirst) PreFilter(ctx context.Context, cs fwk.CycleState, pod *cor
 		*allocator = &chooser{*allocator}
 	}
 	p := &plan{choice: f.c, claims: claimsOf(f.c.dra, pod)}
+	p.both = f.c.sharesCards() && f.c.others.AsksForDevices(pod) != nil
 	p.given = f.c.given(p.claims)
 	if f.c.others.Trial(cs) != nil {
 		p.read() // while the accounts are those of the trial
@@ -184,16 +206,16 @@ type chosenFilter struct {
 // Filter asks the plugin first: a node without free devices is refused for them.
 func (f *chosenFilter) Filter(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
 ) *fwk.Status {
-	p := planOf(cs)
+	p := anyPlanOf(cs)
 	if p == nil {
 		return f.FilterPlugin.Filter(ctx, cs, pod, node)
 	}
-	if _, err := cs.Read(aheadKey); err == nil { // the node was asked already
-		return p.leaves(ctx, cs, node.Node())
+	var status *fwk.Status
+	if _, err := cs.Read(aheadKey); err != nil && !p.cardsAlone { // else the node was asked already
+		status = f.filter(ctx, cs, p, pod, node)
 	}
-	status := f.filter(ctx, cs, p, pod, node)
-	if status.IsSuccess() && len(startersOf(cs)) > 0 {
-		return p.leaves(ctx, cs, node.Node())
+	if status.IsSuccess() && (p.both || len(startersOf(cs)) > 0) {
+		return p.leaves(ctx, cs, pod, node.Node())
 	}
 	return status
 }
@@ -203,11 +225,11 @@ func (f *chosenFilter) filter(ctx context.Context, cs fwk.CycleState, p *plan, p
 ) *fwk.Status {
 	q := p.ask(cs, node.Node(), false, false)
 	if q == nil {
-		return p.explained(resolvable(f.FilterPlugin.Filter(ctx, cs, pod, node), node), pod, node.Node())
+		return p.explained(p.resolvable(f.FilterPlugin.Filter(ctx, cs, pod, node), node), pod, node.Node())
 	}
 	status := f.FilterPlugin.Filter(context.WithValue(ctx, questionKey{}, q), cs, pod, node)
 	if !status.IsSuccess() {
-		return p.explained(resolvable(status, node), pod, node.Node())
+		return p.explained(p.resolvable(status, node), pod, node.Node())
 	}
 	if q.checkGiven(); q.rest.Required && !q.choice.Aligned {
 		return fwk.NewStatus(fwk.Unschedulable).WithError(q.refusal())
@@ -298,14 +320,22 @@ type questionKey struct{}
 // topology policy requires an alignment, and no device of a victim is free.
 func (p *plan) ask(cs fwk.CycleState, node *corev1.Node, best, always bool) *question {
 	v, r := p.others.Asked(cs, node.Name)
-	freed := p.without(victimsOf(cs))
-	if !always && freed == nil && (v == nil || !best && (r == nil || !r.AlignsClaims(v))) {
+	gone := victimsOf(cs)
+	freed := p.without(gone)
+	free := freed != nil || gone.haveCards(p.choice)
+	if !always && !free && (v == nil || !best && (r == nil || !r.AlignsClaims(v))) {
 		return nil
 	}
 	p.read()
 	q := &question{plan: p, node: node, best: best, asked: r, view: v, state: p.state, site: p.siteOf(node.Name, v)}
 	if freed != nil {
-		q.state, q.freed = freed, true
+		q.state = freed
+	}
+	if q.freed = free && q.state != nil; q.freed {
+		if c := p.cards(cs, node.Name); c != nil {
+			q.state = copied(q.state)
+			c.leave(q.state, gone)
+		}
 	}
 	for i := range p.given {
 		d := &p.given[i]

@@ -17,9 +17,10 @@
 //
 // # Preemption
 //
-// The plugin knows no preemption, and refuses a node without free devices for good. On a node whose pods have claims
-// the refusal becomes one that victims can resolve. In a dry run, and in the attempt of a gang (Depart), the devices of
-// claims whose pods are all victims are free.
+// The plugin knows no preemption, and refuses a node without free devices for good. On a node whose pods may have
+// devices of claims the refusal becomes one that victims can resolve. In a dry run, and in the attempt of a gang
+// (Depart), the devices of claims whose pods are all victims are free, and so are the cards that victims have without
+// claims.
 //
 // A node may be kept for pods with claims, which are nominated to it. Another pod gets devices there that are left
 // beside these, now or, after LookAhead, at a later time.
@@ -50,7 +51,10 @@
 // A card may have two publishers: the node's Device object, for pods, and the ResourceSlice of a driver, for claims.
 // Books is between the plugin and the claims of the cluster. Devices whose cards pods have are allocated for the
 // plugin: the allocator avoids them by its own rules, and their counters are used up. What the plugin promises to a
-// claim is in the account of the node at once (kube.Claims), so that no pod gets it.
+// claim is in the account of the node at once (kube.Claims), so that no pod gets it. Where a pod asks for cards in both
+// ways, or a node is kept for pods of the other kind, one filter alone cannot answer: a room gives the cards of the
+// node to one after the other, by the allocator and by the account. Pods without claims are therefore filtered, too,
+// where drivers publish cards.
 //
 // # Questions
 //

@@ -316,7 +316,7 @@ func (c *imagined) GatherAllocatedState() (*structured.AllocatedState, error) {
 		AllocatedSharedDeviceIDs: state.AllocatedSharedDeviceIDs.Clone(),
 		AggregatedCapacity:       state.AggregatedCapacity.Clone(),
 	}
-	err = c.released(func(claim *resourcev1.ResourceClaim) { release(all, claim) })
+	err = c.released(func(claim *resourcev1.ResourceClaim) { release(all, claim.Status.Allocation) })
 	c.each(func(id structured.DeviceID, d *resourcev1.DeviceRequestAllocationResult) {
 		if d.ShareID == nil {
 			all.AllocatedDevices.Insert(id)

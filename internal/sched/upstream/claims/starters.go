@@ -7,10 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/dynamic-resource-allocation/structured"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/utils/ptr"
 
+	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
@@ -35,29 +35,49 @@ func startersOf(cs fwk.CycleState) starters {
 	return data.(starters)
 }
 
-// grants are what a pod gets for its claims. They are never changed in place.
+// grants are what a pod gets for its claims.
 type grants []resourcev1.AllocationResult
 
+// getting is what the pod of a cycle gets of a node now. It is never changed in place.
+type getting struct {
+	claims grants
+	// rest is what it gets without claims; without devices where no driver publishes cards of the node.
+	rest ledger.Entry
+}
+
 // Clone returns g.
-func (g grants) Clone() fwk.StateData { return g }
+func (g *getting) Clone() fwk.StateData { return g }
 
 // LookAhead begins to look at a later time of a node: the pod of the cycle has the very devices there that it would get
 // now. Pods that leave until then are removed afterwards, and pods are added that start then.
-func LookAhead(ctx context.Context, cs fwk.CycleState, node *corev1.Node) {
-	if p := planOf(cs); p != nil {
-		cs.Write(aheadKey, p.grants(ctx, cs, node))
+func LookAhead(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node *corev1.Node) {
+	if p := anyPlanOf(cs); p != nil {
+		own := &getting{}
+		if r := p.room(cs, node); r != nil {
+			own, _ = r.serve(ctx, cs, pod)
+		}
+		cs.Write(aheadKey, own)
 	}
 }
 
-// grants returns the devices of a node that the pod of a cycle would get; nil for none.
-func (p *plan) grants(ctx context.Context, cs fwk.CycleState, node *corev1.Node) grants {
-	q := p.ask(cs, node, true, true)
-	open := p.open(p.claims)
-	first := q.narrowed(ctx, open, make([]bool, len(q.site.Devices)))
-	if len(open) == 0 || len(first) != len(open) || q.view == nil {
-		return first
+// serve gives the pod of a cycle what it would get: first for its claims, then without. It returns false where not all
+// that it asks for is there.
+func (r *room) serve(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod) (g *getting, all bool) {
+	g, all = &getting{}, true
+	if open := r.open(r.claims); len(open) > 0 {
+		g.claims = r.narrowed(ctx, open, make([]bool, len(r.site.Devices)))
+		if all = len(g.claims) == len(open); all && r.view != nil {
+			g.claims = r.choose(ctx, open, g.claims)
+		}
+		r.give(open, g.claims)
 	}
-	return q.choose(ctx, open, first)
+	if r.cards != nil && r.others.AsksForDevices(pod) != nil {
+		var fits bool
+		g.rest, fits = r.others.Offered(cs, pod, r.node.Name, r.account)
+		all = all && fits
+		r.put(g.rest)
+	}
+	return g, all
 }
 
 // open returns those of claims that have no devices yet.
@@ -67,73 +87,117 @@ func (p *plan) open(claims []*resourcev1.ResourceClaim) []*resourcev1.ResourceCl
 	})
 }
 
-// leaves returns the refusal of a node whose devices do not suffice for the pods that it is kept for, beside the pod of
-// the cycle and without its victims; nil where they do.
-func (p *plan) leaves(ctx context.Context, cs fwk.CycleState, node *corev1.Node) *fwk.Status {
-	q := p.ask(cs, node, true, true)
-	if q.state == nil {
+// leaves returns the refusal of a node whose devices do not suffice for the pod of the cycle, by its claims and
+// without, and for the pods that the node is kept for, without the victims; nil where they do.
+func (p *plan) leaves(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node *corev1.Node) *fwk.Status {
+	r := p.room(cs, node)
+	if r == nil {
 		return nil
 	}
-	var own grants
-	if data, err := cs.Read(aheadKey); err == nil {
-		own = data.(grants)
-	} else {
-		own = p.grants(ctx, cs, node)
+	var before *ledger.View
+	if r.cards != nil {
+		before = r.account
 	}
-	q.state = copied(q.state)
-	charge(q.state, own)
+	if data, err := cs.Read(aheadKey); err == nil {
+		own := data.(*getting)
+		r.give(r.open(p.claims), own.claims)
+		r.put(own.rest)
+	} else if _, all := r.serve(ctx, cs, pod); !all && p.both {
+		return fwk.NewStatus(fwk.Unschedulable).WithError(errBoth)
+	}
+	takesCard := r.cards != nil && r.account != before
+	if p.cardsAlone && !takesCard {
+		return nil
+	}
 	served := map[types.UID]bool{} // also those of the pod itself: its gang may share them
 	for _, c := range p.claims {
 		served[c.UID] = true
 	}
-	for _, pod := range startersOf(cs) {
-		wants := slices.DeleteFunc(p.open(claimsOf(p.dra, pod)), func(c *resourcev1.ResourceClaim) bool {
+	for _, starter := range startersOf(cs) {
+		wants := slices.DeleteFunc(p.open(claimsOf(p.dra, starter)), func(c *resourcev1.ResourceClaim) bool {
 			return served[c.UID]
 		})
-		if len(wants) == 0 {
-			continue
+		fits := true
+		if len(wants) > 0 {
+			got := r.narrowed(ctx, wants, make([]bool, len(r.site.Devices)))
+			fits = len(got) == len(wants)
+			r.give(wants, got)
 		}
-		got := q.narrowed(ctx, wants, make([]bool, len(q.site.Devices)))
-		if len(got) != len(wants) {
-			return fwk.NewStatus(fwk.Unschedulable).WithError(&kept{pod.Namespace + "/" + pod.Name})
+		if asked := p.others.AsksForDevices(starter); fits && takesCard && asked != nil {
+			offer, reason := place.Try(r.account, asked)
+			if fits = reason.OK(); fits {
+				r.put(offer.Entry)
+			}
+		}
+		if !fits {
+			return fwk.NewStatus(fwk.Unschedulable).WithError(kept(starter))
 		}
 		for _, c := range wants {
 			served[c.UID] = true
 		}
-		charge(q.state, got)
 	}
 	return nil
 }
 
-// charge adds devices to what is allocated, as release takes them out.
-func charge(state *structured.AllocatedState, granted grants) {
-	for i := range granted {
-		for j := range granted[i].Devices.Results {
-			d := &granted[i].Devices.Results[j]
-			id := structured.MakeDeviceID(d.Driver, d.Pool, d.Device)
-			switch {
-			case ptr.Deref(d.AdminAccess, false):
-			case d.ShareID == nil:
-				state.AllocatedDevices.Insert(id)
-			default:
-				state.AllocatedSharedDeviceIDs.Insert(structured.MakeSharedDeviceID(id, d.ShareID))
-				if d.ConsumedCapacity != nil {
-					state.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(id, d.ConsumedCapacity))
-				}
-			}
+// room is what a node has of devices at a time: a question whose state changes as they are given.
+type room struct {
+	*question
+	*cards // nil where no driver publishes cards that pods can get without claims
+}
+
+// room returns what a node has without the pods that have left; nil where that is not known.
+func (p *plan) room(cs fwk.CycleState, node *corev1.Node) *room {
+	q := p.ask(cs, node, true, true)
+	if q.state == nil {
+		return nil
+	}
+	q.state = copied(q.state)
+	r := &room{q, p.cards(cs, node.Name)}
+	if r.cards != nil {
+		r.account = victimsOf(cs).leave(r.account)
+	}
+	return r
+}
+
+// put gives a pod what it gets without claims.
+func (r *room) put(e ledger.Entry) {
+	if r.cards != nil && len(e.Devices) > 0 {
+		r.account = r.account.With(e)
+		r.hide(r.state)
+	}
+}
+
+// give gives devices to claims.
+func (r *room) give(claims []*resourcev1.ResourceClaim, got grants) {
+	for i := range got {
+		charge(r.state, &got[i])
+		if r.cards == nil {
+			continue
+		}
+		promised := *claims[i]
+		promised.Status.Allocation = &got[i]
+		if e, ok := r.books.claims.Entries(&promised)[r.node.Name]; ok {
+			r.account = r.account.With(e)
 		}
 	}
 }
 
-// kept is the refusal of a node whose devices are kept for a pod.
-type kept struct{ pod string }
+// errBoth is the refusal of a node that has enough cards for the claims of a pod, and enough for what it requests
+// beside them, but not for both.
+var errBoth = &lacking{"its claims and its other requests for devices need more cards together"}
+
+// lacking is a refusal for devices that claims need.
+type lacking struct{ detail string }
 
 // Error returns the reason with its detail.
-func (k *kept) Error() string { return why.InsufficientClaimDevices.Entry().Text + ": " + k.detail() }
-
-func (k *kept) detail() string { return "the free devices are kept for pod " + k.pod }
+func (l *lacking) Error() string { return why.InsufficientClaimDevices.Entry().Text + ": " + l.detail }
 
 // Finding returns the reason, for explanations.
-func (k *kept) Finding() why.Finding {
-	return why.Finding{Reason: why.Reason{Code: why.InsufficientClaimDevices, Unit: why.Count}, Detail: k.detail()}
+func (l *lacking) Finding() why.Finding {
+	return why.Finding{Reason: why.Reason{Code: why.InsufficientClaimDevices, Unit: why.Count}, Detail: l.detail}
+}
+
+// kept is the refusal of a node whose devices are kept for a pod.
+func kept(pod *corev1.Pod) *lacking {
+	return &lacking{"the free devices are kept for pod " + pod.Namespace + "/" + pod.Name}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +30,10 @@ type alone struct{}
 func (alone) Asked(fwk.CycleState, string) (*ledger.View, *place.Request) { return nil, nil }
 func (alone) Claim(fwk.CycleState, string, topo.NodeSet, int)             {}
 func (alone) Trial(fwk.CycleState) View                                   { return nil }
+func (alone) AsksForDevices(*corev1.Pod) *place.Request                   { return nil }
+func (alone) Offered(fwk.CycleState, *corev1.Pod, string, *ledger.View) (e ledger.Entry, ok bool) {
+	return e, false
+}
 
 // answering is a filter with one answer.
 type answering struct {
@@ -173,7 +178,7 @@ func TestANodeKeepsDevicesForPodsThatStart(t *testing.T) {
 				c.change(p, all)
 			}
 			if c.ahead {
-				LookAhead(t.Context(), cs, q.node)
+				LookAhead(t.Context(), cs, pod, q.node)
 			}
 			info := func(p *corev1.Pod) fwk.PodInfo {
 				info, err := framework.NewPodInfo(p)
@@ -188,9 +193,9 @@ func TestANodeKeepsDevicesForPodsThatStart(t *testing.T) {
 			}
 			status := (&chosenFilter{filter, p.choice}).Filter(t.Context(), cs, pod, node)
 			got := status.Message()
-			var refusal *kept
+			var refusal *lacking
 			if errors.As(status.AsError(), &refusal) {
-				got = refusal.pod
+				got = strings.TrimPrefix(refusal.detail, "the free devices are kept for pod ")
 			}
 			if got != c.want || (filter.asked == 0) != c.ahead {
 				t.Errorf("got %q, want %q; the plugin was asked %d times", got, c.want, filter.asked)
@@ -211,8 +216,8 @@ func TestWhichPodsANodeIsKeptFor(t *testing.T) {
 	}
 	own := corev1.PodResourceClaim{Name: "c"}
 	victim, held, plain := using("victim", own), using("held", own), using("plain")
-	first, cs := &chosenFirst{}, framework.NewCycleState()
-	LookAhead(t.Context(), cs, &corev1.Node{})
+	first, cs := &chosenFirst{c: &choice{others: alone{}}}, framework.NewCycleState()
+	LookAhead(t.Context(), cs, nil, &corev1.Node{})
 	first.AddPod(t.Context(), cs, nil, held, nil)
 	if got := startersOf(cs); got != nil {
 		t.Errorf("a pod without claims is tried: %v", got)

@@ -68,7 +68,7 @@ func (f *chosenFirst) PreFilterExtensions() fwk.PreFilterExtensions { return f }
 func (f *chosenFirst) RemovePod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod, victim fwk.PodInfo,
 	_ fwk.NodeInfo,
 ) *fwk.Status {
-	if pod := victim.GetPod(); planOf(cs) != nil && len(pod.Spec.ResourceClaims) > 0 {
+	if pod := victim.GetPod(); anyPlanOf(cs) != nil && f.c.mayHold(pod) {
 		Depart(cs, []*corev1.Pod{pod})
 	}
 	return nil
@@ -83,17 +83,16 @@ func (f *chosenFirst) AddPod(_ context.Context, cs fwk.CycleState, _ *corev1.Pod
 		gone = gone.with()
 		delete(gone.pods, pod.UID)
 		cs.Write(victimsKey, gone)
-	case planOf(cs) != nil && len(pod.Spec.ResourceClaims) > 0:
+	case anyPlanOf(cs) != nil && f.c.mayHold(pod):
 		cs.Write(startersKey, append(slices.Clip(startersOf(cs)), pod))
 	}
 	return nil
 }
 
 // resolvable is a refusal by the plugin, which knows no preemption: pods of the node may have the devices that lack.
-func resolvable(status *fwk.Status, node fwk.NodeInfo) *fwk.Status {
-	claims := func(p fwk.PodInfo) bool { return len(p.GetPod().Spec.ResourceClaims) > 0 }
+func (c *choice) resolvable(status *fwk.Status, node fwk.NodeInfo) *fwk.Status {
 	if status.Code() == fwk.UnschedulableAndUnresolvable && status.Message() == notAllocated &&
-		slices.ContainsFunc(node.GetPods(), claims) {
+		slices.ContainsFunc(node.GetPods(), func(p fwk.PodInfo) bool { return c.mayHold(p.GetPod()) }) {
 		return fwk.NewStatus(fwk.Unschedulable, notAllocated)
 	}
 	return status
@@ -123,7 +122,7 @@ func (p *plan) free(gone *victims) (freed *structured.AllocatedState) {
 				}
 				freed = copied(p.state)
 			}
-			release(freed, c)
+			release(freed, c.Status.Allocation)
 		}
 	}
 	if freed == nil {
@@ -170,19 +169,35 @@ func reservedFor(c *resourcev1.ResourceClaim) []types.UID {
 	return users
 }
 
-// release takes the devices of a claim out of what is allocated.
-func release(state *structured.AllocatedState, c *resourcev1.ResourceClaim) {
-	for i := range c.Status.Allocation.Devices.Results {
-		d := &c.Status.Allocation.Devices.Results[i]
+// charge adds the devices of a claim to what is allocated, release takes them out.
+func charge(state *structured.AllocatedState, a *resourcev1.AllocationResult) {
+	eachDevice(a, func(id structured.DeviceID) { state.AllocatedDevices.Insert(id) },
+		func(id structured.SharedDeviceID) { state.AllocatedSharedDeviceIDs.Insert(id) },
+		state.AggregatedCapacity.Insert)
+}
+
+func release(state *structured.AllocatedState, a *resourcev1.AllocationResult) {
+	eachDevice(a, func(id structured.DeviceID) { state.AllocatedDevices.Delete(id) },
+		func(id structured.SharedDeviceID) { state.AllocatedSharedDeviceIDs.Delete(id) },
+		state.AggregatedCapacity.Remove)
+}
+
+// eachDevice calls whole with each device of an allocation that is allocated as a whole, and part and amount with each
+// share of one. Admin access allocates nothing.
+func eachDevice(a *resourcev1.AllocationResult, whole func(structured.DeviceID), part func(structured.SharedDeviceID),
+	amount func(structured.DeviceConsumedCapacity),
+) {
+	for i := range a.Devices.Results {
+		d := &a.Devices.Results[i]
 		id := structured.MakeDeviceID(d.Driver, d.Pool, d.Device)
 		switch {
 		case ptr.Deref(d.AdminAccess, false):
 		case d.ShareID == nil:
-			state.AllocatedDevices.Delete(id)
+			whole(id)
 		default:
-			state.AllocatedSharedDeviceIDs.Delete(structured.MakeSharedDeviceID(id, d.ShareID))
+			part(structured.MakeSharedDeviceID(id, d.ShareID))
 			if d.ConsumedCapacity != nil {
-				state.AggregatedCapacity.Remove(structured.NewDeviceConsumedCapacity(id, d.ConsumedCapacity))
+				amount(structured.NewDeviceConsumedCapacity(id, d.ConsumedCapacity))
 			}
 		}
 	}
