@@ -198,9 +198,18 @@ func (b *browser) shows(texts ...string) {
 	b.t.Helper()
 	for _, text := range texts {
 		script := fmt.Sprintf("document.body.innerText.toLowerCase().includes(%q.toLowerCase())", text)
-		b.do("wait for "+text, chromedp.Poll[chromedp.Void](script, chromedp.WithPollingTimeout(patience)))
+		poll := chromedp.Poll[chromedp.Void](script, chromedp.WithPollingTimeout(patience))
+		b.do("wait for "+text, func(ctx context.Context, t *chromedp.Target) (v chromedp.Void, err error) {
+			for v, err = poll(ctx, t); err != nil && strings.Contains(err.Error(), anotherPage); {
+				v, err = poll(ctx, t)
+			}
+			return v, err
+		})
 	}
 }
+
+// anotherPage is in the error of Chromium for a script of a page that another one has replaced.
+const anotherPage = "Cannot find context with specified id"
 
 // click follows the first link, or presses the first button, whose text contains text.
 func (b *browser) click(text string) {

@@ -89,9 +89,10 @@ export function Marks({ health, short }: { health?: HealthHealth; short?: boolea
   );
 }
 
-export const podPath = (pod: string) => "/pod/" + pod.split("/").map(encodeURIComponent).join("/");
+// A Reservation, which counts as reservation/NAME, has no page of its own.
+export const podPath = (pod: string) =>
+  pod.startsWith("reservation/") ? "/reservations" : "/pod/" + pod.split("/").map(encodeURIComponent).join("/");
 export const PodLink = ({ pod }: { pod: string }) =>
-  pod.startsWith("reservation/") ? <A to="/reservations" title={pod}>{pod}</A> :
   pod.includes("/") ? <A to={podPath(pod)} title={pod}>{pod}</A> : <span>{pod}</span>;
 // HolderLink names who holds a device: a pod, or a ResourceClaim, which has no page.
 export const HolderLink = ({ holder: h }: { holder: { pod: string; claim?: boolean } }) =>
