@@ -100,6 +100,7 @@ const (
 	DeviceJointAllocation
 	ClaimDevicesHeld
 	ClaimNotAligned
+	DevicesKept
 	InsufficientClaimDevices
 	InsufficientNUMADevices
 	InsufficientPartitions

@@ -275,7 +275,7 @@ func TestCardsThatClaimsAndPodsShare(t *testing.T) {
 			got := status.Message()
 			var refusal *lacking
 			if errors.As(status.AsError(), &refusal) {
-				got = strings.TrimPrefix(refusal.detail, "the free devices are kept for pod default/")
+				got = strings.TrimPrefix(refusal.detail, "default/")
 			}
 			if got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)

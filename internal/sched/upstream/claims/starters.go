@@ -184,20 +184,25 @@ func (r *room) give(claims []*resourcev1.ResourceClaim, got grants) {
 
 // errBoth is the refusal of a node that has enough cards for the claims of a pod, and enough for what it requests
 // beside them, but not for both.
-var errBoth = &lacking{"its claims and its other requests for devices need more cards together"}
+var errBoth = &lacking{
+	why.InsufficientClaimDevices, "its claims and its other requests for devices need more cards together",
+}
 
-// lacking is a refusal for devices that claims need.
-type lacking struct{ detail string }
+// lacking is a refusal for devices.
+type lacking struct {
+	code   why.Code
+	detail string
+}
 
 // Error returns the reason with its detail.
-func (l *lacking) Error() string { return why.InsufficientClaimDevices.Entry().Text + ": " + l.detail }
+func (l *lacking) Error() string { return l.code.Entry().Text + ": " + l.detail }
 
 // Finding returns the reason, for explanations.
 func (l *lacking) Finding() why.Finding {
-	return why.Finding{Reason: why.Reason{Code: why.InsufficientClaimDevices, Unit: why.Count}, Detail: l.detail}
+	return why.Finding{Reason: why.Reason{Code: l.code}, Detail: l.detail}
 }
 
 // kept is the refusal of a node whose devices are kept for a pod.
 func kept(pod *corev1.Pod) *lacking {
-	return &lacking{"the free devices are kept for pod " + pod.Namespace + "/" + pod.Name}
+	return &lacking{why.DevicesKept, pod.Namespace + "/" + pod.Name}
 }
