@@ -60,24 +60,22 @@ func LookAhead(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node *co
 	}
 }
 
-// serve gives the pod of a cycle what it would get: first for its claims, then without. It returns false where not all
-// that it asks for is there.
-func (r *room) serve(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod) (g *getting, all bool) {
-	g, all = &getting{}, true
+// serve gives the pod of a cycle what it would get: first for its claims, then without. It returns false where too
+// little is left for the latter.
+func (r *room) serve(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod) (g *getting, fits bool) {
+	g, fits = &getting{}, true
 	if open := r.open(r.claims); len(open) > 0 {
 		g.claims = r.narrowed(ctx, open, make([]bool, len(r.site.Devices)))
-		if all = len(g.claims) == len(open); all && r.view != nil {
+		if len(g.claims) == len(open) && r.view != nil {
 			g.claims = r.choose(ctx, open, g.claims)
 		}
 		r.give(open, g.claims)
 	}
 	if r.cards != nil && r.others.AsksForDevices(pod) != nil {
-		var fits bool
 		g.rest, fits = r.others.Offered(cs, pod, r.node.Name, r.account)
-		all = all && fits
 		r.put(g.rest)
 	}
-	return g, all
+	return g, fits
 }
 
 // open returns those of claims that have no devices yet.
@@ -102,7 +100,7 @@ func (p *plan) leaves(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 		own := data.(*getting)
 		r.give(r.open(p.claims), own.claims)
 		r.put(own.rest)
-	} else if _, all := r.serve(ctx, cs, pod); !all && p.both {
+	} else if _, fits := r.serve(ctx, cs, pod); !fits && p.both {
 		return fwk.NewStatus(fwk.Unschedulable).WithError(errBoth)
 	}
 	takesCard := r.cards != nil && r.account != before
