@@ -311,11 +311,7 @@ func (c *imagined) GatherAllocatedState() (*structured.AllocatedState, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := &structured.AllocatedState{
-		AllocatedDevices:         state.AllocatedDevices.Clone(),
-		AllocatedSharedDeviceIDs: state.AllocatedSharedDeviceIDs.Clone(),
-		AggregatedCapacity:       state.AggregatedCapacity.Clone(),
-	}
+	all := copied(state)
 	err = c.released(func(claim *resourcev1.ResourceClaim) { release(all, claim.Status.Allocation) })
 	c.each(func(id structured.DeviceID, d *resourcev1.DeviceRequestAllocationResult) {
 		if d.ShareID == nil {
