@@ -90,9 +90,10 @@ func (c *cluster) upgrade(t *testing.T) {
 	c.helm(t, "uninstall", "tenon")
 	c.awaitGone(t)
 	c.cordon(t, true)
+	const cordoned = "nodes" // the check that warns of it
 	c.helm(t, "install", "tenon", filepath.Join(previous, "sources", "deploy/chart"), "--set", small,
 		"--set", "image.tag="+previousTag+",scheduler.garbageCollection=150")
-	c.isWell(t, "versions")
+	c.isWell(t, "versions", cordoned)
 	c.awaitImages(t, previousTag)
 	c.defines(t, oldName)
 
@@ -100,13 +101,13 @@ func (c *cluster) upgrade(t *testing.T) {
 	c.helm(t, "upgrade", "tenon", filepath.Join(c.root, "deploy/chart"), "--reset-values", "--set", small)
 	c.awaitImages(t, version)
 	c.defines(t)
-	c.isWell(t)
+	c.isWell(t, cordoned)
 	c.remove(t, c.create(t, workload("after-upgrade", "LS", "10m"))...)
 
 	c.helm(t, "rollback", "tenon")
 	c.awaitImages(t, previousTag)
 	c.defines(t, oldName)
-	c.isWell(t, "versions")
+	c.isWell(t, "versions", cordoned)
 	c.remove(t, c.create(t, workload("after-rollback", "LS", "10m"))...)
 	answers()
 
