@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-project/tenon/internal/sim"
@@ -80,14 +81,19 @@ func (c *cluster) operators(t *testing.T) {
 func (c *cluster) asked(t *testing.T, cases []operator.Case) {
 	nodes, want := c.client.CoreV1().Nodes(), &corev1.Node{}
 	testkit.Check(t, yaml.Unmarshal([]byte(operator.Node), want))
-	node, err := nodes.Get(t.Context(), want.Name, metav1.GetOptions{})
-	testkit.Check(t, err)
-	node.Labels, node.Spec.Taints = want.Labels, nil // of a node that is not ready
-	node, err = nodes.Update(t.Context(), node, metav1.UpdateOptions{})
-	testkit.Check(t, err)
-	node.Status.Allocatable = want.Status.Allocatable
-	_, err = nodes.UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
-	testkit.Check(t, err)
+	testkit.Check(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error { // controllers write nodes, too
+		node, err := nodes.Get(t.Context(), want.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		node.Labels, node.Spec.Taints = want.Labels, nil // of a node that is not ready
+		if node, err = nodes.Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+		node.Status.Allocatable = want.Status.Allocatable
+		_, err = nodes.UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
+		return err
+	}))
 	others, err := nodes.List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name!=" + want.Name})
 	testkit.Check(t, err)
 	for i := range others.Items {
