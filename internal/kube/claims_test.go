@@ -204,6 +204,18 @@ func TestClaimsHoldCards(t *testing.T) {
 	}
 }
 
+// TestAClaimNamesThePodsThatUseIt: those that it is reserved for, on each node that it has devices of.
+func TestAClaimNamesThePodsThatUseIt(t *testing.T) {
+	t.Parallel()
+	_, claims := cards()
+	claims.PutSlice(publishes("s", "gpu", "n", 1, "g0=GPU-a"))
+	c := allocated("c", "5", "gpu", "n", "g0")
+	c.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{UID: "a"}, {UID: "b"}}
+	if got := claims.Entries(c)["n"].Users; !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("got %v", got)
+	}
+}
+
 // TestClaimsAreNotTakenForLostPods: the audit compares the accounts with pods, and no pod has the UID of a claim.
 func TestClaimsAreNotTakenForLostPods(t *testing.T) {
 	t.Parallel()

@@ -907,6 +907,16 @@ func TestClaimsEndWithTheLastPodThatUsesThem(t *testing.T) {
 				t.Fatalf("after %s: %v, want %v", uid, slices.Collect(v.Entries()), slices.Collect(want.Entries()))
 			}
 		}
+		again := v
+		for _, uid := range pods {
+			if there[uid] {
+				again = again.Return(uid, whole)
+			}
+		}
+		if !again.Equal(v) {
+			t.Fatalf("pods that have not left come back: %v, want %v", slices.Collect(again.Entries()),
+				slices.Collect(v.Entries()))
+		}
 		if v.Leave("other") != v || v.Return("other", whole) != v {
 			t.Fatal("a pod that has nothing changes the account")
 		}

@@ -271,9 +271,10 @@ func (v *View) Return(uid string, from *View) *View {
 	for _, a := range from.accounts {
 		if slices.Contains(a.Users, uid) {
 			e := a.Entry
-			remains, _ := v.Entry(e.UID)
-			e.Users = append(slices.Clone(remains.Users), uid)
-			v = v.With(e)
+			if remains, _ := v.Entry(e.UID); !slices.Contains(remains.Users, uid) {
+				e.Users = append(slices.Clone(remains.Users), uid)
+				v = v.With(e)
+			}
 		}
 	}
 	return v

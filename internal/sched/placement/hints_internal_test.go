@@ -1,6 +1,8 @@
 package placement
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -8,20 +10,21 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/lru"
 
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/follow"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
-// TestATrialFollowsTheClaimsOfItsNodes: what claims get and lose while it lasts, beside what it changes itself.
-func TestATrialFollowsTheClaimsOfItsNodes(t *testing.T) {
-	t.Parallel()
+// aCard returns accounts where a driver publishes a card of node n, and a claim of that card.
+func aCard() (*kube.Store, *kube.Claims, *resourcev1.ResourceClaim) {
 	store := kube.NewStore()
-	claims, trial := kube.NewClaims(store), NewTrial(store)
+	claims := kube.NewClaims(store)
 	s := &resourcev1.ResourceSlice{}
 	s.Name, s.Spec.Driver, s.Spec.Pool.Name, s.Spec.NodeName = "s", "d", "p", new("n")
 	id := map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"uuid": {StringValue: new("GPU-a")}}
@@ -33,6 +36,14 @@ func TestATrialFollowsTheClaimsOfItsNodes(t *testing.T) {
 	claim.Status.Allocation.Devices.Results = []resourcev1.DeviceRequestAllocationResult{
 		{Driver: "d", Pool: "p", Device: "x"},
 	}
+	return store, claims, claim
+}
+
+// TestATrialFollowsTheClaimsOfItsNodes: what claims get and lose while it lasts, beside what it changes itself.
+func TestATrialFollowsTheClaimsOfItsNodes(t *testing.T) {
+	t.Parallel()
+	store, claims, claim := aCard()
+	trial := NewTrial(store)
 	has := func(uid string) bool { _, known := trial.Account("n").Entry(uid); return known }
 	trial.FollowClaims("n")
 	trial.Put("n", ledger.Entry{UID: "pod"})
@@ -61,6 +72,35 @@ func TestATrialFollowsTheClaimsOfItsNodes(t *testing.T) {
 	} {
 		if step.do(); has("claim/c") != step.want || !has("pod") {
 			t.Errorf("the claim is there: %t, want %t; the pod: %t", has("claim/c"), step.want, has("pod"))
+		}
+	}
+}
+
+// TestADryRunTakesAClaimWithItsLastPod: a victim takes it along, and one that is spared brings it back.
+func TestADryRunTakesAClaimWithItsLastPod(t *testing.T) {
+	t.Parallel()
+	store, claims, claim := aCard()
+	claim.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{UID: "a"}, {UID: "b"}}
+	claims.PutClaim(claim)
+	p, cs, node := &Plugin{decision: &decision{store: store}}, framework.NewCycleState(), framework.NewNodeInfo()
+	node.SetNode(object.Node("n", nil))
+	cs.Write(stateKey, &Cycle{store: store})
+	for _, step := range []struct {
+		do   func(context.Context, fwk.CycleState, *corev1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status
+		uid  string
+		want string
+	}{
+		{p.RemovePod, "a", "[b]"},
+		{p.RemovePod, "b", "[]"},
+		{p.AddPod, "a", "[a]"},
+		{p.AddPod, "b", "[a b]"},
+	} {
+		pod, err := framework.NewPodInfo(object.Pod(step.uid, object.UID(step.uid)))
+		testkit.Check(t, err)
+		status := step.do(t.Context(), cs, nil, pod, node)
+		e, _ := Read(cs).View("n").Entry("claim/c")
+		if got := fmt.Sprint(e.Users); !status.IsSuccess() || got != step.want {
+			t.Errorf("after %s: pods %s use the claim, want %s; %v", step.uid, got, step.want, status)
 		}
 	}
 }

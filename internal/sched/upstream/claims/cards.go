@@ -52,9 +52,9 @@ func (c *cards) hide(state *structured.AllocatedState) {
 	state.AllocatedDevices.Insert(c.held()...)
 }
 
-// leave lets claims get devices whose cards only victims have. A pod may have got the card of a victim's claim
+// regain lets claims get devices whose cards only victims have. A pod may have got the card of a victim's claim
 // meanwhile.
-func (c *cards) leave(state *structured.AllocatedState, gone *victims) {
+func (c *cards) regain(state *structured.AllocatedState, gone *victims) {
 	byClaims, err := c.books.SharedDRAManager.ResourceClaims().ListAllAllocatedDevices()
 	if err != nil {
 		return // claims are changing: it remains with what was read before
@@ -64,7 +64,7 @@ func (c *cards) leave(state *structured.AllocatedState, gone *victims) {
 			state.AllocatedDevices.Delete(id)
 		}
 	}
-	c.account = gone.leave(c.account)
+	c.account = gone.removedFrom(c.account)
 	c.hide(state)
 }
 
@@ -81,8 +81,8 @@ func (v *victims) haveCards(c *choice) bool {
 	return false
 }
 
-// leave returns the account of a node without the victims.
-func (v *victims) leave(account *ledger.View) *ledger.View {
+// removedFrom returns the account of a node without the victims.
+func (v *victims) removedFrom(account *ledger.View) *ledger.View {
 	if v == nil {
 		return account
 	}

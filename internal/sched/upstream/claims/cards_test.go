@@ -85,10 +85,10 @@ func (skipping) PreFilter(context.Context, fwk.CycleState, *corev1.Pod, []fwk.No
 	return nil, fwk.NewStatus(fwk.Skip)
 }
 
-// uses is what a pod has or asks for: numbers of cards by claims, and percent of GPUs without.
+// uses is what a pod has or asks for: numbers of cards by claims, and percent of GPUs and of NICs without.
 type uses struct {
-	claims int
-	gpus   string
+	claims     int
+	gpus, nics string
 }
 
 // TestCardsThatClaimsAndPodsShare: a node has three cards that its Device and a driver list. Pod old has some of them,
@@ -116,10 +116,25 @@ func TestCardsThatClaimsAndPodsShare(t *testing.T) {
 		"shares of one card": {
 			p: uses{gpus: "50"}, s0: uses{gpus: "50"}, s1: uses{claims: 2},
 		},
-		"one that starts with both":         {p: uses{gpus: "100"}, s0: uses{1, "200"}, want: "s0"},
-		"both, and enough":                  {p: uses{1, "200"}},
-		"both, and enough for either alone": {p: uses{2, "200"}, want: errBoth.detail},
-		"both, beside one that starts":      {p: uses{1, "100"}, s0: uses{claims: 2}, want: "s0"},
+		"a NIC beside one that waits for a card": {
+			old: uses{gpus: "200"}, p: uses{nics: "100"}, s0: uses{gpus: "200"},
+		},
+		"a NIC that one waits for with a card": {
+			old: uses{gpus: "300"}, p: uses{nics: "50"}, s0: uses{gpus: "100", nics: "50"}, want: "s0",
+		},
+		"a card that one waits for": {
+			old: uses{gpus: "200"}, p: uses{gpus: "100"}, s0: uses{gpus: "200"}, want: "s0",
+		},
+		"a claim's card that one waits for": {
+			old: uses{gpus: "200"}, p: uses{claims: 1}, s0: uses{gpus: "200"}, want: "s0",
+		},
+		"a card and a claim beside one that waits for a NIC": {
+			old: uses{nics: "100"}, p: uses{claims: 1, gpus: "100"}, s0: uses{nics: "100"},
+		},
+		"one that starts with both":         {p: uses{gpus: "100"}, s0: uses{claims: 1, gpus: "200"}, want: "s0"},
+		"both, and enough":                  {p: uses{claims: 1, gpus: "200"}},
+		"both, and enough for either alone": {p: uses{claims: 2, gpus: "200"}, want: errBoth.detail},
+		"both, beside one that starts":      {p: uses{claims: 1, gpus: "100"}, s0: uses{claims: 2}, want: "s0"},
 		"old still has a card": {
 			old: uses{gpus: "50"}, p: uses{gpus: "100"}, s0: uses{claims: 2}, want: "s0",
 		},
@@ -133,7 +148,8 @@ func TestCardsThatClaimsAndPodsShare(t *testing.T) {
 			old: uses{claims: 1}, p: uses{gpus: "100"}, s0: uses{claims: 2}, goes: true, ahead: true,
 		},
 		"what p has now is not for another one": {
-			old: uses{gpus: "100"}, p: uses{1, "100"}, s0: uses{claims: 2}, goes: true, ahead: true, want: "s0",
+			old: uses{gpus: "100"}, p: uses{claims: 1, gpus: "100"}, s0: uses{claims: 2}, goes: true, ahead: true,
+			want: "s0",
 		},
 		"a claim beside cards that are not known": {p: uses{claims: 1}, s0: uses{gpus: "300"}, listed: true},
 		"cards that only claims lack": {
@@ -183,6 +199,9 @@ func TestCardsThatClaimsAndPodsShare(t *testing.T) {
 					slice.Spec.Devices[i].Attributes["uuid"] = resourcev1.DeviceAttribute{StringValue: &id}
 				}
 			}
+			d.Spec.Devices = append(d.Spec.Devices, devicev1alpha1.DeviceInfo{
+				Type: "rdma", ID: "0000:01:00.0", Health: true, Resources: object.List("koordinator.sh/rdma", "100"),
+			})
 			store.PutNode(object.Node("n", nil, "cpu", "8"))
 			store.PutDevice(d)
 			known.PutSlice(slice)
@@ -194,8 +213,15 @@ func TestCardsThatClaimsAndPodsShare(t *testing.T) {
 					s.claims[name] = claims[0]
 					pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: name, ResourceClaimName: &name}}
 				}
+				limits := corev1.ResourceList{}
 				if u.gpus != "" {
-					pod.Spec.Containers[0].Resources.Limits = object.List("koordinator.sh/gpu", u.gpus)
+					limits["koordinator.sh/gpu"] = resource.MustParse(u.gpus)
+				}
+				if u.nics != "" {
+					limits["koordinator.sh/rdma"] = resource.MustParse(u.nics)
+				}
+				if len(limits) > 0 {
+					pod.Spec.Containers[0].Resources.Limits = limits
 					r, reason, _ := convert.Request(pod, convert.Args{Devices: true})
 					if !reason.OK() {
 						t.Fatal(reason)
@@ -212,7 +238,7 @@ func TestCardsThatClaimsAndPodsShare(t *testing.T) {
 				known.PutClaim(own)
 			}
 			base := store.View("n")
-			if c.old.gpus != "" {
+			if rest.asks[old.UID] != nil {
 				offer, reason := place.Try(base, rest.asks[old.UID])
 				if !reason.OK() {
 					t.Fatal(reason)
@@ -241,10 +267,10 @@ func TestCardsThatClaimsAndPodsShare(t *testing.T) {
 			node.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 			first, filter := &chosenFirst{skipping{}, ch}, &answering{}
 			if c.p.claims > 0 {
-				cs.Write(planKey, &plan{choice: ch, claims: claimsOf(books, p), both: c.p.gpus != ""})
+				cs.Write(planKey, &plan{choice: ch, claims: claimsOf(books, p), both: rest.asks[p.UID] != nil})
 			} else {
 				_, status := first.PreFilter(t.Context(), cs, p, nil)
-				if status.IsSkip() != (c.p.gpus == "" || c.listed) {
+				if status.IsSkip() != (rest.asks[p.UID] == nil || c.listed) {
 					t.Errorf("PreFilter: %v", status)
 				}
 			}

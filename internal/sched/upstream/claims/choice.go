@@ -215,7 +215,7 @@ func (f *chosenFilter) Filter(ctx context.Context, cs fwk.CycleState, pod *corev
 		status = f.filter(ctx, cs, p, pod, node)
 	}
 	if status.IsSuccess() && (p.both || len(startersOf(cs)) > 0) {
-		return p.leaves(ctx, cs, pod, node.Node())
+		return p.refusal(ctx, cs, pod, node.Node())
 	}
 	return status
 }
@@ -334,7 +334,7 @@ func (p *plan) ask(cs fwk.CycleState, node *corev1.Node, best, always bool) *que
 	if q.freed = free && q.state != nil; q.freed {
 		if c := p.cards(cs, node.Name); c != nil {
 			q.state = copied(q.state)
-			c.leave(q.state, gone)
+			c.regain(q.state, gone)
 		}
 	}
 	for i := range p.given {

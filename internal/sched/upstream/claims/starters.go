@@ -2,6 +2,7 @@ package claims
 
 import (
 	"context"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -40,7 +42,8 @@ type grants []resourcev1.AllocationResult
 
 // getting is what the pod of a cycle gets of a node now. It is never changed in place.
 type getting struct {
-	claims grants
+	open    []*resourcev1.ResourceClaim // its claims that had no devices
+	granted grants                      // what these get, in their order; fewer where devices lack
 	// rest is what it gets without claims; without devices where no driver publishes cards of the node.
 	rest ledger.Entry
 }
@@ -64,12 +67,12 @@ func LookAhead(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node *co
 // little is left for the latter.
 func (r *room) serve(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod) (g *getting, fits bool) {
 	g, fits = &getting{}, true
-	if open := r.open(r.claims); len(open) > 0 {
-		g.claims = r.narrowed(ctx, open, make([]bool, len(r.site.Devices)))
-		if len(g.claims) == len(open) && r.view != nil {
-			g.claims = r.choose(ctx, open, g.claims)
+	if g.open = r.open(r.claims); len(g.open) > 0 {
+		g.granted = r.narrowed(ctx, g.open, make([]bool, len(r.site.Devices)))
+		if len(g.granted) == len(g.open) && r.view != nil {
+			g.granted = r.choose(ctx, g.open, g.granted)
 		}
-		r.give(open, g.claims)
+		r.give(g.open, g.granted)
 	}
 	if r.cards != nil && r.others.AsksForDevices(pod) != nil {
 		g.rest, fits = r.others.Offered(cs, pod, r.node.Name, r.account)
@@ -85,26 +88,23 @@ func (p *plan) open(claims []*resourcev1.ResourceClaim) []*resourcev1.ResourceCl
 	})
 }
 
-// leaves returns the refusal of a node whose devices do not suffice for the pod of the cycle, by its claims and
+// refusal returns the refusal of a node whose devices do not suffice for the pod of the cycle, by its claims and
 // without, and for the pods that the node is kept for, without the victims; nil where they do.
-func (p *plan) leaves(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node *corev1.Node) *fwk.Status {
+func (p *plan) refusal(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node *corev1.Node) *fwk.Status {
 	r := p.room(cs, node)
 	if r == nil {
 		return nil
 	}
-	var before *ledger.View
-	if r.cards != nil {
-		before = r.account
-	}
+	before := r.left()
 	if data, err := cs.Read(aheadKey); err == nil {
 		own := data.(*getting)
-		r.give(r.open(p.claims), own.claims)
+		r.give(own.open, own.granted)
 		r.put(own.rest)
 	} else if _, fits := r.serve(ctx, cs, pod); !fits && p.both {
 		return fwk.NewStatus(fwk.Unschedulable).WithError(errBoth)
 	}
-	takesCard := r.cards != nil && r.account != before
-	if p.cardsAlone && !takesCard {
+	after := r.left()
+	if p.cardsAlone && after == before {
 		return nil
 	}
 	served := map[types.UID]bool{} // also those of the pod itself: its gang may share them
@@ -121,7 +121,9 @@ func (p *plan) leaves(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 			fits = len(got) == len(wants)
 			r.give(wants, got)
 		}
-		if asked := p.others.AsksForDevices(starter); fits && takesCard && asked != nil {
+		// As with place.Promise, a pod that waits for others to leave keeps all that is free of the types it asks for.
+		asked := p.others.AsksForDevices(starter)
+		if fits && asked != nil && takesAny(asked.Devices.Types(), before, after) {
 			offer, reason := place.Try(r.account, asked)
 			if fits = reason.OK(); fits {
 				r.put(offer.Entry)
@@ -152,9 +154,22 @@ func (p *plan) room(cs fwk.CycleState, node *corev1.Node) *room {
 	q.state = copied(q.state)
 	r := &room{q, p.cards(cs, node.Name)}
 	if r.cards != nil {
-		r.account = victimsOf(cs).leave(r.account)
+		r.account = victimsOf(cs).removedFrom(r.account)
 	}
 	return r
+}
+
+// left returns the account of what is left; nil where no driver publishes cards that pods can get without claims.
+func (r *room) left() *ledger.View {
+	if r.cards == nil {
+		return nil
+	}
+	return r.account
+}
+
+// takesAny reports whether less is free of some types of devices than before.
+func takesAny(types []device.Type, before, after *ledger.View) bool {
+	return before != after && !reflect.DeepEqual(before.Devices().Rest(types), after.Devices().Rest(types))
 }
 
 // put gives a pod what it gets without claims.
