@@ -19,7 +19,9 @@ func TestAMigrationThatCannotBeReadIsPaused(t *testing.T) {
 	paused := map[string]bool{}
 	for _, object := range i.GetStore().List() {
 		j := object.(*v1alpha1.PodMigrationJob)
-		paused[j.Name] = j.Spec.Paused
+		if paused[j.Name] = j.Spec.Paused; (kube.Unread(j) != "") != (j.Name == "odd") {
+			t.Errorf("%s cannot be read: %q", j.Name, kube.Unread(j))
+		}
 	}
 	if len(paused) != 3 || !paused["odd"] || paused["sound"] || !paused["paused"] {
 		t.Errorf("paused are %v, want odd and paused", paused)

@@ -30,10 +30,18 @@ func NewMigrationInformer(client rest.Interface) cache.SharedIndexInformer {
 		func(text *json.RawMessage) *migration.PodMigrationJob {
 			job, err := readAs[migration.PodMigrationJob](*text)
 			job.ManagedFields = nil
-			job.Spec.Paused = job.Spec.Paused || err != nil
+			if err != nil {
+				job.Spec.Paused, job.Annotations = true, map[string]string{unreadKey: err.Error()}
+			}
 			return job
 		})
 }
+
+// unreadKey is the annotation with why a PodMigrationJob cannot be read. It is in memory alone.
+const unreadKey = "unread"
+
+// Unread returns why a PodMigrationJob of the informer cannot be read; "" for one that can.
+func Unread(j *migration.PodMigrationJob) string { return j.Annotations[unreadKey] }
 
 // WithoutManagedFields is a transform of informers that keeps caches small.
 func WithoutManagedFields(object any) (any, error) {

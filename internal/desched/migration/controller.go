@@ -26,6 +26,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/descheduler"
+	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/internal/core/evict"
@@ -80,7 +81,7 @@ type Cluster interface {
 // Controller moves pods. One at a time may run: the leader's.
 type Controller struct {
 	Options
-	shown map[types.UID]bool // jobs that a dry run has logged
+	shown map[types.UID]bool // jobs that were logged: by a dry run, or because they cannot be read
 	// decoded has the jobs of the cache that were read in this pass, and fleet all of them; nil until a job needs it.
 	decoded map[*v1alpha1.PodMigrationJob]*move.Job
 	fleet   *fleet
@@ -116,6 +117,7 @@ func (c *Controller) Start(ctx context.Context) error {
 // Pass lets every job take the steps that it can take now.
 func (c *Controller) Pass(ctx context.Context) {
 	var waiting []*v1alpha1.PodMigrationJob
+	c.reportUnread(ctx)
 	jobs := c.jobs()
 	c.decoded, c.fleet = make(map[*v1alpha1.PodMigrationJob]*move.Job, len(jobs)), nil
 	for _, j := range jobs {
@@ -132,10 +134,22 @@ func (c *Controller) Pass(ctx context.Context) {
 	c.Metrics.waiting(refused)
 }
 
-// jobs returns the jobs of the cache that name a pod, the oldest first.
+// reportUnread reports the jobs that cannot be read, once.
+func (c *Controller) reportUnread(ctx context.Context) {
+	for _, object := range c.Jobs.List() {
+		j := object.(*v1alpha1.PodMigrationJob)
+		if why := kube.Unread(j); why != "" && !c.shown[j.UID] {
+			c.shown[j.UID] = true
+			klog.FromContext(ctx).Info("Job cannot be read", "podMigrationJob", j.Name, "why", why)
+			c.event(j, event.MigrationFailed, "cannot be read, and waits: %s", why)
+		}
+	}
+}
+
+// jobs returns the jobs of the cache that can be read and name a pod, the oldest first.
 func (c *Controller) jobs() (all []*v1alpha1.PodMigrationJob) {
 	for _, object := range c.Jobs.List() {
-		if j := object.(*v1alpha1.PodMigrationJob); j.Spec.PodRef != nil {
+		if j := object.(*v1alpha1.PodMigrationJob); j.Spec.PodRef != nil && kube.Unread(j) == "" {
 			all = append(all, j)
 		}
 	}

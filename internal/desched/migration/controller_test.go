@@ -876,6 +876,28 @@ func TestMigrationIsReported(t *testing.T) {
 	}
 }
 
+// TestAJobThatCannotBeReadWaits and is reported once.
+func TestAJobThatCannotBeReadWaits(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, usual())
+	c.addPod("p", "old", source)
+	c.addJob("j", "p")
+	j := c.list()[0]
+	j.Annotations = map[string]string{"unread": "bad ttl"} // as the informer says it
+	testkit.Check(t, c.client.Update(t.Context(), j))
+	c.run(time.Minute)
+	if got := len(c.events.Events); got != 1 {
+		t.Fatalf("%d Events, want one", got)
+	}
+	const want = "Warning MigrationFailed cannot be read, and waits: bad ttl"
+	if got := <-c.events.Events; got != want {
+		t.Errorf("Event %q, want %q", got, want)
+	}
+	if got := c.list()[0].Status; got.Phase != v1alpha1.PodMigrationJobPending || c.pod("p").UID != "old" {
+		t.Errorf("the job is %q, and the pod is %s", got.Phase, c.pod("p").UID)
+	}
+}
+
 // D6: a dry run writes nothing.
 func TestDryRunWritesNothing(t *testing.T) {
 	t.Parallel()

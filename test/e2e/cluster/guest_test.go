@@ -65,7 +65,7 @@ func (c *cluster) joinGuest(t, life *testing.T) {
 	shape, archives := guestShape(), map[string]string{
 		"previous.tar": filepath.Join(os.Getenv(previousVariable), "images", agent+".tar"), // what upgrade runs on it
 	}
-	for _, program := range []string{scheduler, manager, agent} {
+	for _, program := range []string{scheduler, manager, "tenon-descheduler", agent} {
 		archives[program+".tar"] = filepath.Join(os.Getenv(imagesVariable), program+".tar")
 	}
 	t.Setenv("TMPDIR", c.Dir()) // nothing of the guest outlives the stage
