@@ -182,6 +182,7 @@ func (a *account) node(name string) view.Node {
 		}
 		out.Pods[bound].Interrupts = describe.Interrupts(reportOfPod(a.metrics[name], p))
 	}
+	describe.SetCPUUse(&out, a.metrics[name], a.now)
 	if shared > 0 {
 		out.SharedMemory = view.BytesText(shared)
 	}

@@ -215,6 +215,13 @@ func (d *drawing) numa(n view.NUMA) {
 	if n.Isolated != "" {
 		d.wrapped(4, ",", "isolated "+n.Isolated)
 	}
+	var busy []string
+	for _, c := range n.L3Use {
+		busy = append(busy, fmt.Sprintf("L3 %d %d%%", c.L3, c.UsedPercent))
+	}
+	if len(busy) > 0 {
+		d.wrapped(4, ",", "busy "+strings.Join(busy, ", "))
+	}
 }
 
 func memoryText(n view.NUMA) string {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +67,24 @@ func TestTopologyShowsInterruptsOnThePodsCPUs(t *testing.T) {
 	}
 	if found, _ := rates(nil); len(found) > 0 {
 		t.Errorf("without a report: %v", found)
+	}
+}
+
+func TestTopologyShowsHowBusyCPUsAre(t *testing.T) {
+	t.Parallel()
+	nodes, pods, topologies := example(t)
+	metric := firing(time.Now())
+	metric.Status.NodeMetric = &slo.NodeMetricInfo{CPUUsages: slices.Repeat([]int32{50, 20}, 32)}
+	for width, want := range map[int]string{0: "    busy L3 0 35%, L3 1 35%\n", 30: "    busy L3 0 35%,\n"} {
+		a := newAccount(nodes, pods, topologies)
+		a.metrics = map[string]*slo.NodeMetric{"epyc": metric}
+		if drawn := drawMachine(a.node("epyc"), paint{}, width); !strings.Contains(drawn, want) {
+			t.Errorf("the drawing of %d columns lacks %q:\n%s", width, want, drawn)
+		}
+		a.metrics = map[string]*slo.NodeMetric{"epyc": firing(time.Now())}
+		if drawn := drawMachine(a.node("epyc"), paint{}, width); strings.Contains(drawn, "busy") {
+			t.Errorf("without a report:\n%s", drawn)
+		}
 	}
 }
 

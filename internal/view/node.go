@@ -98,6 +98,14 @@ type NUMA struct {
 	Isolated string `json:"isolated,omitempty"`
 	Free     int    `json:"free"`
 	Cores    []Core `json:"cores"`
+	// L3Use is how busy the CPUs of each L3 cache were by the last report, by L3; empty where that is not known.
+	L3Use []CacheUse `json:"l3Use,omitempty"`
+}
+
+// CacheUse is how busy the CPUs of an L3 cache were on average.
+type CacheUse struct {
+	L3          int `json:"l3"`
+	UsedPercent int `json:"usedPercent"`
 }
 
 // MemoryHolder is a pod that holds memory of a NUMA node.
@@ -114,11 +122,14 @@ type Core struct {
 	CPUs []CPU  `json:"cpus"`
 }
 
-// CPU is one logical CPU; Pods are those that hold it.
+// CPU is one logical CPU; Pods are those that hold it, and UsedPercent is how busy it was by the last report, nil where
+// that is not known.
 type CPU struct {
 	CPU   int      `json:"cpu"`
 	State string   `json:"state"`
 	Pods  []string `json:"pods,omitempty"`
+
+	UsedPercent *int `json:"usedPercent,omitempty"`
 }
 
 // Holder is a pod that holds CPUs or is bound to NUMA nodes.

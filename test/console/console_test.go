@@ -351,7 +351,7 @@ var views = []view{
 	{"fleet-load", "/fleet?by=load", []string{"Load: CPU that is used", "arm64-1s-0", "%", "tenon top nodes"}},
 	{"fleet-qos", "/fleet?by=qos", []string{"LSR", "QoS class with most CPUs"}},
 	{"node", "/node/hgx-h100-0", []string{"NUMA 1", "default/finetune", "NVLink", "gpu 7"}},
-	{"node-epyc", "/node/epyc-2s-0", []string{"NUMA 3", "default/packet-filter", "lsr"}},
+	{"node-epyc", "/node/epyc-2s-0", []string{"NUMA 3", "default/packet-filter", "lsr", "% busy"}},
 	{"node-table", "/node/epyc-2s-0?table=threads", []string{"CPU", "default/packet-filter"}},
 	{"gpus", "/gpus", []string{"still fit", "0 of 8 GPUs are stranded", "GPUs by namespace", "NVLink"}},
 	{"decisions", "/decisions?pod=default/team-d-0", []string{"ahead of", "No effect among", "ImageLocality"}},

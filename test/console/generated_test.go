@@ -222,11 +222,11 @@ func generateMachine(answers map[string]any) {
 			var cores []any
 			for c := 16 * n; c < 16*n+16; c++ {
 				cpu := func(id int) any {
+					state, pods := "free", []string{}
 					if n < len(names) && c%16 < 8 {
-						state := []string{"lse", "lsr"}[n%2]
-						return map[string]any{"cpu": id, "state": state, "pods": []string{names[n]}}
+						state, pods = []string{"lse", "lsr"}[n%2], names[n:n+1]
 					}
-					return map[string]any{"cpu": id, "state": "free", "pods": []string{}}
+					return map[string]any{"cpu": id, "state": state, "pods": pods, "usedPercent": id % 101}
 				}
 				cores = append(cores, map[string]any{"core": c, "l3": c / 8, "cpus": []any{cpu(c), cpu(c + 128)}})
 			}
@@ -234,6 +234,9 @@ func generateMachine(answers map[string]any) {
 				"node": n, "memoryAllocatable": "96Gi", "memoryFree": fmt.Sprintf("%dGi", 96-11*n),
 				"distances":  []int{10, 12},
 				"sharedPool": fmt.Sprintf("%d-%d", 16*n+8, 16*n+15), "beSharedPool": "", "free": 16, "cores": cores,
+				"l3Use": []any{
+					map[string]any{"l3": 2 * n, "usedPercent": 7}, map[string]any{"l3": 2*n + 1, "usedPercent": 100},
+				},
 			})
 			gpu := map[string]any{
 				"type": "gpu", "minor": n, "id": fmt.Sprint("GPU-", n), "model": "NVIDIA-H100-80GB-HBM3", "numaNode": n,

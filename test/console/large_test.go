@@ -161,12 +161,15 @@ func TestAPodUnderThePointerFadesTheOthers(t *testing.T) {
 		if c < 4 {
 			state, pods = "lsr", []string{"default/a"}
 		}
-		cpu := func(id int) any { return map[string]any{"cpu": id, "state": state, "pods": pods} }
+		cpu := func(id int) any {
+			return map[string]any{"cpu": id, "state": state, "pods": pods, "usedPercent": 25}
+		}
 		cores = append(cores, map[string]any{"core": c, "l3": c / 8, "cpus": []any{cpu(c), cpu(c + 16)}})
 	}
 	numa := map[string]any{
 		"node": 0, "memoryAllocatable": "64Gi", "memoryFree": "32Gi", "distances": []int{10}, "sharedPool": "4-15",
 		"beSharedPool": "", "free": 24, "cores": cores,
+		"l3Use": []any{map[string]any{"l3": 0, "usedPercent": 25}},
 	}
 	manager := map[string]any{"policy": "none"}
 	node := map[string]any{
@@ -184,11 +187,13 @@ func TestAPodUnderThePointerFadesTheOthers(t *testing.T) {
 	_, address := newFakeServer(t, map[string]any{"node/n": node, "pod/default/a": pod})
 	b := newBrowser(t, address)
 	b.open("/node/n")
-	b.shows("NUMA 0", "64 GiB", "differs: cpuset.cpus")
+	b.shows("NUMA 0", "64 GiB", "differs: cpuset.cpus", "L3 0 · 25% busy")
 	for what, script := range map[string]string{
 		"each CPU is drawn once": `new Set([...document.querySelectorAll("[data-cpu]")].map((e) => e.dataset.cpu))
 			.size === 32 && document.querySelectorAll("[data-cpu]").length === 32`,
 		"a pod has its CPUs": `document.querySelectorAll("[data-cpu][data-pods='default/a']").length === 8`,
+		"a quarter is busy": `[...document.querySelectorAll("[data-cpu] b")].filter((e) => e.offsetWidth * 4 ===
+			e.parentNode.offsetWidth).length === 32`,
 		"others fade": `(() => {
 			document.querySelector("[data-cpu='17']").dispatchEvent(new MouseEvent("mouseover", {bubbles: true}));
 			const opacity = (cpu) => {

@@ -258,25 +258,36 @@ func TestListsSayWhatTheyLeaveOut(t *testing.T) {
 			"example": "a/b",
 		})
 	}
-	for i := range 31 {
+	for i := range 231 {
 		name := fmt.Sprint("q", i)
 		quotas = append(quotas, map[string]any{
 			"name": name, "parentName": "root", "max": map[string]string{"cpu": "9"},
 			"borrowed": map[string]string{"cpu": "1"}, "used": map[string]string{"cpu": "3"},
 			"min": map[string]string{"cpu": "2"}, "runtime": map[string]string{"cpu": "3"},
+			"lent": map[string]string{}, "request": map[string]string{"cpu": "3"},
 		})
-		gangs = append(gangs, map[string]any{"name": "a/" + name, "state": "Bound"})
+		gangs = append(gangs, map[string]any{
+			"name": "a/" + name, "state": "Bound", "children": []any{}, "boundChildren": []any{},
+			"waitingForBindChildren": []any{}, "pendingChildren": []any{}, "createTime": "2026-01-02T03:04:05Z",
+		})
 	}
 	_, address := newFakeServer(t, map[string]any{
 		"pending": list(causes...), "quotas": list(quotas...), "gangs": list(gangs...),
 	})
 	b := newBrowser(t, address)
 	b.open("/")
-	b.shows("95 pods wait", "3 more causes", "and 25 more")
+	b.shows("95 pods wait", "3 more causes", "and 225 more")
 	const count = `[...document.querySelectorAll(".causelist > a > .count")]` +
 		`.reduce((n, e) => n + Number(e.innerText), 0)`
 	if n := run(b, "add up", chromedp.Evaluate[int](count)); n != 95 {
 		t.Errorf("the rows sum to %d pods, the title says 95", n)
+	}
+	for path, rows := range map[string]string{"/gangs": ".ganglist > li[data-row]", "/quota": ".tree > li:not(.more)"} {
+		b.open(path)
+		b.shows("and 31 more")
+		if n := run(b, "count rows", chromedp.Evaluate[int](`document.querySelectorAll("`+rows+`").length`)); n != 200 {
+			t.Errorf("%s draws %d rows", path, n)
+		}
 	}
 	b.checkFaults()
 }

@@ -75,6 +75,8 @@ const texts = {
   wasEvicted: ["evicted", "已驱逐"],
   nothingChanged: ["No pod was bound or evicted.", "没有 Pod 被绑定或驱逐。"],
   liveUse: ["{0} CPU in use", "CPU 使用率 {0}"],
+  busy: ["busy", "使用率"],
+  busyIs: ["{0}% busy", "使用率 {0}%"],
   reportAge: ["agent report {0} ago", "代理报告于 {0} 前"],
   podHolds: ["{0} holds {1}", "{0} 占用 {1}"],
   heldBytes: ["{0} are held", "已占用 {0}"],

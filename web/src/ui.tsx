@@ -251,7 +251,7 @@ export function Topic<T>({ of, children }: { of: string; children: (answer: T) =
 
 // Table is a table that scrolls within its own box.
 // Of a longer table only the rows in and around the window are drawn; the others are room above and below them.
-const drawnRows = 200;
+export const drawnRows = 200;
 
 export function Table({ head, rows, label }: { head: string[]; rows: ComponentChildren[][]; label: string }) {
   const body = useRef<HTMLTableSectionElement>(null);

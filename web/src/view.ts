@@ -747,6 +747,7 @@ export interface NUMA {
   isolated?: string;
   free: number;
   cores: Core[];
+  l3Use?: CacheUse[];
 }
 
 export interface QuietRate {
@@ -940,6 +941,11 @@ export interface Core {
   cpus: CPU[];
 }
 
+export interface CacheUse {
+  l3: number;
+  usedPercent: number;
+}
+
 export interface DeviceHolder {
   pod: string;
   resources: Record<string, string>;
@@ -1008,6 +1014,7 @@ export interface CPU {
   cpu: number;
   state: string;
   pods?: string[];
+  usedPercent?: number;
 }
 
 export interface DeviceKey {

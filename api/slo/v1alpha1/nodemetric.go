@@ -125,6 +125,11 @@ type NodeMetricInfo struct {
 	// NUMAUsages are what is used of each NUMA node, whoever uses it.
 	// +optional
 	NUMAUsages []NUMAUsage `json:"numaUsages,omitempty"`
+	// CPUUsages are how long CPUs were busy since the last report, in percent, by the number that the kernel gives the
+	// CPU: the first is that of CPU 0. -1 is a CPU that is offline or was not measured.
+	// +optional
+	// +listType=atomic
+	CPUUsages []int32 `json:"cpuUsages,omitempty"`
 }
 
 // NUMAUsage is what is used of a NUMA node.

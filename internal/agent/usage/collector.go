@@ -98,6 +98,14 @@ type Collector struct {
 	refused int          // how often Status has waited for pods; patience after the first report
 	fired   quiet.Counts // of the last Status, at firedAt
 	firedAt time.Time
+	// busy is as of the last tick, reported as of the last Status, or of the first tick.
+	busy, reported busyTimes
+}
+
+// busyTimes is for how long CPUs had been busy at a time: nanoseconds by the kernel's id, -1 where that is not known.
+type busyTimes struct {
+	at    time.Time
+	nanos []int64
 }
 
 // numaNode is a NUMA node that is measured.
@@ -355,7 +363,7 @@ func (c *Collector) followMachine() {
 		}
 	}
 	c.mu.Lock()
-	c.sample.NUMA = make([]Amounts, len(c.numa))
+	c.sample.NUMA, c.busy.nanos = make([]Amounts, len(c.numa)), make([]int64, len(c.numaOf))
 	c.mu.Unlock()
 }
 
@@ -365,6 +373,9 @@ func (c *Collector) readNode(now time.Time) bool {
 	known, cpus := false, int64(0)
 	for i := range c.numa {
 		c.numa[i].nanos = 0
+	}
+	for i := range c.busy.nanos {
+		c.busy.nanos[i] = -1
 	}
 	eachCPU(c.stat.read(c.root, c.buf), func(cpu int, line []byte) {
 		nanos, ok := busy(line)
@@ -376,9 +387,13 @@ func (c *Collector) readNode(now time.Time) bool {
 			cpus++
 			if cpu < len(c.numaOf) && c.numaOf[cpu] >= 0 {
 				c.numa[c.numaOf[cpu]].nanos += nanos
+				c.busy.nanos[cpu] = nanos
 			}
 		}
 	})
+	if c.busy.at = now; len(c.reported.nanos) != len(c.busy.nanos) {
+		c.reported = c.busy.copied()
+	}
 	if !known {
 		c.cpu = window.Counter{}
 		return false

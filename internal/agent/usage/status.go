@@ -74,6 +74,7 @@ func (c *Collector) Status(policy *slo.NodeMetricCollectPolicy, pods []Pod, now 
 			})
 		}
 	}
+	out.NodeMetric.CPUUsages = c.usedCPUs()
 	durations := window.Windows()
 	if p := policy.NodeAggregatePolicy; p != nil && len(p.Durations) > 0 {
 		durations = nil
@@ -113,6 +114,30 @@ func (c *Collector) Status(policy *slo.NodeMetricCollectPolicy, pods []Pod, now 
 		}
 	}
 	return out
+}
+
+// usedCPUs returns for how much of the time since the last Status CPUs were busy, in percent by the kernel's id; -1
+// where that is not known.
+func (c *Collector) usedCPUs() []int32 {
+	before := c.reported
+	c.reported = c.busy.copied()
+	span := int64(c.busy.at.Sub(before.at))
+	if span <= 0 {
+		return nil
+	}
+	used := make([]int32, len(c.busy.nanos))
+	for i, now := range c.busy.nanos {
+		used[i] = -1
+		if was := before.nanos[i]; was >= 0 && now >= was {
+			used[i] = int32((100*min(now-was, span) + span/2) / span)
+		}
+	}
+	return used
+}
+
+func (b busyTimes) copied() busyTimes {
+	b.nanos = slices.Clone(b.nanos)
+	return b
 }
 
 // interruptsSince returns how often interrupts fired on the CPUs that pods have alone since the last Status, by UID.

@@ -1,6 +1,7 @@
 package usage_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/usage"
+	"github.com/tenon-project/tenon/internal/testkit/grid"
 	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -73,6 +75,7 @@ func TestWhatANodeReports(t *testing.T) {
 					{NUMANodeID: 0, NodeUsage: resources("1090m", "245Ki")},
 					{NUMANodeID: 1, NodeUsage: resources("0", "245Ki")},
 				},
+				CPUUsages: []int32{100, 0, 0, 0},
 			},
 			PodsMetric: []*slo.PodMetricInfo{
 				{
@@ -103,6 +106,38 @@ func TestWhatANodeReports(t *testing.T) {
 			t.Errorf("after a policy of a negative time: %+v", got)
 		}
 	})
+}
+
+// TestHowBusyEachCPUIs reports it for the time since the report before.
+func TestHowBusyEachCPUIs(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, false)
+	n.tick(time.Second)
+	for _, step := range []struct {
+		after time.Duration
+		cpus  []float64 // seconds; one that is missing is offline
+		want  []int32
+	}{
+		{time.Second, []float64{1, 0.504, 0, 0}, []int32{100, 50, 0, 0}},
+		{4 * time.Second, []float64{2, 0.504, 0}, []int32{25, 0, 0, -1}},
+		{4 * time.Second, []float64{12, 0.2, 0, 9}, []int32{100, -1, 0, -1}}, // CPU 1 counts anew
+		{4 * time.Second, []float64{12, 0.2, 1, 9}, []int32{0, 0, 25, 0}},
+		{0, []float64{12, 0.2, 1, 9}, nil},
+	} {
+		n.cpus(step.cpus...)
+		n.tick(step.after)
+		if got := n.c.Status(nil, nil, n.now).NodeMetric.CPUUsages; !slices.Equal(got, step.want) {
+			t.Errorf("%v after %s: %v, want %v", step.cpus, step.after, got, step.want)
+		}
+	}
+	n.machine = grid.Machine{Sockets: 1, Nodes: 1, Cores: 2, Threads: 1}.Build(t)
+	n.cpus(13, 1)
+	n.tick(time.Second)
+	n.cpus(13, 1.5)
+	n.tick(time.Second)
+	if got := n.c.Status(nil, nil, n.now).NodeMetric.CPUUsages; !slices.Equal(got, []int32{0, 50}) {
+		t.Errorf("another machine: %v, want that of its two CPUs since it is known", got)
+	}
 }
 
 // TestWhatProdPodsWillNotUseIsReclaimable lets a prod pod that requests 3 CPUs and 9000 bytes use 1 CPU and 5000 bytes

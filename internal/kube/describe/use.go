@@ -2,6 +2,7 @@ package describe
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -45,6 +46,44 @@ func NodeUse(node *corev1.Node, metric *slo.NodeMetric, requested occupancy.Room
 		_, out.Memory.Reclaimable = measured(r.Resource.Resources, corev1.ResourceMemory)
 	}
 	return out
+}
+
+// reportLife is how old a report may be that says how busy CPUs are.
+const reportLife = 3 * time.Minute
+
+// SetCPUUse says how busy the CPUs of a node were by its NodeMetric, nil for none.
+func SetCPUUse(n *view.Node, metric *slo.NodeMetric, now time.Time) {
+	if metric == nil || metric.Status.UpdateTime == nil || metric.Status.NodeMetric == nil ||
+		now.Sub(metric.Status.UpdateTime.Time) > reportLife {
+		return
+	}
+	used := metric.Status.NodeMetric.CPUUsages
+	for _, s := range n.Sockets {
+		for i := range s.NUMA {
+			setCPUUse(&s.NUMA[i], used)
+		}
+	}
+}
+
+func setCPUUse(n *view.NUMA, used []int32) {
+	type sum struct{ percent, cpus int }
+	caches := map[int]sum{}
+	for _, core := range n.Cores {
+		for i := range core.CPUs {
+			cpu := &core.CPUs[i]
+			if cpu.CPU >= len(used) || used[cpu.CPU] < 0 {
+				continue
+			}
+			percent := min(100, int(used[cpu.CPU]))
+			cpu.UsedPercent = &percent
+			s := caches[core.L3]
+			caches[core.L3] = sum{s.percent + percent, s.cpus + 1}
+		}
+	}
+	for _, l3 := range slices.Sorted(maps.Keys(caches)) {
+		s := caches[l3]
+		n.L3Use = append(n.L3Use, view.CacheUse{L3: l3, UsedPercent: (s.percent + s.cpus/2) / s.cpus})
+	}
 }
 
 // requestedUse describes requests of which no use is known.

@@ -3,7 +3,7 @@ import type { Decision, List, PendingGroup, Score } from "../view";
 import type { ComponentChildren } from "preact";
 import { go, namespace, pendingTopic, query, updates, wide, withQuery } from "../store";
 import { t } from "../text";
-import { A, Beside, clock, Copy, Figure, Head, Namespace, NodeLink, PodLink, Topic } from "../ui";
+import { A, Beside, clock, Copy, drawnRows, Figure, Head, More, Namespace, NodeLink, PodLink, Topic } from "../ui";
 
 export const decisionTopics = () => ["decisions", pendingTopic()];
 
@@ -73,8 +73,6 @@ function duel(d: Decision): [Score | undefined, Score | undefined] {
   return [scores.find((s) => s.node === d.node), scores.find((s) => s.node !== d.node)];
 }
 
-const shownEvents = 300;
-
 function Timeline({ decisions, below }: { decisions: Decision[]; below?: ComponentChildren }) {
   const filter = query("name");
   const within = namespace() && namespace() + "/";
@@ -97,7 +95,7 @@ function Timeline({ decisions, below }: { decisions: Decision[]; below?: Compone
         title={t("timeline")}
         picture={
           <ol class="timeline">
-            {events.slice(0, shownEvents).map(({ at, pod, decision: d, moved: m }) => (
+            {events.slice(0, drawnRows).map(({ at, pod, decision: d, moved: m }) => (
               <>
               <li class={d ? "placed" : "changed"}>
                 <time dateTime={new Date(at).toISOString()}>{clock(new Date(at))}</time>
@@ -112,12 +110,12 @@ function Timeline({ decisions, below }: { decisions: Decision[]; below?: Compone
               {d && pod === query("pod") && below && <li class="answer">{below}</li>}
               </>
             ))}
-            {events.length > shownEvents && <li class="quiet">{t("more", events.length - shownEvents)}</li>}
+            <More of={events.length} shown={drawnRows} to={withQuery({ table: "timeline" })} />
             {!events.length && <li class="quiet">{t("nothing")}</li>}
           </ol>
         }
         head={[t("time"), t("pod"), t("node"), t("cause"), t("nodes"), t("total")]}
-        rows={events.map(({ at, pod, decision: d, moved: m }) => [
+        rows={() => events.map(({ at, pod, decision: d, moved: m }) => [
           clock(new Date(at)), <PodLink pod={pod} />, d ? <NodeLink node={d.node} /> : "–", m ? cause(m) : "–",
           d ? t("feasible", d.feasible, d.of) : "–", d ? margin(d) : "–",
         ])}

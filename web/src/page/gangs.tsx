@@ -1,7 +1,7 @@
 import type { Decision, Gang, List, Past, Pod } from "../view";
-import { namespace, now, updates } from "../store";
+import { namespace, now, updates, withQuery } from "../store";
 import { t } from "../text";
-import { A, age, clock, Facts, Figure, Head, Namespace, parts, PodLink, Topic } from "../ui";
+import { A, age, clock, drawnRows, Facts, Figure, Head, More, Namespace, parts, PodLink, Topic } from "../ui";
 import { expectedText, holdText } from "./explanation";
 
 // A gang is read with those of its namespace.
@@ -124,7 +124,7 @@ function Gangs({ gangs, name }: { gangs: Gang[]; name: string }) {
       picture={
         <>
           <ul class="ganglist">
-            {first.map((g) => (
+            {first.slice(0, drawnRows).map((g) => (
               <li data-row tabIndex={-1}>
                 <span class="who">
                   <A to={gangPath(g.name)} title={g.name} class="code cut">{g.name}</A>
@@ -136,6 +136,7 @@ function Gangs({ gangs, name }: { gangs: Gang[]; name: string }) {
                 {g.message && <span class="message says">{g.message}{g.rootCausePod && <> · <PodLink pod={g.rootCausePod} /></>}</span>}
               </li>
             ))}
+            <More of={first.length} shown={drawnRows} to={withQuery({ table: "gangs" })} />
             <li class="scaleline"><span /><span /><span /><Axis from={from} to={to} /></li>
           </ul>
           <p class="keys dots">
@@ -144,7 +145,7 @@ function Gangs({ gangs, name }: { gangs: Gang[]; name: string }) {
         </>
       }
       head={[t("gang"), t("state"), "MIN", t("members"), t("isBound"), t("isReserved"), t("isPending"), t("age"), t("says")]}
-      rows={first.map((g) => [
+      rows={() => first.map((g) => [
         <A to={gangPath(g.name)}>{g.name}</A>, g.state, g.minRequiredNumber, g.children.length, g.boundChildren.length,
         g.waitingForBindChildren.length, g.pendingChildren.length, age(g.createTime), g.message ?? "",
       ])}

@@ -77,9 +77,9 @@ export function Machine({ node, marked = new Set() }: { node: Node; marked?: Set
               ))}
             </div>
           }
-          head={["socket", "NUMA", "L3", "core", "CPU", t("state"), t("pod")]}
+          head={["socket", "NUMA", "L3", "core", "CPU", t("state"), t("busy"), t("pod")]}
           rows={() => node.sockets.flatMap((s) => s.numaNodes.flatMap((n) => n.cores.flatMap((c) => c.cpus.map((cpu) => [
-            s.socket, n.node, c.l3, c.core, cpu.cpu, cpu.state, cpu.pods?.map((p) => <PodLink pod={p} />) ?? "–",
+            s.socket, n.node, c.l3, c.core, cpu.cpu, cpu.state, cpu.usedPercent === undefined ? "–" : cpu.usedPercent + "%", cpu.pods?.map((p) => <PodLink pod={p} />) ?? "–",
           ]))))}
         />
       )}
@@ -113,7 +113,7 @@ function Chips({ node, hue, marked }: { node: Node } & Drawn) {
 type Drawn = { hue: Map<string, string>; marked: Set<number> };
 
 function NUMANode({ node: n, of, hue, marked }: { node: NUMA; of: Node } & Drawn) {
-  const groups = [...Map.groupBy(n.cores, (c) => c.l3)];
+  const groups = [...Map.groupBy(n.cores, (c) => c.l3)], busy = new Map(n.l3Use?.map((u) => [u.l3, u.usedPercent]));
   const all = number(n.memoryAllocatable), free = number(n.memoryFree);
   const held = (n.memoryBy ?? []).map((h) => ({
     kind: "in-used", n: number(h.memory), text: t("podHolds", h.pod, bytes(number(h.memory))), label: h.pod.slice(h.pod.indexOf("/") + 1), to: podPath(h.pod),
@@ -128,7 +128,7 @@ function NUMANode({ node: n, of, hue, marked }: { node: NUMA; of: Node } & Drawn
       <div class="caches">
         {groups.map(([l3, cores]) => (
           <div class="l3">
-            <span class="quiet small">L3 {l3}</span>
+            <span class="quiet small">L3 {l3}{busy.has(l3) && " · " + t("busyIs", busy.get(l3)!)}</span>
             <div class="cores">
               {cores.map((c) => (
                 <span class="core" title={`core ${c.core}${c.kind ? " " + c.kind : ""}`}>
@@ -157,10 +157,12 @@ function NUMANode({ node: n, of, hue, marked }: { node: NUMA; of: Node } & Drawn
 
 function Thread({ cpu, hue, marked }: { cpu: CPU } & Drawn) {
   const isMarked = marked.has(cpu.cpu), pod = cpu.pods?.[0];
-  const kind = isMarked ? "marked" : (pod && hue.get(pod)) ?? "cpu-" + cpu.state;
+  const kind = isMarked ? "marked" : (pod && hue.get(pod)) ?? "cpu-" + cpu.state, used = cpu.usedPercent;
+  const title = [`CPU ${cpu.cpu}: ${isMarked ? t("wouldGet") : cpu.state} ${cpu.pods?.join(", ") ?? ""}`, used !== undefined && t("busyIs", used)];
   return (
-    <i class={"thread " + kind} data-cpu={cpu.cpu} data-pods={cpu.pods?.join(" ")}
-      title={`CPU ${cpu.cpu}: ${isMarked ? t("wouldGet") : cpu.state} ${cpu.pods?.join(", ") ?? ""}`}>{cpu.cpu}</i>
+    <i class={"thread " + kind} data-cpu={cpu.cpu} data-pods={cpu.pods?.join(" ")} title={title.filter(Boolean).join(" · ")}>
+      {cpu.cpu}{used !== undefined && <b style={{ width: used + "%" }} />}
+    </i>
   );
 }
 

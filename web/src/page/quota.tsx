@@ -2,7 +2,7 @@ import { signal } from "@preact/signals";
 import type { List, Quota } from "../view";
 import { go, query, withQuery } from "../store";
 import { t } from "../text";
-import { A, amount, Figure, Head, number, parts, percent, sum, Topic } from "../ui";
+import { A, amount, drawnRows, Figure, Head, More, number, parts, percent, sum, Topic } from "../ui";
 
 export const quotaTopics = () => ["quotas"];
 
@@ -91,7 +91,10 @@ function Quotas({ quotas, name }: { quotas: Quota[]; name: string }) {
             sub={`${resource} · ${t("oneScale")}`}
             picture={
               <>
-                <ul class="tree">{shown.map((p) => <Row placed={p} resource={resource} whole={wholeOf(all, p.top, resource)} current={p.quota.name === name} />)}</ul>
+                <ul class="tree">
+                  {shown.slice(0, drawnRows).map((p) => <Row placed={p} resource={resource} whole={wholeOf(all, p.top, resource)} current={p.quota.name === name} />)}
+                  <More of={shown.length} shown={drawnRows} to={withQuery({ table: "quotas" })} />
+                </ul>
                 <ul class="keys">
                   <li><i class="in-lsr" /> {t("withinMin")}</li><li><i class="in-lse" /> {t("withBorrowed")}</li>
                   <li><i class="key-runtime" /> {t("runtime")}</li><li><i class="key-min" /> min</li><li><i class="key-request" /> {t("request")}</li>
@@ -99,7 +102,7 @@ function Quotas({ quotas, name }: { quotas: Quota[]; name: string }) {
               </>
             }
             head={[t("quota"), "MIN", "MAX", "RUNTIME", "REQUEST", "USED", "LENT", "BORROWED"]}
-            rows={all.map(({ quota: q, depth }) => [
+            rows={() => all.map(({ quota: q, depth }) => [
               <span style={{ paddingLeft: depth * 16 + "px" }}><A to={here(q.name)}>{q.name}</A></span>,
               ...[q.min, q.max, q.runtime, q.request, q.used, q.lent, q.borrowed].map((a) => (a[resource] ? <span title={a[resource]}>{amount(resource, a[resource])}</span> : "–")),
             ])}
