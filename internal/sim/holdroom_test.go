@@ -49,6 +49,16 @@ func TestWhatIsLeftBesideAHoldIsFree(t *testing.T) {
 	both := func(n int) string { // cards that a Device and a driver list
 		return cpuNode("host", 8) + listed(n) + published(uuids(n)...) + cardTemplates(2)
 	}
+	const mapped = "\n{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: mapped}, spec: " +
+		"{extendedResourceName: example.com/gpu, selectors: [{cel: {expression: \"device.driver == 'x'\"}}]}}\n---"
+	asks := func(name string, n int) string {
+		return fmt.Sprintf("\n{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {containers: [{name: c, "+
+			"image: i, resources: {limits: {cpu: 1, example.com/gpu: %d}}}]}}\n---", name, n)
+	}
+	const card = "cpu: 1, koordinator.sh/gpu: 100"
+	reserved := strings.Replace(reservationFor("r", "web", "a: b", card, ""), "{name: r}",
+		"{name: r, creationTimestamp: \"2000-01-01T00:01:00Z\"}", 1)
+	usesIt := using("c", "web", "", card, "")
 	for name, c := range map[string]struct {
 		in   string
 		want []string
@@ -78,6 +88,24 @@ func TestWhatIsLeftBesideAHoldIsFree(t *testing.T) {
 			both(3) + gpu("a", 100, expects("1h")) + gpu("old", 100, "") + gpu("b0", 100, says("b", 2)) +
 				claims("b1", "cards-1", says("b", 2)) + gpu("c", 50, ""),
 			[]string{hold, "0s Started old", ended, heldStarts + "0", heldStarts + "1"},
+		},
+		"a Reservation of a card that a held claim needs": {
+			both(2) + gpu("a", 100, expects("1h")) + claims("b", "cards-2", "") + reserved + usesIt, waits,
+		},
+		"a Reservation of a card that a held claim leaves": {
+			both(3) + gpu("a", 200, expects("1h")) + claims("b", "cards-2", "") + reserved + usesIt, now,
+		},
+		"an extended resource of a card that a held pod needs": {
+			both(2) + mapped + gpu("a", 100, expects("1h")) + gpu("b", 200, "") + asks("c", 1), waits,
+		},
+		"an extended resource of a card that a held pod leaves": {
+			both(3) + mapped + gpu("a", 200, expects("1h")) + gpu("b", 200, "") + asks("c", 1), now,
+		},
+		"an extended resource of a card that a held claim needs": {
+			both(2) + mapped + gpu("a", 100, expects("1h")) + claims("b", "cards-2", "") + asks("c", 1), waits,
+		},
+		"a claim of a card that a held pod with an extended resource needs": {
+			both(2) + mapped + gpu("a", 100, expects("1h")) + asks("b", 2) + claims("c", "cards-1", ""), waits,
 		},
 		"CPUs beside cards that are held": {
 			both(2) + gpu("a", 100, expects("1h")) + claims("b", "cards-2", "") + shared("c", "1", "", ""), now,

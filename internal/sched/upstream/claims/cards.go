@@ -94,5 +94,6 @@ func (v *victims) removedFrom(account *ledger.View) *ledger.View {
 
 // mayHold reports whether a pod may have devices that claims can get.
 func (c *choice) mayHold(pod *corev1.Pod) bool {
-	return len(pod.Spec.ResourceClaims) > 0 || c.sharesCards() && c.others.AsksForDevices(pod) != nil
+	return len(pod.Spec.ResourceClaims) > 0 || c.sharesCards() && c.others.AsksForDevices(pod) != nil ||
+		c.extended(pod, nil) != nil
 }

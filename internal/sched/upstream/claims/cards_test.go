@@ -40,6 +40,17 @@ func (s *shop) ResourceClaims() fwk.ResourceClaimTracker { return s }
 func (s *shop) ResourceSlices() fwk.ResourceSliceLister  { return s }
 func (*shop) DeviceClasses() fwk.DeviceClassLister       { return classesOf{} }
 
+// DeviceClassResolver returns s, in which a class maps example.com/card.
+func (s *shop) DeviceClassResolver() fwk.DeviceClassResolver { return s }
+
+func (s *shop) GetDeviceClass(name corev1.ResourceName) *resourcev1.DeviceClass {
+	if name != "example.com/card" {
+		return nil
+	}
+	class, _ := classesOf{}.Get("all")
+	return class
+}
+
 func (s *shop) ListWithDeviceTaintRules() ([]*resourcev1.ResourceSlice, error) {
 	return s.slices, nil
 }
@@ -79,16 +90,19 @@ func (s shopping) Offered(_ fwk.CycleState, pod *corev1.Pod, _ string, v *ledger
 // skipping is upstream's plugin for a pod without claims.
 type skipping struct{ fwk.PreFilterPlugin }
 
-func (skipping) PreFilter(context.Context, fwk.CycleState, *corev1.Pod, []fwk.NodeInfo) (*fwk.PreFilterResult,
-	*fwk.Status,
-) {
+func (skipping) PreFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
+) (*fwk.PreFilterResult, *fwk.Status) {
+	if asksForExtended(pod) {
+		return nil, nil
+	}
 	return nil, fwk.NewStatus(fwk.Skip)
 }
 
-// uses is what a pod has or asks for: numbers of cards by claims, and percent of GPUs and of NICs without.
+// uses is what a pod has or asks for: numbers of cards by claims and for an extended resource, and percent of GPUs and
+// of NICs without.
 type uses struct {
-	claims     int
-	gpus, nics string
+	claims, mapped int
+	gpus, nics     string
 }
 
 // TestCardsThatClaimsAndPodsShare: a node has three cards that its Device and a driver list. Pod old has some of them,
@@ -103,6 +117,7 @@ func TestCardsThatClaimsAndPodsShare(t *testing.T) {
 		elsewhere      bool // p is tried on another node
 		spare          bool // the first device is not a card
 		taken          bool // another pod has got the card of old
+		plugin         bool // a device plugin gives the extended resource
 		want           string
 	}{
 		"enough for both":              {p: uses{gpus: "100"}, s0: uses{claims: 2}},
@@ -131,6 +146,20 @@ func TestCardsThatClaimsAndPodsShare(t *testing.T) {
 		"a card and a claim beside one that waits for a NIC": {
 			old: uses{nics: "100"}, p: uses{claims: 1, gpus: "100"}, s0: uses{nics: "100"},
 		},
+		"too few for an extended resource": {p: uses{gpus: "200"}, s0: uses{mapped: 2}, want: "s0"},
+		"enough for an extended resource":  {p: uses{gpus: "100"}, s0: uses{mapped: 2}},
+		"too few beside an extended resource": {
+			p: uses{mapped: 2}, s0: uses{gpus: "200"}, want: "s0",
+		},
+		"enough beside an extended resource": {p: uses{mapped: 1}, s0: uses{gpus: "200"}},
+		"an extended resource and a claim":   {p: uses{mapped: 2}, s0: uses{claims: 2}, want: "s0"},
+		"a claim and an extended resource":   {p: uses{claims: 2}, s0: uses{mapped: 2}, want: "s0"},
+		"a claim and an extended resource of a pod": {
+			p: uses{claims: 1, mapped: 1}, s0: uses{claims: 2}, want: "s0",
+		},
+		"an extended resource beside cards": {p: uses{mapped: 2, gpus: "200"}, want: errBoth.detail},
+		"a device plugin's":                 {p: uses{mapped: 3}, s0: uses{gpus: "300"}, plugin: true},
+		"a device plugin's for another":     {p: uses{gpus: "300"}, s0: uses{mapped: 3}, plugin: true},
 		"one that starts with both":         {p: uses{gpus: "100"}, s0: uses{claims: 1, gpus: "200"}, want: "s0"},
 		"both, and enough":                  {p: uses{claims: 1, gpus: "200"}},
 		"both, and enough for either alone": {p: uses{claims: 2, gpus: "200"}, want: errBoth.detail},
@@ -217,6 +246,11 @@ func TestCardsThatClaimsAndPodsShare(t *testing.T) {
 				if u.gpus != "" {
 					limits["koordinator.sh/gpu"] = resource.MustParse(u.gpus)
 				}
+				pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{}
+				if u.mapped > 0 {
+					pod.Spec.Containers[0].Resources.Requests["example.com/card"] = *resource.NewQuantity(
+						int64(u.mapped), "")
+				}
 				if u.nics != "" {
 					limits["koordinator.sh/rdma"] = resource.MustParse(u.nics)
 				}
@@ -264,14 +298,21 @@ func TestCardsThatClaimsAndPodsShare(t *testing.T) {
 			if c.elsewhere {
 				name = "m"
 			}
-			node.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			if c.plugin {
+				n.Status.Allocatable = object.List("example.com/card", "8")
+			}
+			node.SetNode(n)
 			first, filter := &chosenFirst{skipping{}, ch}, &answering{}
 			if c.p.claims > 0 {
 				cs.Write(planKey, &plan{choice: ch, claims: claimsOf(books, p), both: rest.asks[p.UID] != nil})
 			} else {
 				_, status := first.PreFilter(t.Context(), cs, p, nil)
-				if status.IsSkip() != (rest.asks[p.UID] == nil || c.listed) {
+				if status.IsSkip() != (c.p.mapped == 0 && (rest.asks[p.UID] == nil || c.listed)) {
 					t.Errorf("PreFilter: %v", status)
+				}
+				if planOf(cs) != nil {
+					t.Error("the pod has no claims of its own, and a plan of them")
 				}
 			}
 			if c.ahead {
@@ -305,6 +346,9 @@ func TestCardsThatClaimsAndPodsShare(t *testing.T) {
 			}
 			if got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
+			}
+			if asked := filter.asked == 1; asked != (!c.ahead && (c.p.claims+c.p.mapped > 0 || anyPlanOf(cs) == nil)) {
+				t.Errorf("the plugin was asked %d times", filter.asked)
 			}
 		})
 	}

@@ -88,9 +88,10 @@ type choice struct {
 // plan is what a choice knows of a pod in its cycle.
 type plan struct {
 	*choice
-	// cardsAlone: the pod gets devices without claims alone, and the plugin has nothing to say of it. both: it gets
-	// some by claims and some without, and drivers publish cards of either kind.
-	cardsAlone, both bool
+	// cardsAlone: the pod gets devices without claims alone, and the plugin has nothing to say of it. mapped: it gets
+	// some for extended resources, and none by claims of its own. both: it gets some by claims and some without, and
+	// drivers publish cards of either kind.
+	cardsAlone, mapped, both bool
 	// claims are those of the pod. given are the devices of those that are allocated or promised.
 	claims []*resourcev1.ResourceClaim
 	given  []resourcev1.DeviceRequestAllocationResult
@@ -112,16 +113,16 @@ type plan struct {
 // Clone returns p: it is the same for all nodes.
 func (p *plan) Clone() fwk.StateData { return p }
 
-// planOf returns the plan of a cycle; nil for a pod without claims.
+// planOf returns the plan of a cycle; nil for a pod without claims of its own.
 func planOf(cs fwk.CycleState) *plan {
-	if p := anyPlanOf(cs); p != nil && !p.cardsAlone {
+	if p := anyPlanOf(cs); p != nil && !p.cardsAlone && !p.mapped {
 		return p
 	}
 	return nil
 }
 
-// anyPlanOf is planOf also for a pod that gets devices without claims, of which drivers publish some; nil for any
-// other.
+// anyPlanOf is planOf also for a pod that gets devices for extended resources, or without claims, of which drivers
+// publish some; nil for any other.
 func anyPlanOf(cs fwk.CycleState) *plan {
 	data, err := cs.Read(planKey)
 	if err != nil {
@@ -163,8 +164,17 @@ func (f *chosenFirst) PreFilter(ctx context.Context, cs fwk.CycleState, pod *cor
 		cs.Write(planKey, &plan{choice: f.c, cardsAlone: true})
 		return result, nil // held pods may have claims that need the same cards
 	}
-	if !status.IsSuccess() || len(pod.Spec.ResourceClaims) == 0 {
+	if !status.IsSuccess() {
 		return result, status
+	}
+	p := &plan{choice: f.c, claims: claimsOf(f.c.dra, pod)}
+	p.both = f.c.sharesCards() && f.c.others.AsksForDevices(pod) != nil
+	if f.c.others.Trial(cs) != nil {
+		p.read() // while the accounts are those of the trial
+	}
+	if p.mapped = len(pod.Spec.ResourceClaims) == 0; p.mapped {
+		cs.Write(planKey, p)
+		return result, nil
 	}
 	state, err := cs.Read(pluginKey)
 	if err != nil {
@@ -177,12 +187,7 @@ func (f *chosenFirst) PreFilter(ctx context.Context, cs fwk.CycleState, pod *cor
 	if *allocator != nil {
 		*allocator = &chooser{*allocator}
 	}
-	p := &plan{choice: f.c, claims: claimsOf(f.c.dra, pod)}
-	p.both = f.c.sharesCards() && f.c.others.AsksForDevices(pod) != nil
 	p.given = f.c.given(p.claims)
-	if f.c.others.Trial(cs) != nil {
-		p.read() // while the accounts are those of the trial
-	}
 	cs.Write(planKey, p)
 	return result, status
 }
@@ -211,7 +216,11 @@ func (f *chosenFilter) Filter(ctx context.Context, cs fwk.CycleState, pod *corev
 		return f.FilterPlugin.Filter(ctx, cs, pod, node)
 	}
 	var status *fwk.Status
-	if _, err := cs.Read(aheadKey); err != nil && !p.cardsAlone { // else the node was asked already
+	switch _, err := cs.Read(aheadKey); {
+	case err == nil, p.cardsAlone: // the node was asked already, or the plugin has no answer
+	case p.mapped:
+		status = f.FilterPlugin.Filter(ctx, cs, pod, node)
+	default:
 		status = f.filter(ctx, cs, p, pod, node)
 	}
 	if status.IsSuccess() && (p.both || len(startersOf(cs)) > 0) {

@@ -67,7 +67,7 @@ func LookAhead(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node *co
 // little is left for the latter.
 func (r *room) serve(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod) (g *getting, fits bool) {
 	g, fits = &getting{}, true
-	if g.open = r.open(r.claims); len(g.open) > 0 {
+	if g.open = r.open(r.claims, pod, r.node); len(g.open) > 0 {
 		g.granted = r.narrowed(ctx, g.open, make([]bool, len(r.site.Devices)))
 		if len(g.granted) == len(g.open) && r.view != nil {
 			g.granted = r.choose(ctx, g.open, g.granted)
@@ -81,11 +81,17 @@ func (r *room) serve(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod) (g
 	return g, fits
 }
 
-// open returns those of claims that have no devices yet.
-func (p *plan) open(claims []*resourcev1.ResourceClaim) []*resourcev1.ResourceClaim {
-	return slices.DeleteFunc(slices.Clone(claims), func(c *resourcev1.ResourceClaim) bool {
+// open returns those of the claims of a pod that have no devices yet, with what it gets for extended resources of a
+// node.
+func (p *plan) open(claims []*resourcev1.ResourceClaim, pod *corev1.Pod, node *corev1.Node,
+) []*resourcev1.ResourceClaim {
+	open := slices.DeleteFunc(slices.Clone(claims), func(c *resourcev1.ResourceClaim) bool {
 		return c.Status.Allocation != nil || p.dra.ResourceClaims().GetPendingAllocation(c.UID) != nil
 	})
+	if own := p.extended(pod, node); own != nil {
+		open = append(open, own)
+	}
+	return open
 }
 
 // refusal returns the refusal of a node whose devices do not suffice for the pod of the cycle, by its claims and
@@ -112,9 +118,8 @@ func (p *plan) refusal(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, 
 		served[c.UID] = true
 	}
 	for _, starter := range startersOf(cs) {
-		wants := slices.DeleteFunc(p.open(claimsOf(p.dra, starter)), func(c *resourcev1.ResourceClaim) bool {
-			return served[c.UID]
-		})
+		wants := p.open(claimsOf(p.dra, starter), starter, node)
+		wants = slices.DeleteFunc(wants, func(c *resourcev1.ResourceClaim) bool { return served[c.UID] })
 		fits := true
 		if len(wants) > 0 {
 			got := r.narrowed(ctx, wants, make([]bool, len(r.site.Devices)))

@@ -1,0 +1,58 @@
+package claims
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/kubernetes/pkg/scheduler/util"
+)
+
+// extended returns a claim of what a pod gets of a node for extended resources that DeviceClasses map; nil for nothing.
+// Those that a device plugin of the node gives are not among them. Without a node no plugin gives any.
+func (c *choice) extended(pod *corev1.Pod, node *corev1.Node) *resourcev1.ResourceClaim {
+	if !asksForExtended(pod) {
+		return nil
+	}
+	own := &resourcev1.ResourceClaim{}
+	own.Namespace, own.Name, own.UID = pod.Namespace, pod.Name, "extended/"+pod.UID
+	asked := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	for _, name := range slices.Sorted(maps.Keys(asked)) {
+		amount := asked[name]
+		if amount.IsZero() || !util.IsDRAExtendedResourceName(name) {
+			continue
+		}
+		class := c.dra.DeviceClassResolver().GetDeviceClass(name)
+		if class == nil || node != nil && !node.Status.Allocatable.Name(name, "").IsZero() {
+			continue
+		}
+		requests := &own.Spec.Devices.Requests
+		*requests = append(*requests, resourcev1.DeviceRequest{
+			Name: fmt.Sprint("r", len(*requests)), Exactly: &resourcev1.ExactDeviceRequest{
+				DeviceClassName: class.Name, AllocationMode: resourcev1.DeviceAllocationModeExactCount,
+				Count: amount.Value(),
+			},
+		})
+	}
+	if len(own.Spec.Devices.Requests) == 0 {
+		return nil
+	}
+	return own
+}
+
+// asksForExtended reports whether a pod asks for any extended resource.
+func asksForExtended(pod *corev1.Pod) bool {
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			for name := range list[i].Resources.Requests {
+				if util.IsDRAExtendedResourceName(name) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
