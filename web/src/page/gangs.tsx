@@ -103,7 +103,7 @@ function Line({ gang: g, from, to }: { gang: Gang; from: number; to: number }) {
 
 // Axis are the times below lanes.
 function Axis({ from, to }: { from: number; to: number }) {
-  return <span class="axis quiet small">{[0, 0.25, 0.5, 0.75, 1].map((p) => <span>{clock(new Date(from + p * (to - from))).slice(0, 5)}</span>)}</span>;
+  return <span class="axis quiet small">{[0, 0.25, 0.5, 0.75, 1].map((p) => <span>{clock(new Date(from + p * (to - from))).slice(0, to - from < 600_000 ? 8 : 5)}</span>)}</span>;
 }
 
 function Gangs({ gangs, name }: { gangs: Gang[]; name: string }) {
