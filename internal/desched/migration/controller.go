@@ -141,7 +141,9 @@ func (c *Controller) reportUnread(ctx context.Context) {
 		if why := kube.Unread(j); why != "" && !c.shown[j.UID] {
 			c.shown[j.UID] = true
 			klog.FromContext(ctx).Info("Job cannot be read", "podMigrationJob", j.Name, "why", why)
-			c.event(j, event.MigrationFailed, "cannot be read, and waits: %s", why)
+			if !c.DryRun {
+				c.event(j, event.MigrationFailed, "cannot be read, and waits: %s", why)
+			}
 		}
 	}
 }

@@ -876,25 +876,31 @@ func TestMigrationIsReported(t *testing.T) {
 	}
 }
 
-// TestAJobThatCannotBeReadWaits and is reported once.
+// TestAJobThatCannotBeReadWaits and is reported once, but by a dry run.
 func TestAJobThatCannotBeReadWaits(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, usual())
-	c.addPod("p", "old", source)
-	c.addJob("j", "p")
-	j := c.list()[0]
-	j.Annotations = map[string]string{"unread": "bad ttl"} // as the informer says it
-	testkit.Check(t, c.client.Update(t.Context(), j))
-	c.run(time.Minute)
-	if got := len(c.events.Events); got != 1 {
-		t.Fatalf("%d Events, want one", got)
-	}
-	const want = "Warning MigrationFailed cannot be read, and waits: bad ttl"
-	if got := <-c.events.Events; got != want {
-		t.Errorf("Event %q, want %q", got, want)
-	}
-	if got := c.list()[0].Status; got.Phase != v1alpha1.PodMigrationJobPending || c.pod("p").UID != "old" {
-		t.Errorf("the job is %q, and the pod is %s", got.Phase, c.pod("p").UID)
+	for dry, want := range map[bool][]string{
+		false: {"Warning MigrationFailed cannot be read, and waits: bad ttl"}, true: nil,
+	} {
+		plan := usual()
+		plan.dry = dry
+		c := newCluster(t, plan)
+		c.addPod("p", "old", source)
+		c.addJob("j", "p")
+		j := c.list()[0]
+		j.Annotations = map[string]string{"unread": "bad ttl"} // as the informer says it
+		testkit.Check(t, c.client.Update(t.Context(), j))
+		c.run(time.Minute)
+		var got []string
+		for len(c.events.Events) > 0 {
+			got = append(got, <-c.events.Events)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("dry run %t: Events %q, want %q", dry, got, want)
+		}
+		if got := c.list()[0].Status; got.Phase != v1alpha1.PodMigrationJobPending || c.pod("p").UID != "old" {
+			t.Errorf("the job is %q, and the pod is %s", got.Phase, c.pod("p").UID)
+		}
 	}
 }
 
