@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/klog/v2"
 
 	"github.com/tenon-project/tenon/internal/sim"
 	"github.com/tenon-project/tenon/internal/sim/shadow"
@@ -173,6 +174,7 @@ func replayFails(t *testing.T, dir string, args ...string) string {
 func verbFails(t *testing.T, dir string, verb func(genericiooptions.IOStreams) *cobra.Command, args ...string,
 ) (answer string) {
 	t.Helper()
+	klog.StopFlushDaemon() // of a scheduler before: each program sets its own logger
 	unchanged(t, dir, func() {
 		var out bytes.Buffer
 		c := verb(genericiooptions.IOStreams{Out: &out, ErrOut: &out})
