@@ -5,6 +5,7 @@
 //	go run ./test/mutant                   400 mutants of a fixed seed (make mutants)
 //	go run ./test/mutant -list -match F    print the mutants whose line contains F, such as a file's path; run no test
 //	go run ./test/mutant -match F -n 0     test all of them
+//	go run ./test/mutant -from 120         go on after an interrupt, which names where it stopped
 //
 // The draw and its results are the same every time, since the property tests have fixed seeds. A survivor is a fault
 // that no test notices: it is mended by a test, or explained.yaml says why the program still decides the same. The
@@ -66,6 +67,7 @@ type result struct {
 func main() {
 	seed := flag.Uint64("seed", 1, "draw other mutants")
 	n := flag.Int("n", 400, "how many mutants; 0 for all")
+	from := flag.Int("from", 0, "leave out as many of the draw, to go on after a run that was interrupted")
 	match := flag.String("match", "", "only mutants whose line contains this text")
 	list := flag.Bool("list", false, "print the mutants, run no test")
 	jobs := flag.Int("j", 2, "how many at once")
@@ -75,7 +77,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	err := run(ctx, options{*seed, *n, *match, *list, *jobs, *tags, *limit, *most}, os.Stdout)
+	err := run(ctx, options{*seed, *n, *from, *match, *list, *jobs, *tags, *limit, *most}, os.Stdout)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
@@ -85,6 +87,7 @@ func main() {
 type options struct {
 	seed  uint64
 	n     int
+	from  int
 	match string
 	list  bool
 	jobs  int
@@ -111,11 +114,8 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		}
 		return nil
 	}
-	results, err := testAll(ctx, root, o, drawn, out)
-	if err != nil {
-		return err
-	}
-	return report(out, results)
+	results, err := testAll(ctx, root, o, drawn[min(o.from, len(drawn)):], out)
+	return errors.Join(err, report(out, results))
 }
 
 func (m mutant) String() string {
@@ -198,7 +198,8 @@ func mix(list []mutant, seed uint64) {
 	slices.SortStableFunc(list, func(a, b mutant) int { return cmp.Compare(keys[a], keys[b]) })
 }
 
-// testAll tests the first o.n mutants that compile, o.jobs at once, and prints each survivor when it is found.
+// testAll tests the first o.n mutants that compile, o.jobs at once, and prints each survivor when it is found. With an
+// error it returns the results so far.
 func testAll(ctx context.Context, root string, o options, drawn []mutant, out io.Writer) ([]result, error) {
 	folder, err := os.MkdirTemp("", "mutant")
 	if err != nil {
@@ -235,12 +236,17 @@ func testAll(ctx context.Context, root string, o options, drawn []mutant, out io
 				v, err := j.try(ctx, i, drawn[i])
 				r := result{mutant: drawn[i], verdict: v, why: explain(known, drawn[i])}
 				mu.Lock()
-				results[i], first = r, cmp.Or(first, err)
-				if v != uncompiled {
-					programs++
-				}
-				if v == survived || v == dependents {
-					fmt.Fprintf(out, "%d noticed by %s: %s %s\n", i, v, drawn[i], r.why)
+				switch {
+				case err != nil && first == nil:
+					first = fmt.Errorf("stopped at mutant %d: %w", o.from+i, err)
+				case err == nil && first == nil:
+					results[i] = r
+					if v != uncompiled {
+						programs++
+					}
+					if v == survived || v == dependents {
+						fmt.Fprintf(out, "%d noticed by %s: %s %s\n", o.from+i, v, drawn[i], r.why)
+					}
 				}
 				mu.Unlock()
 			}
