@@ -145,7 +145,6 @@ func (a *asked) reserves() *atomic.Int64 {
 // drawCluster makes a cluster of a few nodes with pods that the scheduler placed.
 func drawCluster(t *testing.T, r *rapid.T) *asked {
 	a := newAsked(t)
-	a.whatIf.Deadline = time.Hour // whatever else runs on the machine
 	policies := []string{"", "BestEffort", "Restricted", "SingleNUMANode"}
 	nodes := 0
 	for range rapid.IntRange(1, 3).Draw(r, "kinds of nodes") {

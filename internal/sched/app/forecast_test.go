@@ -361,6 +361,7 @@ func TestTheQueueShowsRunTimesAndQuotas(t *testing.T) {
 // TestAForecastEndsInTime: what it does not estimate until then is counted, and named as such.
 func TestAForecastEndsInTime(t *testing.T) {
 	a := newTimed(t, "n")
+	a.whatIf.Deadline = 2 * time.Second // of the clock of the test
 	a.whatIf.Clock = clockOf(func() time.Time {
 		a.now = a.now.Add(a.whatIf.Deadline / 8)
 		return a.now

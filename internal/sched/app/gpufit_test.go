@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -70,7 +69,6 @@ func TestWhatTopSaysOfGPUsIsWhatCapacityCounts(t *testing.T) {
 	outcomes := map[string]int{}
 	rapid.Check(t, func(r *rapid.T) {
 		a := newAsked(t)
-		a.whatIf.Deadline = time.Hour // whatever else runs on the machine
 		nodes := rapid.IntRange(1, 4).Draw(r, "nodes")
 		for i := range nodes {
 			name, labels := fmt.Sprintf("n%d", i), map[string]string{}

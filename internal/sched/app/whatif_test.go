@@ -60,7 +60,8 @@ func newAsked(t *testing.T, nodes ...string) *asked {
 func askedOf(t *testing.T, s *Scheduler, nodes ...string) *asked {
 	t.Helper()
 	a := &asked{s, t}
-	a.whatIf.Objects = limitedObjects{Objects: a.whatIf.Objects}
+	// Whatever else runs on the machine, the answer comes.
+	a.whatIf.Objects, a.whatIf.Deadline = limitedObjects{Objects: a.whatIf.Objects}, time.Hour
 	for _, name := range nodes {
 		node := object.Node(name, map[string]string{corev1.LabelHostname: name}, "cpu", "32", "memory", "64Gi",
 			"pods", "110")
