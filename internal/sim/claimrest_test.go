@@ -64,6 +64,18 @@ func TestClaimsBesideOtherFeatures(t *testing.T) {
 		return exclusive(name, 2, "LS", ", uid: "+name, fmt.Sprintf("\n  nodeName: n0\n  priority: %d", priority)+
 			with(claims...))
 	}
+	const mapped = "\n{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: mapped}, spec: " +
+		"{extendedResourceName: example.com/gpu, selectors: [{cel: {expression: \"device.driver == 'gpu'\"}}]}}\n---"
+	asking := func(name string, cpus int, qos string, priority int) string {
+		return strings.Replace(exclusive(name, cpus, qos, "", "\n  priority: "+fmt.Sprint(priority)), "memory: 64Mi",
+			"memory: 64Mi, example.com/gpu: 1", 1)
+	}
+	holding := func(name string, priority int) string {
+		text := exclusive(name, 2, "LS", ", uid: "+name, fmt.Sprintf("\n  nodeName: n0\n  priority: %d\nstatus: "+
+			"{extendedResourceClaimStatus: {resourceClaimName: %s, requestMappings: [{containerName: app, "+
+			"resourceName: example.com/gpu, requestName: r}]}}", priority, name))
+		return strings.Replace(text, "memory: 64Mi", "memory: 64Mi, example.com/gpu: 1", 1)
+	}
 	claimingUser := strings.Replace(using("a", "web", "", "cpu: 4", ""), "spec: {", "spec: {resourceClaims: [{"+
 		"name: one, resourceClaimTemplateName: one}], ", 1)
 	for name, c := range map[string]struct {
@@ -125,13 +137,34 @@ func TestClaimsBesideOtherFeatures(t *testing.T) {
 			[]string{"a Waiting", "b Waiting"},
 		},
 		"an extended resource that a DeviceClass maps": {
-			"\n{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: mapped}, spec: " +
-				"{extendedResourceName: example.com/gpu, selectors: [{cel: {expression: " +
-				"\"device.driver == 'gpu'\"}}]}}\n---" +
-				strings.Replace(pod("a", 2), "memory: 64Mi", "memory: 64Mi, example.com/gpu: 1", 1) +
-				pod("b", 1, "one"),
+			mapped + asking("a", 2, "LS", 2) + pod("b", 1, "one"),
 			[]int{0},
-			[]string{"a Scheduled", "b Unschedulable InsufficientClaimDevices"},
+			[]string{"a Scheduled gpu/n0/d0", "b Unschedulable InsufficientClaimDevices"},
+		},
+		"an extended resource and CPUs on one NUMA node": {
+			mapped + exclusive("x", 8, "LSR", "", "") + asking("a", 12, "LSR", 0),
+			[]int{0, 1},
+			[]string{"a Scheduled [1] gpu/n0/d1", "x Scheduled [0]"},
+		},
+		"preemption frees the device of an extended resource for a claim": {
+			mapped + namedClaim("a", "a") + holding("a", 1) + pod("b", 2, "one"),
+			[]int{0},
+			[]string{"a Preempted", "b Scheduled gpu/n0/d0"},
+		},
+		"preemption frees the device of a claim for an extended resource": {
+			mapped + namedClaim("s", "a") + running("a", 1, "=s") + asking("b", 2, "LS", 2),
+			[]int{0},
+			[]string{"a Preempted", "b Scheduled gpu/n0/d0"},
+		},
+		"a pod with an extended resource spares those without devices": {
+			mapped + namedClaim("a", "a") + holding("a", 1) + running("c", 1) + asking("b", 2, "LS", 2),
+			[]int{0},
+			[]string{"a Preempted", "b Scheduled gpu/n0/d0", "c Existing"},
+		},
+		"no pod is evicted for an extended resource that one of a higher priority has": {
+			mapped + namedClaim("a", "a") + holding("a", 3) + asking("b", 2, "LS", 2),
+			[]int{0},
+			[]string{"a Existing gpu/n0/d0", "b Unschedulable InsufficientClaimDevices"},
 		},
 		"pods without devices are spared": {
 			namedClaim("s", "a") + running("a", 1, "=s") + running("c", 1) + pod("b", 2, "one"),

@@ -429,12 +429,17 @@ func (e *engine) outcome(p *corev1.Pod, state string, reasons ...Reason) Pod {
 
 // claimsOf returns the claims of a pod that have devices.
 func (e *engine) claimsOf(p *corev1.Pod) (list []ClaimDevices) {
+	var names []string
 	for i := range p.Spec.ResourceClaims {
-		name, _, err := resourceclaim.Name(p, &p.Spec.ResourceClaims[i])
-		if err != nil || name == nil {
-			continue
+		if name, _, err := resourceclaim.Name(p, &p.Spec.ResourceClaims[i]); err == nil && name != nil {
+			names = append(names, *name)
 		}
-		o, known, err := e.api.claims.GetStore().GetByKey(p.Namespace + "/" + *name)
+	}
+	if made := p.Status.ExtendedResourceClaimStatus; made != nil {
+		names = append(names, made.ResourceClaimName)
+	}
+	for _, name := range names {
+		o, known, err := e.api.claims.GetStore().GetByKey(p.Namespace + "/" + name)
 		if err != nil || !known {
 			continue
 		}
@@ -442,7 +447,7 @@ func (e *engine) claimsOf(p *corev1.Pod) (list []ClaimDevices) {
 		if c.Status.Allocation == nil {
 			continue
 		}
-		has := ClaimDevices{Claim: *name, Devices: []string{}}
+		has := ClaimDevices{Claim: name, Devices: []string{}}
 		for _, d := range c.Status.Allocation.Devices.Results {
 			has.Devices = append(has.Devices, convert.DeviceName(d.Driver, d.Pool, d.Device))
 		}

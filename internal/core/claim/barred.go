@@ -33,7 +33,8 @@ type Barred struct {
 
 // Request is a request, or an alternative of one, with the devices that a node has of its class.
 type Request struct {
-	// Claim and Name name it; Alternative is that of several, "" for a request without.
+	// Claim and Name name it, where an extended resource has a Name alone; Alternative is that of several, "" for a
+	// request without.
 	Claim, Name, Alternative string
 	Class                    string
 	// Count is the number of devices, 0 for all.
@@ -70,7 +71,7 @@ const namesShown = 3
 
 // Text says what keeps the devices from the request. The numbers add up to that of all devices of its class.
 func (r *Request) Text() string {
-	name, asks := r.Claim+"/"+r.Name, "all"
+	name, asks := strings.TrimPrefix(r.Claim+"/"+r.Name, "/"), "all"
 	if r.Alternative != "" {
 		name += "/" + r.Alternative
 	}

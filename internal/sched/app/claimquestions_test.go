@@ -52,18 +52,38 @@ func (d *dra) claimed(ref, device string) object.PodOption {
 			p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "c", ResourceClaimName: &name}}
 		}
 		if device != "" {
-			c.Status.Allocation = &resourcev1.AllocationResult{NodeSelector: &corev1.NodeSelector{
-				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{
-					Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{device[:1]},
-				}}}},
-			}}
-			c.Status.Allocation.Devices.Results = []resourcev1.DeviceRequestAllocationResult{
-				{Request: "r", Driver: "x", Pool: device[:1], Device: device[2:]},
-			}
-			c.Status.ReservedFor = append(c.Status.ReservedFor,
-				resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: p.Name, UID: uid})
+			allocate(c, p.Name, device)
 		}
 	}
+}
+
+// mapped lets a pod request example.com/card, which class card maps. A pod with a node has the given device of that
+// node, by a claim that was made for it.
+func (d *dra) mapped(device string) object.PodOption {
+	return func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Requests["example.com/card"] = resource.MustParse("1")
+		if device != "" {
+			c := &resourcev1.ResourceClaim{Spec: oneCard()}
+			c.Name, c.Namespace, c.UID = "made-"+p.Name, "default", types.UID("made-"+p.Name)
+			allocate(c, p.Name, device)
+			d.claims[c.Name] = c
+			p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: c.Name}
+		}
+	}
+}
+
+// allocate gives a claim a device of a node for a pod.
+func allocate(c *resourcev1.ResourceClaim, pod, device string) {
+	c.Status.Allocation = &resourcev1.AllocationResult{NodeSelector: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{
+			Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{device[:1]},
+		}}}},
+	}}
+	c.Status.Allocation.Devices.Results = []resourcev1.DeviceRequestAllocationResult{
+		{Request: "r", Driver: "x", Pool: device[:1], Device: device[2:]},
+	}
+	c.Status.ReservedFor = append(c.Status.ReservedFor,
+		resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: pod, UID: types.UID("u-" + pod)})
 }
 
 // summary is what an answer says.
@@ -274,6 +294,43 @@ func TestQuestionsAboutPodsWithClaims(t *testing.T) {
 			question: fmt.Sprintf(asks, `,"mode":"makeRoom","movable":[{"uid":"u-o"}]`),
 			want:     []string{"p: InsufficientClaimDevices"},
 		},
+		"copies of a pod with an extended resource": {
+			onA: 3, onB: 1, pods: func(d *dra) []*corev1.Pod {
+				return []*corev1.Pod{exclusive("p", "2", d.mapped(""))}
+			},
+			question: fmt.Sprintf(count, ""), want: []string{"4 of 4 InsufficientClaimDevices"},
+		},
+		"copies of a running pod with an extended resource": {
+			onA: 3, pods: func(d *dra) []*corev1.Pod {
+				return []*corev1.Pod{bound("p", "a", list(0, 2), d.mapped("a/d1"))}
+			},
+			question: fmt.Sprintf(count, ""), want: []string{"2 of 2 InsufficientClaimDevices"},
+		},
+		"a removed pod leaves the device of its extended resource": {
+			onA: 1, pods: func(d *dra) []*corev1.Pod {
+				return []*corev1.Pod{exclusive("p", "2", d.mapped("")), bound("o", "a", list(0, 2), d.mapped("a/d0"))}
+			},
+			question: `{"changes":[{"removePod":"default/o"}],"ask":{"pods":["default/p","default/o"]}}`,
+			want:     []string{"o: InsufficientClaimDevices", "p on a"},
+		},
+		"a pod with an extended resource is evicted": {
+			onA: 1, pods: func(d *dra) []*corev1.Pod {
+				return []*corev1.Pod{
+					exclusive("p", "2", d.mapped("")), bound("o", "a", list(0, 2), low, d.mapped("a/d0")),
+				}
+			},
+			question: fmt.Sprintf(asks, `,"mode":"preempt"`), want: []string{"evicts o", "p on a"},
+		},
+		"room is made by moving a pod with an extended resource": {
+			onA: 1, onB: 1, pods: func(d *dra) []*corev1.Pod {
+				return []*corev1.Pod{
+					exclusive("p", "16", d.mapped("")), bound("o", "a", list(0, 2), d.mapped("a/d0")),
+					bound("full", "b", list(0, 20)),
+				}
+			},
+			question: fmt.Sprintf(asks, `,"mode":"makeRoom","movable":[{"uid":"u-o"}]`),
+			want:     []string{"moves o to b", "p on a"},
+		},
 		"pods with other claims need other room": {
 			onA: 1, pods: func(d *dra) []*corev1.Pod {
 				return []*corev1.Pod{exclusive("p", "2", d.claimed("one", "")), exclusive("q", "2")}
@@ -360,6 +417,13 @@ func TestAForecastKnowsWhenDevicesOfClaimsAreFree(t *testing.T) {
 				bound("r", "a", list(0, 2), d.claimed("one", "a/d0"), expects("1h"), since(0)),
 				exclusive("p", "2", d.claimed("one", ""), expects("30m"), age(5)),
 				exclusive("q", "2", d.claimed("one", ""), age(4)),
+			}
+		}, []string{"pod/default/p 13:00, after pod/default/r", "pod/default/q 13:30, after pod/default/p"}},
+		"an extended resource": {1, func(d *dra) []*corev1.Pod {
+			return []*corev1.Pod{
+				bound("r", "a", list(0, 2), d.mapped("a/d0"), expects("1h"), since(0)),
+				exclusive("p", "2", d.mapped(""), expects("30m"), age(5)),
+				exclusive("q", "2", d.mapped(""), age(4)),
 			}
 		}, []string{"pod/default/p 13:00, after pod/default/r", "pod/default/q 13:30, after pod/default/p"}},
 		"a claim by name": {1, func(d *dra) []*corev1.Pod {

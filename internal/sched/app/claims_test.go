@@ -33,11 +33,19 @@ type dra struct {
 	onB     []resourcev1.Device // the devices of node b
 }
 
-func (d *dra) ResourceClaims() fwk.ResourceClaimTracker                 { return d }
-func (d *dra) ResourceSlices() fwk.ResourceSliceLister                  { return d }
-func (d *dra) DeviceClasses() fwk.DeviceClassLister                     { return classOfCards{} }
-func (d *dra) DeviceClassResolver() fwk.DeviceClassResolver             { return d }
-func (*dra) GetDeviceClass(corev1.ResourceName) *resourcev1.DeviceClass { return nil }
+func (d *dra) ResourceClaims() fwk.ResourceClaimTracker     { return d }
+func (d *dra) ResourceSlices() fwk.ResourceSliceLister      { return d }
+func (d *dra) DeviceClasses() fwk.DeviceClassLister         { return classOfCards{} }
+func (d *dra) DeviceClassResolver() fwk.DeviceClassResolver { return d }
+
+// GetDeviceClass says that class card maps example.com/card.
+func (*dra) GetDeviceClass(name corev1.ResourceName) *resourcev1.DeviceClass {
+	if name != "example.com/card" {
+		return nil
+	}
+	class, _ := classOfCards{}.Get("card")
+	return class
+}
 
 func (d *dra) Get(_, name string) (*resourcev1.ResourceClaim, error) {
 	if c := d.claims[name]; c != nil {

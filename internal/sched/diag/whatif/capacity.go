@@ -379,7 +379,7 @@ func (c *count) repeat() error {
 	for n := 1; len(rounds) > 0; n++ {
 		next := *c.pod
 		next.Name, next.UID = fmt.Sprintf("%s-%d", c.pod.Name, n), types.UID(fmt.Sprintf("%s-%d", c.pod.UID, n))
-		next.Status.ResourceClaimStatuses = nil
+		next.Status.ResourceClaimStatuses, next.Status.ExtendedResourceClaimStatus = nil, nil
 		if _, err := c.arrive(&next, c.pod); err != nil {
 			return err
 		}

@@ -87,12 +87,18 @@ func (s shopping) Offered(_ fwk.CycleState, pod *corev1.Pod, _ string, v *ledger
 	return offer.Entry, reason.OK()
 }
 
-// skipping is upstream's plugin for a pod without claims.
+// allocating is the state of upstream's plugin.
+type allocating struct{ allocator structured.Allocator }
+
+func (a *allocating) Clone() fwk.StateData { return a }
+
+// skipping is upstream's plugin for a pod without claims of its own.
 type skipping struct{ fwk.PreFilterPlugin }
 
-func (skipping) PreFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
+func (skipping) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
-	if asksForExtended(pod) {
+	if AsksForMapped((&shop{}).DeviceClassResolver(), pod) {
+		cs.Write(pluginKey, &allocating{})
 		return nil, nil
 	}
 	return nil, fwk.NewStatus(fwk.Skip)
@@ -176,6 +182,12 @@ func TestCardsThatClaimsAndPodsShare(t *testing.T) {
 		"old has left its card to a claim": {
 			old: uses{claims: 1}, p: uses{gpus: "100"}, s0: uses{claims: 2}, goes: true, ahead: true,
 		},
+		"old has left what it had for an extended resource": {
+			old: uses{mapped: 1}, p: uses{gpus: "100"}, s0: uses{claims: 2}, goes: true, ahead: true,
+		},
+		"old still has something for an extended resource": {
+			old: uses{mapped: 1}, p: uses{gpus: "100"}, s0: uses{claims: 2}, want: "s0",
+		},
 		"what p has now is not for another one": {
 			old: uses{gpus: "100"}, p: uses{claims: 1, gpus: "100"}, s0: uses{claims: 2}, goes: true, ahead: true,
 			want: "s0",
@@ -236,10 +248,17 @@ func TestCardsThatClaimsAndPodsShare(t *testing.T) {
 			known.PutSlice(slice)
 			using := func(name string, u uses) *corev1.Pod {
 				pod := object.Pod(name, object.UID(name), object.Container("c", ""))
-				if u.claims > 0 {
+				made := name == "old" && u.mapped > 0 // it runs, so a claim was made for its extended resource
+				if u.claims > 0 || made {
 					_, claims, _ := (&situation{claims: [][]want{{{count: int64(u.claims)}}}}).objects()
 					claims[0].Name, claims[0].UID = name, types.UID(name+"-c")
 					s.claims[name] = claims[0]
+				}
+				if made {
+					pod.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
+						ResourceClaimName: name,
+					}
+				} else if u.claims > 0 {
 					pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: name, ResourceClaimName: &name}}
 				}
 				limits := corev1.ResourceList{}
@@ -311,8 +330,8 @@ func TestCardsThatClaimsAndPodsShare(t *testing.T) {
 				if status.IsSkip() != (c.p.mapped == 0 && (rest.asks[p.UID] == nil || c.listed)) {
 					t.Errorf("PreFilter: %v", status)
 				}
-				if planOf(cs) != nil {
-					t.Error("the pod has no claims of its own, and a plan of them")
+				if (planOf(cs) != nil) != (c.p.mapped > 0) {
+					t.Errorf("there is a plan: %t", planOf(cs) != nil)
 				}
 			}
 			if c.ahead {

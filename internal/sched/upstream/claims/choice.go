@@ -88,10 +88,9 @@ type choice struct {
 // plan is what a choice knows of a pod in its cycle.
 type plan struct {
 	*choice
-	// cardsAlone: the pod gets devices without claims alone, and the plugin has nothing to say of it. mapped: it gets
-	// some for extended resources, and none by claims of its own. both: it gets some by claims and some without, and
-	// drivers publish cards of either kind.
-	cardsAlone, mapped, both bool
+	// cardsAlone: the pod gets devices without claims alone, and the plugin has nothing to say of it. both: it gets
+	// some by claims and some without, and drivers publish cards of either kind.
+	cardsAlone, both bool
 	// claims are those of the pod. given are the devices of those that are allocated or promised.
 	claims []*resourcev1.ResourceClaim
 	given  []resourcev1.DeviceRequestAllocationResult
@@ -113,16 +112,16 @@ type plan struct {
 // Clone returns p: it is the same for all nodes.
 func (p *plan) Clone() fwk.StateData { return p }
 
-// planOf returns the plan of a cycle; nil for a pod without claims of its own.
+// planOf returns the plan of a cycle; nil for a pod without claims, which extended resources count as.
 func planOf(cs fwk.CycleState) *plan {
-	if p := anyPlanOf(cs); p != nil && !p.cardsAlone && !p.mapped {
+	if p := anyPlanOf(cs); p != nil && !p.cardsAlone {
 		return p
 	}
 	return nil
 }
 
-// anyPlanOf is planOf also for a pod that gets devices for extended resources, or without claims, of which drivers
-// publish some; nil for any other.
+// anyPlanOf is planOf also for a pod that gets devices without claims, of which drivers publish some; nil for any
+// other.
 func anyPlanOf(cs fwk.CycleState) *plan {
 	data, err := cs.Read(planKey)
 	if err != nil {
@@ -172,10 +171,6 @@ func (f *chosenFirst) PreFilter(ctx context.Context, cs fwk.CycleState, pod *cor
 	if f.c.others.Trial(cs) != nil {
 		p.read() // while the accounts are those of the trial
 	}
-	if p.mapped = len(pod.Spec.ResourceClaims) == 0; p.mapped {
-		cs.Write(planKey, p)
-		return result, nil
-	}
 	state, err := cs.Read(pluginKey)
 	if err != nil {
 		return nil, fwk.AsStatus(err)
@@ -218,8 +213,6 @@ func (f *chosenFilter) Filter(ctx context.Context, cs fwk.CycleState, pod *corev
 	var status *fwk.Status
 	switch _, err := cs.Read(aheadKey); {
 	case err == nil, p.cardsAlone: // the node was asked already, or the plugin has no answer
-	case p.mapped:
-		status = f.FilterPlugin.Filter(ctx, cs, pod, node)
 	default:
 		status = f.filter(ctx, cs, p, pod, node)
 	}

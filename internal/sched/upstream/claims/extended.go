@@ -1,24 +1,25 @@
 package claims
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/util"
 )
 
 // extended returns a claim of what a pod gets of a node for extended resources that DeviceClasses map; nil for nothing.
-// Those that a device plugin of the node gives are not among them. Without a node no plugin gives any.
+// Those that a device plugin of the node gives are not among them. Without a node no plugin gives any. The claim has no
+// name, and each request that of its resource.
 func (c *choice) extended(pod *corev1.Pod, node *corev1.Node) *resourcev1.ResourceClaim {
-	if !asksForExtended(pod) {
+	if !AsksForMapped(c.dra.DeviceClassResolver(), pod) {
 		return nil
 	}
 	own := &resourcev1.ResourceClaim{}
-	own.Namespace, own.Name, own.UID = pod.Namespace, pod.Name, "extended/"+pod.UID
+	own.Namespace, own.UID = pod.Namespace, "extended/"+pod.UID
 	asked := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 	for _, name := range slices.Sorted(maps.Keys(asked)) {
 		amount := asked[name]
@@ -31,7 +32,7 @@ func (c *choice) extended(pod *corev1.Pod, node *corev1.Node) *resourcev1.Resour
 		}
 		requests := &own.Spec.Devices.Requests
 		*requests = append(*requests, resourcev1.DeviceRequest{
-			Name: fmt.Sprint("r", len(*requests)), Exactly: &resourcev1.ExactDeviceRequest{
+			Name: string(name), Exactly: &resourcev1.ExactDeviceRequest{
 				DeviceClassName: class.Name, AllocationMode: resourcev1.DeviceAllocationModeExactCount,
 				Count: amount.Value(),
 			},
@@ -43,16 +44,28 @@ func (c *choice) extended(pod *corev1.Pod, node *corev1.Node) *resourcev1.Resour
 	return own
 }
 
-// asksForExtended reports whether a pod asks for any extended resource.
-func asksForExtended(pod *corev1.Pod) bool {
+// AsksForMapped reports whether a pod asks for an extended resource that a DeviceClass maps.
+func AsksForMapped(classes fwk.DeviceClassResolver, pod *corev1.Pod) bool {
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
 			for name := range list[i].Resources.Requests {
-				if util.IsDRAExtendedResourceName(name) {
+				if util.IsDRAExtendedResourceName(name) && classes.GetDeviceClass(name) != nil {
 					return true
 				}
 			}
 		}
 	}
 	return false
+}
+
+// heldBy returns the claims that end with a pod: those that it names, and the one that was made for its extended
+// resources.
+func heldBy(dra fwk.SharedDRAManager, pod *corev1.Pod) []*resourcev1.ResourceClaim {
+	list := claimsOf(dra, pod)
+	if made := pod.Status.ExtendedResourceClaimStatus; made != nil {
+		if own, err := dra.ResourceClaims().Get(pod.Namespace, made.ResourceClaimName); err == nil {
+			list = append(list, own)
+		}
+	}
+	return list
 }

@@ -125,11 +125,24 @@ func (i *Imagined) Use(pod *corev1.Pod) {
 	if i.SharedDRAManager == nil {
 		return
 	}
-	for _, c := range claimsOf(i, pod) {
+	for _, c := range i.heldBy(pod) {
 		i.mu.Lock()
 		i.users[c.UID] = append(i.users[c.UID], pod.UID)
 		i.mu.Unlock()
 	}
+}
+
+// heldBy is heldBy with the claim that a pod of the question would get for its extended resources.
+func (i *Imagined) heldBy(pod *corev1.Pod) []*resourcev1.ResourceClaim {
+	list := heldBy(i, pod)
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	for _, c := range i.granted {
+		if c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] == "true" && metav1.IsControlledBy(c, pod) {
+			list = append(list, c)
+		}
+	}
+	return list
 }
 
 // Leave removes a pod. A claim whose last pod it was is free, and take takes it out of the accounts of its nodes.
@@ -137,7 +150,7 @@ func (i *Imagined) Leave(pod *corev1.Pod, take func(node, uid string)) {
 	if i.SharedDRAManager == nil {
 		return
 	}
-	for _, c := range claimsOf(i, pod) {
+	for _, c := range i.heldBy(pod) {
 		if c.Status.Allocation == nil || !i.leave(pod.UID, c) || i.books == nil {
 			continue
 		}

@@ -143,17 +143,8 @@ func waitOf(cs fwk.CycleState) *wait {
 // shares returns the gang of a pod that may share claims with siblings; "" for any other pod. A pod that also gets
 // devices for extended resources may not: the plugin keeps these where no other attempt finds them.
 func (p *plugin) shares(pod *corev1.Pod) string {
-	if len(pod.Spec.ResourceClaims) == 0 {
+	if len(pod.Spec.ResourceClaims) == 0 || AsksForMapped(p.dra.DeviceClassResolver(), pod) {
 		return ""
-	}
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			for name := range containers[i].Resources.Requests {
-				if p.dra.DeviceClassResolver().GetDeviceClass(name) != nil {
-					return ""
-				}
-			}
-		}
 	}
 	return p.gangs.StartsWith(pod)
 }

@@ -215,7 +215,7 @@ func TestWhichPodsANodeIsKeptFor(t *testing.T) {
 	}
 	own := corev1.PodResourceClaim{Name: "c"}
 	victim, held, plain := using("victim", own), using("held", own), using("plain")
-	first, cs := &chosenFirst{c: &choice{others: alone{}}}, framework.NewCycleState()
+	first, cs := &chosenFirst{c: &choice{others: alone{}, dra: &shop{}}}, framework.NewCycleState()
 	LookAhead(t.Context(), cs, nil, &corev1.Node{})
 	first.AddPod(t.Context(), cs, nil, held, nil)
 	if got := startersOf(cs); got != nil {

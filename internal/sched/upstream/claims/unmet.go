@@ -69,10 +69,13 @@ func (u *unmet) Finding() why.Finding {
 	var requests []claim.Request
 	var constraints []string
 	held := u.heldOn(u.node.Name)
-	for _, c := range u.claims {
-		if c.Status.Allocation != nil {
-			continue
-		}
+	open := slices.DeleteFunc(slices.Clone(u.claims), func(c *resourcev1.ResourceClaim) bool {
+		return c.Status.Allocation != nil
+	})
+	if own := u.extended(u.pod, u.node); own != nil {
+		open = append(open, own)
+	}
+	for _, c := range open {
 		for i := range c.Spec.Devices.Requests {
 			requests = append(requests, u.requests(c, &c.Spec.Devices.Requests[i], held)...)
 		}

@@ -112,7 +112,7 @@ func (p *plan) without(gone *victims) *structured.AllocatedState {
 func (p *plan) free(gone *victims) (freed *structured.AllocatedState) {
 	seen := map[types.UID]bool{}
 	for _, pod := range gone.pods {
-		for _, c := range claimsOf(p.dra, pod) {
+		for _, c := range heldBy(p.dra, pod) {
 			if seen[c.UID] || c.Status.Allocation == nil || !claim.EndsWith(reservedFor(c), gone.has) {
 				continue
 			}
