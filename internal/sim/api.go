@@ -167,6 +167,23 @@ func (s *apiServer) newClaim(body []byte) (runtime.Object, error) {
 	return claim, nil
 }
 
+// recordedClaim returns the claim that was created for the extended resources of a pod, as it was then.
+func (s *apiServer) recordedClaim(body []byte) (runtime.Object, error) {
+	asked, err := decodeClaim(body)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range s.claims.GetStore().List() {
+		claim, owner := o.(*resourcev1.ResourceClaim), metav1.GetControllerOfNoCopy(asked)
+		if owner != nil && isMade(claim) && metav1.IsControlledBy(claim, &metav1.ObjectMeta{UID: owner.UID}) {
+			claim = claim.DeepCopy()
+			claim.Status = resourcev1.ResourceClaimStatus{}
+			return claim, nil
+		}
+	}
+	return nil, errors.New("the journal has no claim for the extended resources of the pod")
+}
+
 func decodeClaim(body []byte) (*resourcev1.ResourceClaim, error) {
 	claim := &resourcev1.ResourceClaim{}
 	if _, _, err := clientscheme.Codecs.UniversalDeserializer().Decode(body, nil, claim); err != nil {
@@ -238,6 +255,9 @@ func (s *apiServer) serve(r *http.Request, body []byte) (runtime.Object, error) 
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	if s.recorded && r.Method == http.MethodPut && len(path) >= 7 && path[5] == "resourceclaims" {
 		return decodeClaim(body) // as if it were written
+	}
+	if s.recorded && r.Method == http.MethodPost && len(path) == 6 && path[5] == "resourceclaims" {
+		return s.recordedClaim(body)
 	}
 	if s.recorded && r.Method != http.MethodGet {
 		return &metav1.Status{

@@ -58,6 +58,7 @@ type engine struct {
 	quotas *kube.Quotas
 	gangs  *kube.Gangs
 	loads  *kube.Loads
+	claims *kube.Claims
 	table  accounts.Table // of these and of the API server's Reservations
 
 	factory informers.SharedInformerFactory
@@ -132,9 +133,10 @@ func newEngineFor(ctx context.Context, w *world, r *replay, changes ...func(*cor
 	}
 	e.quotas, e.gangs = kube.NewQuotas(now.Now), kube.NewGangs()
 	e.quotas.Trust(schedulers)
+	e.claims = kube.NewClaims(e.store)
 	known := accounts.Accounts{
 		Nodes: e.store, Quotas: e.quotas, Gangs: e.gangs, Reservations: e.api.reserved, Loads: e.loads,
-		Claims: kube.NewClaims(e.store),
+		Claims: e.claims,
 	}
 	e.table = known.Table()
 	e.api.table = e.table

@@ -19,11 +19,9 @@ import (
 
 // Why decisions about some pods are not made again. Such pods are placed as recorded.
 const (
-	lacksVolumes  = "their pods have PersistentVolumeClaims, which a journal does not have"
-	lacksClaims   = "their pods have ResourceClaims that the journal does not have"
-	lacksExtended = "their pods get devices of DeviceClasses for extended resources"
-	lacksSharing  = "their pods share ResourceClaims that pods were promised before the journal begins"
-	lacksGangs    = "their gangs use ResourceClaims"
+	lacksVolumes = "their pods have PersistentVolumeClaims, which a journal does not have"
+	lacksClaims  = "their pods have ResourceClaims that the journal does not have"
+	lacksSharing = "their pods share ResourceClaims that pods were promised before the journal begins"
 )
 
 // lacks returns why a decision cannot be made again; "" for no reason.
@@ -36,11 +34,6 @@ func (r *replay) lacks(d *journal.Decision) string {
 		return lacksVolumes
 	case dra == nil && len(pod.Spec.ResourceClaims) > 0:
 		return lacksClaims
-	case dra != nil && needsClass(dra.DeviceClassResolver(), pod):
-		return lacksExtended
-	}
-	if _, isMember := convert.GangPod(pod); isMember && len(pod.Spec.ResourceClaims) > 0 {
-		return lacksGangs
 	}
 	for i := range pod.Spec.ResourceClaims {
 		name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i])
@@ -65,21 +58,6 @@ func (r *replay) lacks(d *journal.Decision) string {
 func hasVolumes(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes,
 		func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
-}
-
-// needsClass reports whether a pod requests a resource that a DeviceClass provides. The claim for it is made and named
-// in the cycle.
-func needsClass(classes fwk.DeviceClassResolver, pod *corev1.Pod) bool {
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			for name := range containers[i].Resources.Requests {
-				if classes.GetDeviceClass(name) != nil {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }
 
 // dra returns the claims, slices and classes as plugins read them; nil where no profile does.
@@ -112,7 +90,7 @@ func (r *replay) promise(d *journal.Decision) {
 		return
 	}
 	for i := range d.Claims {
-		claim := d.Claims[i].Object()
+		claim := d.Claims[i].Object(d.UID)
 		if dra.ResourceClaims().SignalClaimPendingAllocation(claim.UID, claim) == nil {
 			r.promised[types.UID(d.UID)] = append(r.promised[types.UID(d.UID)], d.Claims[i])
 		}
@@ -133,9 +111,23 @@ func (r *replay) written(claim *resourcev1.ResourceClaim) {
 	if dra == nil || dra.ResourceClaims().AssumeClaimAfterAPICall(claim) != nil {
 		return // a newer state is known, or the claim is gone
 	}
-	if claim.Status.Allocation != nil { // its share of a device would count twice
-		dra.ResourceClaims().MaybeRemoveClaimPendingAllocation(claim.UID, true)
+	if claim.Status.Allocation == nil {
+		return
 	}
+	// Its share of a device would count twice. A claim for extended resources had another UID in memory.
+	dra.ResourceClaims().MaybeRemoveClaimPendingAllocation(claim.UID, true)
+	if owner := metav1.GetControllerOfNoCopy(claim); owner != nil && isMade(claim) {
+		for _, pending := range r.engine.claims.PendingOf(owner.UID) {
+			if isMade(pending) {
+				dra.ResourceClaims().MaybeRemoveClaimPendingAllocation(pending.UID, true)
+			}
+		}
+	}
+}
+
+// isMade reports whether kube-scheduler makes a claim for the extended resources of a pod.
+func isMade(claim *resourcev1.ResourceClaim) bool {
+	return metav1.HasAnnotation(claim.ObjectMeta, resourcev1.ExtendedResourceClaimAnnotation)
 }
 
 // follows reports whether caches of the scheduler follow the events of an object, beside those of pods and nodes.

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/internal/sched/journal"
@@ -55,6 +57,14 @@ func recordedClaim(name, version, device string, pods ...string) *resourcev1.Res
 		c.Status.ReservedFor = append(c.Status.ReservedFor,
 			resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: pod, UID: types.UID(pod)})
 	}
+	return c
+}
+
+// madeClaim is a version of the claim for the extended resource of a pod, which has a device unless that is "".
+func madeClaim(pod, version, device string) *resourcev1.ResourceClaim {
+	c := recordedClaim(pod+"-made", version, device, pod)
+	c.Annotations = map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"}
+	c.OwnerReferences = []metav1.OwnerReference{{Name: pod, UID: types.UID(pod), Controller: new(true)}}
 	return c
 }
 
@@ -104,8 +114,34 @@ func TestDecisionsAboutPodsWithClaimsAreMadeAgain(t *testing.T) {
 			write(), put(t, recordedClaim("c", "5", "d0", "p")), put(t, podNamed("p", usingClaim("c"), onNode)),
 		}, more...)
 	}
+	ask := func(pod, claim, device string) records {
+		return records{put(t, podNamed(pod, usingClaim(claim))), promising(pod, claim, device)}
+	}
 	asks := func(claim, device string, before ...*journal.Record) records {
-		return append(before, put(t, podNamed("q", usingClaim(claim))), promising("q", claim, device))
+		return append(before, ask("q", claim, device)...)
+	}
+	gang := func(pods, claims []string, first, second string, before ...*journal.Record) records {
+		taken, pods := pods, pods[:2] // a third one is named where the queue gave out the second pod
+		for i, name := range pods {
+			before = append(before, put(t, podNamed(name, usingClaim(claims[i]), testobject.Gang("g", "2"))))
+		}
+		head := promising(pods[0], claims[0], first)
+		head.Decision.Pulled = taken[1:]
+		return append(before, put(t, recordedClaim("f", "2", "")), head, promising(pods[1], claims[1], second))
+	}
+	const card = "container-0-request-0" // what q asks for
+	mapped := func(device string, before ...*journal.Record) records {
+		decision := promising("q", "<extended-resources>", device)
+		decision.Decision.Claims[0].Allocation.Devices.Results[0].Request = card
+		return append(before, put(t, recordedClass("example.com/card")),
+			put(t, podNamed("q", testobject.Both("example.com/card", "1"))), decision)
+	}
+	made := func(device string) records {
+		return records{
+			put(t, madeClaim("q", "6", "")), event(t, journal.Written, madeClaim("q", "7", device)),
+			put(t, madeClaim("q", "7", device)),
+			put(t, podNamed("q", testobject.Both("example.com/card", "1"), onNode)),
+		}
 	}
 	shares := func(before ...*journal.Record) records {
 		return append(before, put(t, podNamed("q", usingClaim("c"))), decide("default/q", "q", "n"))
@@ -166,12 +202,6 @@ func TestDecisionsAboutPodsWithClaimsAreMadeAgain(t *testing.T) {
 		"a claim that the journal does not have": {
 			false, asks("g", "d1"), "1 not compared: " + lacksClaims,
 		},
-		"a gang with a claim": {
-			false, needs(func(p *corev1.Pod) {
-				usingClaim("c")(p)
-				testobject.Gang("g", "1")(p)
-			}), "1 not compared: " + lacksGangs,
-		},
 		"a template without a claim": {
 			false, needs(func(p *corev1.Pod) {
 				p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "a", ResourceClaimTemplateName: new("a")}}
@@ -184,9 +214,35 @@ func TestDecisionsAboutPodsWithClaimsAreMadeAgain(t *testing.T) {
 				}}}
 			}), "1 not compared: " + lacksVolumes,
 		},
-		"a device that is requested as a resource": {
-			false, append(records{put(t, recordedClass("example.com/card"))},
-				needs(testobject.Both("example.com/card", "1"))...), "1 not compared: " + lacksExtended,
+		"a gang with claims": {
+			false, gang([]string{"q", "r"}, []string{"e", "f"}, "d0", "d1", release()), "",
+		},
+		"a gang with other devices": {
+			false, gang([]string{"q", "r"}, []string{"e", "f"}, "d1", "d0", release()), "claims [default/e: r=x/n/d1]",
+		},
+		"a gang whose second pod came out of the queue first": {
+			false, gang([]string{"q", "r", "q"}, []string{"e", "e"}, "d1", "d1"), "",
+		},
+		"a gang that shares a claim": {false, gang([]string{"q", "r"}, []string{"e", "e"}, "d1", "d1"), ""},
+		"an extended resource":       {false, mapped("d1"), ""},
+		"another device for an extended resource": {
+			false, mapped("d0"), "claims [default/<extended-resources>: container-0-request-0=x/n/d0]",
+		},
+		"an extended resource of a pod that is not bound yet": {
+			false, slices.Concat(mapped("d0", release()), ask("s", "e", "d1")), "",
+		},
+		"an extended resource of a pod that is bound": {
+			false, slices.Concat(mapped("d0", release()), made("d0"), ask("s", "e", "d1")), "",
+		},
+		"an extended resource of a pod that is gone": {
+			false, slices.Concat(mapped("d0", release()), made("d0"), records{
+				event(t, journal.Delete, podNamed("q")), event(t, journal.Delete, madeClaim("q", "8", "d0")),
+			}, ask("s", "e", "d0")), "",
+		},
+		"a claim of an earlier binding": {
+			false, append(records{put(t, recordedClass("example.com/card")), put(t, madeClaim("q", "7", "d1"))},
+				put(t, podNamed("q", testobject.Both("example.com/card", "1"))), refusing("q", "no room")),
+			"cannot schedule extended resource claim",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -93,10 +95,12 @@ func (b *bindings) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(&review) // fails where no client waits for it
 }
 
-// publish makes a class of all devices of a driver, and a slice of devices on each node.
+// publish makes a class of all devices of a driver, which maps an extended resource of the same name, and a slice of
+// devices on each node.
 func (l *local) publish(t *testing.T, driver string, each int, nodes ...string) {
 	t.Helper()
 	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: driver}}
+	class.Spec.ExtendedResourceName = new(driver + "/one")
 	class.Spec.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{
 		Expression: fmt.Sprintf("device.driver == %q", driver),
 	}}}
@@ -138,16 +142,18 @@ func withClaim(name string) object.PodOption {
 
 // TestClaimsHoldWhileSchedulersDie kills a scheduler between its two writes for a pod with a claim: the claim has its
 // device and is reserved for the pod, and the pod has no node. Of the rounds each third has one pod, two pods that
-// share the claim, and a gang of two that shares it.
+// share the claim, and a gang of two that shares it. In each a pod with an extended resource comes as well.
 //
 // Law: the claim keeps its device, the pod is bound to the node of the device, and no device is given twice: as many
-// claims as devices exist get one each, and another one gets none. The decisions of all schedulers can be made again.
+// claims as devices exist get one each, and another one gets none; the same of extended resources. The decisions of all
+// schedulers can be made again.
 func TestClaimsHoldWhileSchedulersDie(t *testing.T) {
 	t.Parallel()
-	const driver = "gpu.example.com"
+	const driver, mapped = "gpu.example.com", "nic.example.com"
 	nodes := []string{"epyc-2s-0", "epyc-2s-1"}
 	l := up(t, 2, "--journal=true", "--machine", "epyc-2s=2")
 	l.publish(t, driver, kills()/len(nodes), nodes...)
+	l.publish(t, mapped, kills()/len(nodes), nodes...)
 	hold := l.holdBindings(t)
 	claims := l.client.ResourceV1().ResourceClaims(metav1.NamespaceDefault)
 	pods := l.client.CoreV1().Pods(metav1.NamespaceDefault)
@@ -161,6 +167,7 @@ func TestClaimsHoldWhileSchedulersDie(t *testing.T) {
 			members = append(members, "beside-"+strconv.Itoa(round))
 			l.submit(t, claimant(members[1], name, round))
 		}
+		l.submit(t, pod("nic-"+strconv.Itoa(round), object.Both(mapped+"/one", "1")))
 		select {
 		case held := <-hold.held:
 			if held != name {
@@ -203,18 +210,61 @@ func TestClaimsHoldWhileSchedulersDie(t *testing.T) {
 			return nil
 		})
 	}
+	for round := range kills() {
+		name := "nic-" + strconv.Itoa(round)
+		waitFor(t, time.Minute, name+" to have its device", func() error {
+			p, err := pods.Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil || p.Spec.NodeName == "" || p.Status.ExtendedResourceClaimStatus == nil {
+				return fmt.Errorf("it is on node %q with %+v: %v", p.Spec.NodeName, p.Status, err)
+			}
+			made := p.Status.ExtendedResourceClaimStatus.ResourceClaimName
+			c, err := claims.Get(t.Context(), made, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if c.Status.Allocation == nil || !reserves(c, p.UID) {
+				return fmt.Errorf("its claim has %+v", c.Status)
+			}
+			device := c.Status.Allocation.Devices.Results[0]
+			id := device.Driver + "/" + device.Pool + "/" + device.Device
+			if other := owner[id]; device.Pool != p.Spec.NodeName || other != "" {
+				t.Errorf("%s on node %s has %s, which %q has", name, p.Spec.NodeName, id, other)
+			}
+			owner[id] = name
+			return nil
+		})
+	}
 	l.claim(t, "late", driver)
 	l.submit(t, claimant("late", "late", 0))
-	waitFor(t, time.Minute, "the pod without a device to be refused", func() error {
-		p, err := pods.Get(t.Context(), "late", metav1.GetOptions{})
+	l.submit(t, pod("late-nic", object.Both(mapped+"/one", "1")))
+	for _, name := range []string{"late", "late-nic"} {
+		waitFor(t, time.Minute, name+" to be refused", func() error {
+			p, err := pods.Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if _, c := podutil.GetPodCondition(&p.Status, corev1.PodScheduled); p.Spec.NodeName != "" || c == nil ||
+				!strings.Contains(c.Message, "InsufficientClaimDevices") {
+				return fmt.Errorf("on node %q: %+v", p.Spec.NodeName, c)
+			}
+			return nil
+		})
+	}
+	waitFor(t, time.Minute, "the last decision to be in a journal", func() error {
+		files, err := filepath.Glob(filepath.Join(l.dir, "journal", "*", "*.jsonl"))
 		if err != nil {
 			return err
 		}
-		if _, c := podutil.GetPodCondition(&p.Status, corev1.PodScheduled); p.Spec.NodeName != "" || c == nil ||
-			!strings.Contains(c.Message, "InsufficientClaimDevices") {
-			return fmt.Errorf("on node %q: %+v", p.Spec.NodeName, c)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			if strings.Contains(string(text), `"decision":{"pod":"default/late-nic"`) {
+				return nil
+			}
 		}
-		return nil
+		return fmt.Errorf("none of %d files has it", len(files))
 	})
 	l.replay(t)
 }

@@ -28,17 +28,21 @@ type Cycle struct {
 	current  atomic.Pointer[types.UID]
 	decision *Decision // nil between cycles
 	pulled   []string  // UIDs of pods that were taken out of the queue since the last cycle
+	popped   string    // UID of the pod that the queue gave out for the cycle, whose sibling may come first
 	searches int       // for a node, in the cycle
 	scores   []view.Score
 }
 
 // Begin begins the cycle of a pod.
 func (c *Cycle) Begin(pod *corev1.Pod, seed uint32) {
+	if c.popped != "" && c.popped != string(pod.UID) {
+		c.pulled = append(c.pulled, c.popped)
+	}
 	c.decision = &Decision{
 		Pod: pod.Namespace + "/" + pod.Name, UID: string(pod.UID), Profile: pod.Spec.SchedulerName, Seed: seed,
 		Pulled: c.pulled,
 	}
-	c.pulled, c.searches, c.scores = nil, 0, nil
+	c.pulled, c.popped, c.searches, c.scores = nil, "", 0, nil
 	c.current.Store(&pod.UID)
 }
 

@@ -207,7 +207,10 @@ func hidden(o Object) map[string]reflect.Value {
 }
 
 // domains are those of the annotations that scheduling reads.
-var domains = []string{"koordinator.sh/", "tenon.sh/", "volcano.sh/", "scheduling.k8s.io/", "scheduling.x-k8s.io/"}
+var domains = []string{
+	"koordinator.sh/", "tenon.sh/", "volcano.sh/", "scheduling.k8s.io/", "scheduling.x-k8s.io/",
+	"resource.kubernetes.io/",
+}
 
 // readAnnotations returns those that scheduling reads.
 func readAnnotations(all map[string]string) map[string]string {
@@ -323,7 +326,7 @@ func keepStatus(s *corev1.PodStatus) corev1.PodStatus {
 	out := corev1.PodStatus{
 		Phase: s.Phase, NominatedNodeName: s.NominatedNodeName, StartTime: s.StartTime, QOSClass: s.QOSClass,
 		Resize: s.Resize, ResourceClaimStatuses: s.ResourceClaimStatuses, Resources: s.Resources,
-		AllocatedResources: s.AllocatedResources,
+		AllocatedResources: s.AllocatedResources, ExtendedResourceClaimStatus: s.ExtendedResourceClaimStatus,
 	}
 	for i := range s.Conditions {
 		switch c := &s.Conditions[i]; c.Type {

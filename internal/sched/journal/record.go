@@ -13,6 +13,7 @@ import (
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/internal/kube"
@@ -97,7 +98,8 @@ type Decision struct {
 	UID     string `json:"uid"`
 	Profile string `json:"profile"`
 	Seed    uint32 `json:"seed"`
-	// Pulled are the UIDs of the pods that were taken out of the queue for this cycle.
+	// Pulled are the UIDs of the pods that were taken out of the queue for this cycle: siblings of its pod, and where a
+	// sibling was its first pod, the pod itself.
 	Pulled []string `json:"pulled,omitempty"`
 	Node   string   `json:"node,omitempty"`
 	// Feasible of Of nodes passed the filters.
@@ -134,11 +136,16 @@ func promises(claims []*resourcev1.ResourceClaim) (list []Promise) {
 	return list
 }
 
-// Object returns the claim with its devices.
-func (p *Promise) Object() *resourcev1.ResourceClaim {
+// Object returns the claim with its devices. kube-scheduler has claims for extended resources in memory first, under a
+// name that no object has; they are those of the pod.
+func (p *Promise) Object(pod string) *resourcev1.ResourceClaim {
 	claim := &resourcev1.ResourceClaim{}
 	claim.Namespace, claim.Name, _ = strings.Cut(p.Claim, "/")
 	claim.UID, claim.Status.Allocation = types.UID(p.UID), p.Allocation
+	if strings.HasPrefix(claim.Name, "<") {
+		claim.Annotations = map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"}
+		claim.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(pod), Controller: new(true)}}
+	}
 	return claim
 }
 

@@ -299,7 +299,7 @@ func (r *Recorder) Pop(next NextPod) NextPod {
 		if pod != nil && err == nil {
 			r.order.Lock()
 			r.began.Store(time.Now().UnixNano())
-			held = true
+			held, r.popped = true, string(pod.Pod.UID)
 		}
 		return pod, err
 	}

@@ -3,6 +3,7 @@ package journal
 import (
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,43 @@ func TestAFullChannelDropsRecordsUntilASnapshot(t *testing.T) {
 	if snapshot.snapshot == nil || snapshot.snapshot.Objects != 2 || snapshot.gen != last+1 || event.gen != last+4 {
 		t.Errorf("got %+v at %d and %d after %d, want a snapshot of both pods", snapshot.snapshot, snapshot.gen,
 			event.gen, last)
+	}
+}
+
+// TestADecisionNamesThePodThatTheQueueGaveOut: a sibling that was taken out of the queue with it may come first.
+func TestADecisionNamesThePodThatTheQueueGaveOut(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		pulled string // by name, after pod a; "" for none
+		first  string
+		want   []string
+	}{
+		"the pod itself":                {"", "a", nil},
+		"the pod itself before another": {"b", "a", []string{"b"}},
+		"another pod before it":         {"b", "b", []string{"b", "a"}},
+	} {
+		r := New(t.TempDir(), Snapshot{}, func(...metrics.Registerable) {})
+		info := func(name string) *framework.QueuedPodInfo {
+			i, err := framework.NewPodInfo(object.Pod(name, object.UID(name)))
+			testkit.Check(t, err)
+			return &framework.QueuedPodInfo{PodInfo: i}
+		}
+		next := r.Pop(func(klog.Logger) (*framework.QueuedPodInfo, error) { return info("a"), nil })
+		_, err := next(klog.Background())
+		testkit.Check(t, err)
+		if c.pulled != "" {
+			r.pulled = append(r.pulled, c.pulled)
+		}
+		r.Begin(info(c.first).Pod, 0)
+		r.decision.Node = "n"
+		if got := r.End().Pulled; !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %v, want %v", name, got, c.want)
+		}
+		r.Begin(info("b").Pod, 0) // the queue gives out no pod for it
+		r.decision.Node = "n"
+		if got := r.End().Pulled; got != nil {
+			t.Errorf("%s: got %v for the next one, want none", name, got)
+		}
 	}
 }
 
