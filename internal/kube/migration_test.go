@@ -19,8 +19,8 @@ func TestAMigrationThatCannotBeReadIsPaused(t *testing.T) {
 	paused := map[string]bool{}
 	for _, object := range i.GetStore().List() {
 		j := object.(*v1alpha1.PodMigrationJob)
-		if paused[j.Name] = j.Spec.Paused; (kube.Unread(j) != "") != (j.Name == "odd") {
-			t.Errorf("%s cannot be read: %q", j.Name, kube.Unread(j))
+		if paused[j.Name] = j.Spec.Paused; (j.Unread != "") != (j.Name == "odd") {
+			t.Errorf("%s cannot be read: %q", j.Name, j.Unread)
 		}
 	}
 	if len(paused) != 3 || !paused["odd"] || paused["sound"] || !paused["paused"] {

@@ -31,17 +31,11 @@ func NewMigrationInformer(client rest.Interface) cache.SharedIndexInformer {
 			job, err := readAs[migration.PodMigrationJob](*text)
 			job.ManagedFields = nil
 			if err != nil {
-				job.Spec.Paused, job.Annotations = true, map[string]string{unreadKey: err.Error()}
+				job.Spec.Paused, job.Unread = true, err.Error()
 			}
 			return job
 		})
 }
-
-// unreadKey is the annotation with why a PodMigrationJob cannot be read. It is in memory alone.
-const unreadKey = "unread"
-
-// Unread returns why a PodMigrationJob of the informer cannot be read; "" for one that can.
-func Unread(j *migration.PodMigrationJob) string { return j.Annotations[unreadKey] }
 
 // WithoutManagedFields is a transform of informers that keeps caches small.
 func WithoutManagedFields(object any) (any, error) {

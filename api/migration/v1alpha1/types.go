@@ -32,6 +32,9 @@ type PodMigrationJob struct {
 	// +optional
 	// +kubebuilder:default={phase: Pending}
 	Status PodMigrationJobStatus `json:"status,omitempty"`
+
+	// Unread is why the object could not be read; "" for one that could. It is not of the API.
+	Unread string `json:"-"`
 }
 
 // PodMigrationJobList is a list of PodMigrationJob.

@@ -81,7 +81,9 @@ type Cluster interface {
 // Controller moves pods. One at a time may run: the leader's.
 type Controller struct {
 	Options
-	shown map[types.UID]bool // jobs that were logged: by a dry run, or because they cannot be read
+	// shown are the jobs that a dry run has logged. unread is why jobs cannot be read, as it was reported.
+	shown  map[types.UID]bool
+	unread map[types.UID]string
 	// decoded has the jobs of the cache that were read in this pass, and fleet all of them; nil until a job needs it.
 	decoded map[*v1alpha1.PodMigrationJob]*move.Job
 	fleet   *fleet
@@ -134,16 +136,22 @@ func (c *Controller) Pass(ctx context.Context) {
 	c.Metrics.waiting(refused)
 }
 
-// reportUnread reports the jobs that cannot be read, once.
+// reportUnread reports the jobs that cannot be read, once for each cause.
 func (c *Controller) reportUnread(ctx context.Context) {
+	reported := c.unread
+	c.unread = map[types.UID]string{}
 	for _, object := range c.Jobs.List() {
 		j := object.(*v1alpha1.PodMigrationJob)
-		if why := kube.Unread(j); why != "" && !c.shown[j.UID] {
-			c.shown[j.UID] = true
-			klog.FromContext(ctx).Info("Job cannot be read", "podMigrationJob", j.Name, "why", why)
-			if !c.DryRun {
-				c.event(j, event.MigrationFailed, "cannot be read, and waits: %s", why)
-			}
+		if j.Unread == "" {
+			continue
+		}
+		c.unread[j.UID] = j.Unread
+		if reported[j.UID] == j.Unread {
+			continue
+		}
+		klog.FromContext(ctx).Info("Job cannot be read", "podMigrationJob", j.Name, "why", j.Unread)
+		if !c.DryRun {
+			c.event(j, event.MigrationFailed, "cannot be read, and waits: %s", j.Unread)
 		}
 	}
 }
@@ -151,7 +159,7 @@ func (c *Controller) reportUnread(ctx context.Context) {
 // jobs returns the jobs of the cache that can be read and name a pod, the oldest first.
 func (c *Controller) jobs() (all []*v1alpha1.PodMigrationJob) {
 	for _, object := range c.Jobs.List() {
-		if j := object.(*v1alpha1.PodMigrationJob); j.Spec.PodRef != nil && kube.Unread(j) == "" {
+		if j := object.(*v1alpha1.PodMigrationJob); j.Spec.PodRef != nil && j.Unread == "" {
 			all = append(all, j)
 		}
 	}

@@ -48,6 +48,7 @@ type cluster struct {
 	now    time.Time
 	events *events.FakeRecorder
 	jobs   cache.Store
+	unread string // why no job can be read
 	places cache.Store
 	asked  cache.Store // EvictionRequests
 	plan   plan
@@ -416,6 +417,7 @@ func (c *cluster) start() *migration.Controller {
 func (c *cluster) sync() {
 	var jobs, places []any
 	for _, j := range c.list() {
+		j.Unread = c.unread
 		jobs = append(jobs, j)
 	}
 	list := &reservation.ReservationList{}
@@ -876,30 +878,57 @@ func TestMigrationIsReported(t *testing.T) {
 	}
 }
 
-// TestAJobThatCannotBeReadWaits and is reported once, but by a dry run.
+// TestAJobThatCannotBeReadWaits: it waits before it starts and once it has, is reported once for each cause unless the
+// run is dry, and goes on when it is corrected.
 func TestAJobThatCannotBeReadWaits(t *testing.T) {
 	t.Parallel()
-	for dry, want := range map[bool][]string{
-		false: {"Warning MigrationFailed cannot be read, and waits: bad ttl"}, true: nil,
-	} {
+	for _, dry := range []bool{false, true} {
 		plan := usual()
 		plan.dry = dry
 		c := newCluster(t, plan)
 		c.addPod("p", "old", source)
 		c.addJob("j", "p")
-		j := c.list()[0]
-		j.Annotations = map[string]string{"unread": "bad ttl"} // as the informer says it
-		testkit.Check(t, c.client.Update(t.Context(), j))
-		c.run(time.Minute)
-		var got []string
-		for len(c.events.Events) > 0 {
-			got = append(got, <-c.events.Events)
+		controller := c.start()
+		var reported []string
+		passes := func(n int, unread string) v1alpha1.PodMigrationJobStatus {
+			for c.unread = unread; n > 0; n-- {
+				c.sync()
+				controller.Pass(t.Context())
+				c.live()
+			}
+			for len(c.events.Events) > 0 {
+				if e := <-c.events.Events; strings.Contains(e, "cannot be read") {
+					reported = append(reported, e)
+				}
+			}
+			return c.list()[0].Status
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("dry run %t: Events %q, want %q", dry, got, want)
+		if got := passes(20, "bad ttl"); got.Phase != v1alpha1.PodMigrationJobPending || len(got.Conditions) > 0 {
+			t.Errorf("dry run %t: before it starts it is %+v", dry, got)
 		}
-		if got := c.list()[0].Status; got.Phase != v1alpha1.PodMigrationJobPending || c.pod("p").UID != "old" {
-			t.Errorf("the job is %q, and the pod is %s", got.Phase, c.pod("p").UID)
+		if passes(1, ""); !dry && !slices.ContainsFunc(c.list(), func(j *v1alpha1.PodMigrationJob) bool {
+			return j.Annotations[annotation.PassedArbitration] == "true"
+		}) {
+			t.Error("it does not start when it is corrected")
+		}
+		passes(10, "bad mode")
+		passes(10, "bad ttl")
+		if c.pod("p").UID != "old" || len(c.evictions) > 0 {
+			t.Errorf("dry run %t: its pod was evicted while it could not be read", dry)
+		}
+		const text = "Warning MigrationFailed cannot be read, and waits: bad "
+		want := []string{text + "ttl", text + "mode", text + "ttl"}
+		if dry {
+			want = nil
+		}
+		if !slices.Equal(reported, want) {
+			t.Errorf("dry run %t: Events %q, want %q", dry, reported, want)
+		}
+		if c.unread = ""; !dry {
+			c.run(time.Minute)
+			if diff := cmp.Diff(succeeded(), c.end("j")); diff != "" {
+				t.Errorf("job (-want +got):\n%s", diff)
+			}
 		}
 	}
 }

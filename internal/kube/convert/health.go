@@ -26,7 +26,7 @@ func HealthFacts(n *corev1.Node, m *slo.NodeMetric) *health.Facts {
 		f.Taints = append(f.Taints, health.NodeTaint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
 	}
 	if m != nil && m.Status.UpdateTime != nil {
-		f.Reported, f.Period = m.Status.UpdateTime.Time, intervalOf(m)
+		f.Reported, f.Period = m.Status.UpdateTime.Time, ReportInterval(m)
 	}
 	return f
 }

@@ -53,8 +53,8 @@ func (s LoadSettings) Pod(pod *corev1.Pod, assigned time.Time) (load.Pod, error)
 // reportInterval is how often agents report where a NodeMetric does not say it.
 const reportInterval = time.Minute
 
-// intervalOf is how often the agent reports a NodeMetric.
-func intervalOf(m *slo.NodeMetric) time.Duration {
+// ReportInterval is how often the agent reports a NodeMetric.
+func ReportInterval(m *slo.NodeMetric) time.Duration {
 	if p := m.Spec.CollectPolicy; p != nil && p.ReportIntervalSeconds != nil {
 		if n := *p.ReportIntervalSeconds; n > 0 && n < int64(24*time.Hour/time.Second) {
 			return time.Duration(n) * time.Second
@@ -66,7 +66,7 @@ func intervalOf(m *slo.NodeMetric) time.Duration {
 // LoadReport returns what a NodeMetric says about use. A use that lacks one of cpu and memory counts as not reported.
 // It fails for a use that is negative.
 func LoadReport(m *slo.NodeMetric) (*load.Report, error) {
-	r := &load.Report{Interval: intervalOf(m), Pods: make(map[string]load.PodUse, len(m.Status.PodsMetric))}
+	r := &load.Report{Interval: ReportInterval(m), Pods: make(map[string]load.PodUse, len(m.Status.PodsMetric))}
 	if m.Status.UpdateTime != nil {
 		r.Updated = m.Status.UpdateTime.Time
 	}

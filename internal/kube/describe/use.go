@@ -48,13 +48,13 @@ func NodeUse(node *corev1.Node, metric *slo.NodeMetric, requested occupancy.Room
 	return out
 }
 
-// reportLife is how old a report may be that says how busy CPUs are.
-const reportLife = 3 * time.Minute
+// reportLife is how many intervals old a report may be that says how busy CPUs are.
+const reportLife = 3
 
 // SetCPUUse says how busy the CPUs of a node were by its NodeMetric, nil for none.
 func SetCPUUse(n *view.Node, metric *slo.NodeMetric, now time.Time) {
 	if metric == nil || metric.Status.UpdateTime == nil || metric.Status.NodeMetric == nil ||
-		now.Sub(metric.Status.UpdateTime.Time) > reportLife {
+		now.Sub(metric.Status.UpdateTime.Time) > reportLife*convert.ReportInterval(metric) {
 		return
 	}
 	used := metric.Status.NodeMetric.CPUUsages

@@ -22,13 +22,20 @@ func TestHowBusyCPUsAre(t *testing.T) {
 			UpdateTime: &at, NodeMetric: &slo.NodeMetricInfo{CPUUsages: used},
 		}}
 	}
+	every := func(seconds int64, m *slo.NodeMetric) *slo.NodeMetric {
+		m.Spec.CollectPolicy = &slo.NodeMetricCollectPolicy{ReportIntervalSeconds: &seconds}
+		return m
+	}
 	for name, c := range map[string]struct {
 		metric *slo.NodeMetric
 		want   string // of the CPUs, then of the caches
 	}{
-		"a report":      {report(time.Minute, 10, 21, 100), "[10 21 100] [{4 16} {5 100}]"},
-		"an old report": {report(time.Hour, 10, 20, 100), "[- - -] []"},
-		"no report":     {nil, "[- - -] []"},
+		"a report":           {report(time.Minute, 10, 21, 100), "[10 21 100] [{4 16} {5 100}]"},
+		"the third interval": {report(3*time.Minute, 1, 2, 3), "[1 2 3] [{4 2} {5 3}]"},
+		"an old report":      {report(3*time.Minute+1, 10, 20, 100), "[- - -] []"},
+		"a long interval":    {every(600, report(30*time.Minute, 1, 2, 3)), "[1 2 3] [{4 2} {5 3}]"},
+		"a short interval":   {every(10, report(time.Minute, 1, 2, 3)), "[- - -] []"},
+		"no report":          {nil, "[- - -] []"},
 		"nothing of the node": {
 			&slo.NodeMetric{Status: slo.NodeMetricStatus{UpdateTime: &metav1.Time{Time: now}}}, "[- - -] []",
 		},
