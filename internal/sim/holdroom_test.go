@@ -55,9 +55,16 @@ func TestWhatIsLeftBesideAHoldIsFree(t *testing.T) {
 		return fmt.Sprintf("\n{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {containers: [{name: c, "+
 			"image: i, resources: {limits: {cpu: 1, example.com/gpu: %d}}}]}}\n---", name, n)
 	}
+	many := func(n int) string {
+		return cpuNode("host", 8) + listed(n) + published(uuids(n)...) + cardTemplates(3) + mapped
+	}
+	const afterB = ", creationTimestamp: \"2000-01-01T00:01:00Z\"}"
+	member := func(name string) string {
+		return strings.Replace(asks(name, 1), "{name: "+name+"}", "{name: "+name+says("c", 2)+afterB, 1)
+	}
 	const card = "cpu: 1, koordinator.sh/gpu: 100"
 	reserved := strings.Replace(reservationFor("r", "web", "a: b", card, ""), "{name: r}",
-		"{name: r, creationTimestamp: \"2000-01-01T00:01:00Z\"}", 1)
+		"{name: r"+afterB, 1)
 	usesIt := using("c", "web", "", card, "")
 	for name, c := range map[string]struct {
 		in   string
@@ -94,6 +101,17 @@ func TestWhatIsLeftBesideAHoldIsFree(t *testing.T) {
 		},
 		"a Reservation of a card that a held claim leaves": {
 			both(3) + gpu("a", 200, expects("1h")) + claims("b", "cards-2", "") + reserved + usesIt, now,
+		},
+		"a Reservation of a card that came before a held claim": {
+			both(3) + reservationFor("r", "web", "a: b", card, "") + gpu("a", 100, expects("1h")) +
+				claims("b", "cards-2", "") + usesIt, now,
+		},
+		"extended resources of a gang that a held claim needs": {
+			many(3) + gpu("a", 100, expects("1h")) + claims("b", "cards-3", "") + member("c0") + member("c1"), waits,
+		},
+		"extended resources of a gang that a held claim leaves": {
+			many(5) + gpu("a", 300, expects("1h")) + claims("b", "cards-3", "") + member("c0") + member("c1"),
+			[]string{hold, "0s Started c0", "0s Started c1", ended, heldStarts},
 		},
 		"an extended resource of a card that a held pod needs": {
 			both(2) + mapped + gpu("a", 100, expects("1h")) + gpu("b", 200, "") + asks("c", 1), waits,
