@@ -95,6 +95,7 @@ func TestGPUsAndTheirNICs(t *testing.T) {
 		joint device.Joint
 		asks  asks
 		busy  []int // NICs
+		held  []int // GPUs that another pod has
 		gpus  string
 		nics  string
 		code  why.Code
@@ -126,6 +127,10 @@ func TestGPUsAndTheirNICs(t *testing.T) {
 			asks: asks{device.NVIDIAGPU: 1, device.RDMAShare: 100}, busy: []int{0, 1, 2, 3, 4, 6, 7},
 			gpus: "GPU-5", nics: nics(5),
 		},
+		"each GPU has a NIC of its own NUMA node": {
+			asks: asks{device.NVIDIAGPU: 2, device.RDMAShare: 200}, busy: []int{4}, held: []int{1, 2, 3, 5, 6, 7},
+			gpus: "GPU-0 GPU-4", nics: nics(0, 5),
+		},
 		"one NIC is primary, and cannot be beside two GPUs": {
 			joint: joined(device.SamePCIe, device.RDMA, device.GPU),
 			asks:  asks{device.NVIDIAGPU: 2, device.RDMAShare: 100}, code: why.DeviceJointAllocation,
@@ -139,6 +144,11 @@ func TestGPUsAndTheirNICs(t *testing.T) {
 		for _, i := range c.busy {
 			g := device.Grant{Type: device.RDMA, ID: nics(i), Amount: device.Vector{device.Share: 100}}
 			v = v.With(&device.Holding{UID: nics(i), Grants: []device.Grant{g}})
+		}
+		for _, i := range c.held {
+			id := fmt.Sprint("GPU-", i)
+			g := device.Grant{Type: device.GPU, ID: id, Ratio: 100, Amount: device.Vector{device.Cores: 100}}
+			v = v.With(&device.Holding{UID: id, Grants: []device.Grant{g}})
 		}
 		q := p
 		if q.Joint = c.joint; c.asks != nil {

@@ -163,6 +163,15 @@ func TestAdmissions(t *testing.T) {
 				{Mask: 0b10, Preferred: true, CPUs: 8, Memory: 0b10},
 			},
 		},
+		"a container whose memory no node has alone gets a wider mask than the pod, and the next one fails": {
+			nodes: 2, cpus: 16, bytes: 100, config: func(c *kubelet.Config) { c.Topology.PodScope = true },
+			pod:    pod("new", app("a", 2, 150), app("b", 2, 100)),
+			status: kubelet.UnexpectedAdmissionError, container: "b",
+			reason: why.Reason{
+				Code: why.KubeletAdmission, Resource: why.Memory, Unit: why.Bytes, Asked: 100,
+				Extra: int64(why.MemoryGroupShort),
+			},
+		},
 		"pod scope refuses the pod and not a container": {
 			nodes: 2, cpus: 16, bytes: 100,
 			config: func(c *kubelet.Config) { c.Topology.PodScope, c.Topology.Policy = true, hint.SingleNUMANode },
@@ -266,6 +275,13 @@ func TestAdmissions(t *testing.T) {
 				Code: why.KubeletTopologyAffinity, Unit: why.Count, Asked: 2,
 				Extra: int64(why.NotNarrow),
 			},
+		},
+		"devices of the first node alone need fewer nodes than the CPUs": {
+			nodes: 2, cpus: 16, config: func(c *kubelet.Config) { c.Memory.Static = false },
+			devices: devices(gpu, 1, 0),
+			pod:     pod("new", and(app("c", 20, 0), gpu, 1)),
+			status:  kubelet.TopologyAffinityError, container: "c",
+			reason: why.Reason{Code: why.KubeletTopologyAffinity, Extra: int64(why.DifferentWidths)},
 		},
 		"an unknown resource is none of the kubelet's business": {
 			nodes: 1, cpus: 16, bytes: 100,

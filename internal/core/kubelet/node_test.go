@@ -478,6 +478,7 @@ func TestFitsAllocatesNothing(t *testing.T) {
 			"one container, refused":  pod("new", app("c", 30, 8<<30)),
 			"devices too":             pod("new", and(and(app("c", 8, 8<<30), gpu, 2), "example.com/nic", 1)),
 			"three of them":           pod("new", app("a", 4, 4<<30), app("b", 4, 4<<30), app("c", 2, 1<<30)),
+			"two with devices":        pod("new", and(app("a", 4, 4<<30), gpu, 1), and(app("b", 4, 4<<30), gpu, 1)),
 			"one that spans two":      pod("new", app("c", 40, 70<<30)),
 			"one of whom memory runs": pod("new", app("c", 4, 1<<50)),
 		} {

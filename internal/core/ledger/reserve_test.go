@@ -11,7 +11,9 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/device"
+	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/ledger"
+	"github.com/tenon-project/tenon/internal/core/tenancy"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
@@ -202,6 +204,32 @@ func TestInsideAReservationOnlyItsCPUsAreFree(t *testing.T) {
 	}
 	if other := v.Inside("other"); other != v {
 		t.Error("a reservation that is not there changes the view")
+	}
+}
+
+// TestWhichAccountsAreComparedWithNone: one pod or report whose effect the text does not show is enough.
+func TestWhichAccountsAreComparedWithNone(t *testing.T) {
+	t.Parallel()
+	m := grid.Machine{Cores: 4, Threads: 2}.Build(t)
+	facts := ledger.Facts{Machine: m, Devices: gpus(t, m, "a", "b")}
+	given := facts
+	given.Given = []tenancy.Grant{{UID: "p", CPUs: cpuset.Of(1)}}
+	for name, c := range map[string]struct {
+		facts    ledger.Facts
+		entries  []ledger.Entry
+		compared bool
+	}{
+		"no pods":                         {facts, nil, true},
+		"a pod with devices":              {facts, []ledger.Entry{percent("p", "a", 50)}, true},
+		"a pod whose devices are unknown": {facts, []ledger.Entry{{UID: "p", Unallocated: true}}, false},
+		"a pod that the node reports":     {given, nil, false},
+		"a kubelet whose answers decide":  {follows(t, m, hint.None), nil, false},
+		"a Reservation":                   {facts, []ledger.Entry{{UID: "r", Reserves: true}}, false},
+		"a pod that is in a Reservation":  {facts, []ledger.Entry{within(percent("p", "a", 50), "r")}, false},
+	} {
+		if got := ledger.New(c.facts, c.entries...).View().Likeness(); (got != "") != c.compared {
+			t.Errorf("%s: the text is %q, want one: %t", name, got, c.compared)
+		}
 	}
 }
 

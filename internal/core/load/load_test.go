@@ -337,6 +337,7 @@ func TestOldReports(t *testing.T) {
 		"old reports let pods pass":           {pass, old, Skipped, false},
 		"old reports let pods pass, fresh":    {pass, fresh, Counts, true},
 		"reports never expire":                {Expiry{}, old, Counts, true},
+		"reports expire after 1 ns":           {Expiry{After: 1}, old, Refused, false},
 		"one that was never made is expired":  {Expiry{}, never, Refused, false},
 		"the clock was set back by an hour":   {e, report(4600, nil), Counts, true},
 		"old reports count, one was not made": {ignore, never, Counts, false},

@@ -479,7 +479,8 @@ func TestAJobWaitsForItsTurnADay(t *testing.T) {
 }
 
 // TestAPlaceFollowsTheNodesToAvoid: a place that excludes other nodes than the job must avoid now, or that is on one of
-// them, is given up for another one, unless the eviction may be under way or the place is not the job's own.
+// them, is given up for another one, unless the eviction may be under way or the place is not the job's own. A place
+// that another pod uses is given up too, unless that pod may count for another job or the time of the job is over.
 func TestAPlaceFollowsTheNodesToAvoid(t *testing.T) {
 	t.Parallel()
 	evicting := move.Condition{Type: move.Eviction, Reason: move.Evicting, Probed: start}
@@ -499,6 +500,15 @@ func TestAPlaceFollowsTheNodesToAvoid(t *testing.T) {
 			change: func(j *move.Job, w *move.World) {
 				j.Source, w.Pod = "", &move.Pod{Reference: w.Pod.Reference}
 			},
+		},
+		"one that another pod uses": {place: move.Place{Used: true, Node: "n1"}, again: true},
+		"one that a pod uses which may count for another job": {
+			place:  move.Place{Used: true, Node: "n1"},
+			change: func(_ *move.Job, w *move.World) { w.Claimed = true },
+		},
+		"one that another pod uses when the time of the job is over": {
+			place:  move.Place{Used: true, Node: "n1"},
+			change: func(_ *move.Job, w *move.World) { w.Now = start.Add(ttl) },
 		},
 		"one of a job whose time is over": {
 			place:  move.Place{Stale: true},

@@ -277,33 +277,55 @@ func TestSignaturesTellKubeletsRequestsApart(t *testing.T) {
 }
 
 // TestAKubeletsChoiceKeepsToSingleNUMANodeExclusive has 2 NUMA nodes of 8 CPUs whose kubelet chooses, without a policy
-// of its own.
+// of its own or with that of the pod.
 func TestAKubeletsChoiceKeepsToSingleNUMANodeExclusive(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		held int // CPUs of the pod that is there
-		want place.NUMAExclusive
-		code why.Code
+		kubelet, pod hint.Policy
+		held         []int // CPUs of the containers of the pod that is there
+		spans        bool  // That pod uses both NUMA nodes.
+		want         place.NUMAExclusive
+		code         why.Code
 	}{
-		"required, beside a pod that spans both":  {9, place.RequireNUMAExclusive, why.NUMANodeShared},
-		"preferred, beside a pod that spans both": {9, place.PreferNUMAExclusive, why.None},
-		"required, beside a pod of one":           {2, place.RequireNUMAExclusive, why.None},
-		"required, on an empty machine":           {0, place.RequireNUMAExclusive, why.None},
+		"required, beside a pod that spans both": {
+			hint.None, hint.SingleNUMANode, []int{9}, true, place.RequireNUMAExclusive, why.NUMANodeShared,
+		},
+		"required under restricted, beside a pod that spans both": {
+			hint.Restricted, hint.Restricted, []int{6, 4}, true, place.RequireNUMAExclusive, why.NUMANodeShared,
+		},
+		"required under best-effort, beside a pod that spans both": {
+			hint.BestEffort, hint.BestEffort, []int{6, 4}, true, place.RequireNUMAExclusive, why.None,
+		},
+		"preferred, beside a pod that spans both": {
+			hint.None, hint.SingleNUMANode, []int{9}, true, place.PreferNUMAExclusive, why.None,
+		},
+		"required, beside a pod of one": {
+			hint.None, hint.SingleNUMANode, []int{2}, false, place.RequireNUMAExclusive, why.None,
+		},
+		"required, on an empty machine": {
+			hint.None, hint.SingleNUMANode, nil, false, place.RequireNUMAExclusive, why.None,
+		},
 	} {
-		l := ledger.New(guardedFacts(t, 2, ledger.Follow, hint.None))
-		if c.held > 0 {
-			offer, reason := place.Try(l.View(), pinnedRequest("held", c.held, 1))
+		l := ledger.New(guardedFacts(t, 2, ledger.Follow, c.kubelet))
+		if len(c.held) > 0 {
+			r := pinnedRequest("held", c.held[0], 1)
+			for _, cpus := range c.held[1:] {
+				other := guestOf("", cpus, 1).Containers[0]
+				other.Name = "d"
+				r.Kubelet.Containers = append(r.Kubelet.Containers, other)
+			}
+			offer, reason := place.Try(l.View(), r)
 			if err := l.Commit(offer); err != nil || !reason.OK() {
 				t.Fatalf("%s: %v, %+v", name, err, reason)
 			}
 		}
 		r := pinnedRequest("new", 2, 1)
-		r.Topology, r.NUMAExclusive = hint.SingleNUMANode, c.want
+		r.Topology, r.NUMAExclusive = c.pod, c.want
 		if _, reason := place.Try(l.View(), r); reason.Code != c.code {
 			t.Errorf("%s: got %+v, want %v", name, reason, c.code)
 		}
 		score := place.Score(l.View(), r, place.Usage{AllocatableMilliCPU: 1, AllocatableMemory: 1}, 0)
-		if mixed := c.held > 8; mixed != (score == 0) {
+		if c.spans != (score == 0) {
 			t.Errorf("%s: score %d", name, score)
 		}
 	}

@@ -376,6 +376,13 @@ func TestPodsWithoutAReportAreUnconfirmed(t *testing.T) {
 			t.Errorf("at most %d: %q, want %q", limit, got, want)
 		}
 	}
+	confirmed := map[string]kubelet.Placement{}
+	for uid, pl := range s.Confirmed().Placements() {
+		confirmed[uid] = pl
+	}
+	if pl := confirmed["a"]; len(confirmed) != 1 || !pl.Equal(onCPUs(n, "0-1")) {
+		t.Errorf("confirmed are %+v, want what the node reports of pod a alone", confirmed)
+	}
 }
 
 func TestGrantsAreResolvedByName(t *testing.T) {

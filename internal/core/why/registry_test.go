@@ -153,6 +153,7 @@ func TestTextsThatUsersSearchForAreKept(t *testing.T) {
 		"node(s) didn't have free ports for the requested pod ports": {Code: why.NodePorts},
 		"node(s) didn't match the requested node name":               {Code: why.NodeName},
 		"node(s) didn't match pod topology spread constraints":       {Code: why.PodTopologySpread},
+		"Insufficient gpu devices":                                   {Code: why.InsufficientDevices, Resource: "gpu"},
 	}
 	for want, reason := range tests {
 		if got := reason.Text(); got != want {

@@ -255,6 +255,44 @@ func TestWhatPodsAreMadeOf(t *testing.T) {
 	}
 }
 
+// TestAPodSetHasThePodsOfItsUnits: the set has pods 4 to 7 of its role, which are units 2 and 3.
+func TestAPodSetHasThePodsOfItsUnits(t *testing.T) {
+	t.Parallel()
+	later := PodSet{Count: 4, size: 2, unit: 2, labels: map[string]Pattern{"unit": "{unit}"}}
+	first := later
+	first.unit = 0
+	for name, c := range map[string]struct {
+		set    PodSet
+		labels map[string]string
+		want   bool
+	}{
+		"the unit before it":              {later, map[string]string{"unit": "1"}, false},
+		"its first unit":                  {later, map[string]string{"unit": "2"}, true},
+		"its last unit":                   {later, map[string]string{"unit": "3"}, true},
+		"the unit after it":               {later, map[string]string{"unit": "4"}, false},
+		"no unit":                         {later, nil, false},
+		"no number":                       {later, map[string]string{"unit": "x"}, false},
+		"no unit, where the set is first": {first, nil, true},
+		"the first unit, where it is":     {first, map[string]string{"unit": "0"}, true},
+		"the unit after the first set":    {first, map[string]string{"unit": "2"}, false},
+	} {
+		if got := c.set.Has(c.labels); got != c.want {
+			t.Errorf("%s: got %t, want %t", name, got, c.want)
+		}
+	}
+}
+
+// TestNumbersAreReadFromEveryType: decoders of JSON and YAML return different types, and a cached object has int64.
+func TestNumbersAreReadFromEveryType(t *testing.T) {
+	t.Parallel()
+	for _, value := range []any{3, int32(3), int64(3), 3.0, json.Number("3"), "3"} {
+		n, err := wholeNumber(place{value: value}, true)
+		if n != 3 || err != nil {
+			t.Errorf("%T: got %d, %v, want 3", value, n, err)
+		}
+	}
+}
+
 // TestTheOrderOfRoles: what is created after others, and when roles follow one another.
 func TestTheOrderOfRoles(t *testing.T) {
 	t.Parallel()
