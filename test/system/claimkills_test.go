@@ -214,8 +214,11 @@ func TestClaimsHoldWhileSchedulersDie(t *testing.T) {
 		name := "nic-" + strconv.Itoa(round)
 		waitFor(t, time.Minute, name+" to have its device", func() error {
 			p, err := pods.Get(t.Context(), name, metav1.GetOptions{})
-			if err != nil || p.Spec.NodeName == "" || p.Status.ExtendedResourceClaimStatus == nil {
-				return fmt.Errorf("it is on node %q with %+v: %v", p.Spec.NodeName, p.Status, err)
+			if err != nil {
+				return err
+			}
+			if p.Spec.NodeName == "" || p.Status.ExtendedResourceClaimStatus == nil {
+				return fmt.Errorf("it is on node %q with %+v", p.Spec.NodeName, p.Status)
 			}
 			made := p.Status.ExtendedResourceClaimStatus.ResourceClaimName
 			c, err := claims.Get(t.Context(), made, metav1.GetOptions{})

@@ -98,7 +98,7 @@ type skipping struct{ fwk.PreFilterPlugin }
 func (skipping) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
 	if AsksForMapped((&shop{}).DeviceClassResolver(), pod) {
-		cs.Write(pluginKey, &allocating{})
+		cs.Write(pluginKey, &allocating{&chooser{}})
 		return nil, nil
 	}
 	return nil, fwk.NewStatus(fwk.Skip)
@@ -332,6 +332,11 @@ func TestCardsThatClaimsAndPodsShare(t *testing.T) {
 				}
 				if (planOf(cs) != nil) != (c.p.mapped > 0) {
 					t.Errorf("there is a plan: %t", planOf(cs) != nil)
+				}
+				if state, err := cs.Read(pluginKey); err == nil {
+					if outer, _ := state.(*allocating).allocator.(*chooser); outer == nil || outer.Allocator == nil {
+						t.Error("the plugin's allocator chooses nothing")
+					}
 				}
 			}
 			if c.ahead {
