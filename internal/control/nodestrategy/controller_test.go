@@ -559,3 +559,21 @@ func TestWhatAnotherManagerWritesIsLeftToIt(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatIsGoneIsNotLookedAtAgain: the next look would be as vain, and at once.
+func TestWhatIsGoneIsNotLookedAtAgain(t *testing.T) {
+	t.Parallel()
+	empty := func(kind runtime.Object) cache.SharedIndexInformer {
+		return cache.NewSharedIndexInformer(fcache.NewFakeControllerSource(), kind, 0, nil)
+	}
+	c := New(Options{Nodes: empty(&corev1.Node{}), Config: empty(&corev1.ConfigMap{})})
+	c.bad["gone"] = "its strategy cannot be read"
+	for _, key := range []string{noteKey, "gone"} {
+		if again, err := c.follow(t.Context(), key); again != 0 || err != nil {
+			t.Errorf("%q: again after %v, %v", key, again, err)
+		}
+	}
+	if len(c.bad) > 0 {
+		t.Errorf("kept %v", c.bad)
+	}
+}

@@ -55,6 +55,7 @@ func TestAllocate(t *testing.T) {
 		spec       *topo.Spec // nil = seed000
 		taken      string
 		pcpu, numa string // CPUs of holders; they are taken too
+		noTick     string
 		req        cpualloc.Request
 		want       string
 		stage      int // 0 = 1
@@ -68,6 +69,12 @@ func TestAllocate(t *testing.T) {
 		},
 		"SpreadByPCPUs takes second threads before a second NUMA node": {
 			req: cpualloc.Request{Count: 8, Bind: spread}, want: "0-3,16-19",
+		},
+		"the thread of a core without a tick comes before the other": {
+			noTick: "17", req: cpualloc.Request{Count: 1, Bind: full}, want: "17",
+		},
+		"and the other follows it": {
+			noTick: "17", req: cpualloc.Request{Count: 2, Bind: full}, want: "1,17",
 		},
 		"MostAllocated takes the NUMA node with the fewest free CPUs": {
 			taken: "0-1,16-17", req: cpualloc.Request{Count: 4, Bind: full}, want: "2-3,18-19",
@@ -214,6 +221,7 @@ func TestAllocate(t *testing.T) {
 			m := grid.Build(t, spec)
 			s := cpualloc.State{
 				Machine: m, PCPUHeld: cpuset.MustParse(tt.pcpu), NUMAHeld: cpuset.MustParse(tt.numa),
+				NoTick: cpuset.MustParse(tt.noTick),
 			}
 			s.Free = m.Online().Minus(cpuset.MustParse(tt.taken)).Minus(s.PCPUHeld).Minus(s.NUMAHeld)
 			got, reason := cpualloc.Allocate(s, tt.req)

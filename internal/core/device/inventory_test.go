@@ -43,6 +43,8 @@ func TestLinksAreReadFromTheMachine(t *testing.T) {
 			{Type: device.GPU, A: "b", B: "a", Lanes: 3},
 			{Type: device.GPU, A: "a", B: "f", Lanes: 2},
 			{Type: device.GPU, A: "a", B: "gone", Lanes: 9},
+			{Type: device.GPU, A: "d", B: "f", Lanes: 5},
+			{Type: device.GPU, A: "f", B: "d", Lanes: 0}, // said, and so the weaker direction
 		},
 		Switches: []device.Switch{{Type: device.GPU, Lanes: map[string]int64{"c": 18, "d": 12, "e": 18}}},
 	}

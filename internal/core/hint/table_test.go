@@ -122,11 +122,13 @@ func TestExplainCountsWhatEachResourceOffers(t *testing.T) {
 		}},
 		{Resource: "gpu", List: hint.List{}},
 		{Resource: "memory"},
+		{Resource: "port", List: hint.List{{}, {Mask: 5}, {}}}, // masks without nodes do not count
 	})
 	want := []hint.Line{
 		{Resource: "cpu", Care: true, Hints: 4, Least: 2, Smallest: 1, Preferred: []topo.NodeSet{3, 6}},
 		{Resource: "gpu", Care: true},
 		{Resource: "memory"},
+		{Resource: "port", Care: true, Hints: 1, Smallest: 2},
 	}
 	if diff := cmp.Diff(want, table.Lines); diff != "" {
 		t.Error(diff)

@@ -367,6 +367,27 @@ func TestBlocksOfInitContainers(t *testing.T) {
 	}
 }
 
+// TestMemoryIsShortThoughAnotherTypeIsNotAskedFor: that nothing is left of a type refuses no pod, and admits none, that
+// asks for another type alone.
+func TestMemoryIsShortThoughAnotherTypeIsNotAskedFor(t *testing.T) {
+	t.Parallel()
+	zones := memoryZones(1, 100)
+	zones[0]["hugepages-2Mi"] = 10
+	s := node(t, even(t, 1, 16), static(hint.Restricted), kubelet.Inventory{Zones: zones}).Empty()
+	all := app("c", 2, 10)
+	all.Memory = append(all.Memory, kubelet.Amount{Name: "hugepages-2Mi", N: 10})
+	s, _ = admit(t, s, pod("old", all))
+	short := why.Reason{
+		Code: why.KubeletAdmission, Resource: why.Memory, Unit: why.Bytes, Asked: 300,
+		Extra: int64(why.MemoryGroupShort),
+	}
+	for bytes, want := range map[int64]why.Reason{90: {}, 300: short} {
+		if got := s.Fits(pod("new", app("c", 2, bytes))); got != want {
+			t.Errorf("%d bytes: Fits = %+v, want %+v", bytes, got, want)
+		}
+	}
+}
+
 // TestSplitOfAGroup: a group is filled from its lowest node and given back from there, whoever had what.
 func TestSplitOfAGroup(t *testing.T) {
 	t.Parallel()

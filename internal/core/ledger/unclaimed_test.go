@@ -91,6 +91,27 @@ func TestUnclaimedCPUsBelongToThePodsThatHaveNone(t *testing.T) {
 	}
 }
 
+// TestPinsAreTheCPUsThatTheNodeReportsOfPods: not those of no pod, and no more of them than the caller wants.
+func TestPinsAreTheCPUsThatTheNodeReportsOfPods(t *testing.T) {
+	t.Parallel()
+	pins := []tenancy.Grant{
+		{UID: "a", CPUs: cpuset.Of(1, 2)}, {UID: "b", CPUs: cpuset.Of(4)}, {UID: "c", CPUs: cpuset.Of(6)},
+	}
+	v := ledger.New(imported(t, pins, cpuset.Of(3))).View()
+	for most := 1; most <= len(pins); most++ {
+		var got []string
+		for pin := range v.Pins() {
+			got = append(got, pin.UID+" "+v.Machine().FormatList(pin.CPUs))
+			if len(got) == most {
+				break
+			}
+		}
+		if diff := cmp.Diff([]string{"a 1-2", "b 4", "c 6"}[:most], got); diff != "" {
+			t.Errorf("the first %d (-want +got):\n%s", most, diff)
+		}
+	}
+}
+
 // TestAnImportedAccountEqualsARebuild: pods and reports in any order lead to the account that is made of the last ones,
 // and CPUs that an exporter reports as busy are given to no pod.
 func TestAnImportedAccountEqualsARebuild(t *testing.T) {

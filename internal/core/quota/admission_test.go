@@ -3,6 +3,7 @@ package quota
 import (
 	"fmt"
 	"maps"
+	"math"
 	"math/bits"
 	"slices"
 	"testing"
@@ -744,5 +745,23 @@ func TestNoEditEndsTheUseOfABoundPod(t *testing.T) {
 	}
 	if x := NewChecker(World{Quotas: []Spec{team}, Pods: a.Counts()}).Check(Change{Old: &team}); len(x) == 0 {
 		t.Error("the quota of a bound pod can be deleted")
+	}
+}
+
+func TestASumThatNoInt64HoldsIsTheNearestThatOneHolds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ a, b, want int64 }{
+		{2, -3, -1},
+		{math.MaxInt64 - 1, 1, math.MaxInt64},
+		{math.MaxInt64, 1, math.MaxInt64},
+		{math.MaxInt64, math.MaxInt64, math.MaxInt64},
+		{math.MaxInt64, math.MinInt64, -1},
+		{math.MinInt64 + 1, -1, math.MinInt64},
+		{math.MinInt64, -1, math.MinInt64},
+		{math.MinInt64, math.MinInt64, math.MinInt64},
+	} {
+		if got := plus(c.a, c.b); got != c.want {
+			t.Errorf("%d and %d are %d, want %d", c.a, c.b, got, c.want)
+		}
 	}
 }

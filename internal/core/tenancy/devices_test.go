@@ -201,6 +201,18 @@ func TestPodsWithoutPlacementHaveTheDevicesThatAnotherExporterReports(t *testing
 	}
 }
 
+// TestAPodIsPinnedWhereTheReportHasItsDevices: where it has too few, the model alone says what the pod has.
+func TestAPodIsPinnedWhereTheReportHasItsDevices(t *testing.T) {
+	t.Parallel()
+	n := deviceNode(t, kubelet.CPU{})
+	for cards, want := range map[int]tenancy.Source{1: tenancy.Computed, 2: tenancy.Pinned, 3: tenancy.Pinned} {
+		s := deviceState(n, reports(0, cards), []*tenancy.Tenant{unknown(n, devicePod("a", 2))})
+		if got := s.Assignments()[0].Source; got != want {
+			t.Errorf("a report of %d cards: %v, want %v", cards, got, want)
+		}
+	}
+}
+
 // TestDevicesOfAnotherExporterAreCountedOnce: whatever pods the scheduler knows, what is free on each NUMA node is what
 // the report has as available, without what newer pods took; and a pod that leaves frees as much as it had.
 func TestDevicesOfAnotherExporterAreCountedOnce(t *testing.T) {

@@ -144,6 +144,23 @@ func TestDevicesOfAPod(t *testing.T) {
 	}
 }
 
+// TestAVirtualFunctionIsWrittenWithoutANumber: other readers of the annotation take -1 for none.
+func TestAVirtualFunctionIsWrittenWithoutANumber(t *testing.T) {
+	t.Parallel()
+	got := convert.Allocations([]device.Grant{{
+		Type: device.RDMA, ID: "0000:09:00.0", Minor: -1, VFs: []string{"0000:09:00.2", "0000:09:00.3"},
+	}})
+	want := annotation.DeviceAllocations{"rdma": {{
+		ID: "0000:09:00.0", Resources: annotation.DeviceAmounts{},
+		Extension: &annotation.DeviceExtension{VFs: []annotation.VirtualFunction{
+			{Minor: -1, BusID: "0000:09:00.2"}, {Minor: -1, BusID: "0000:09:00.3"},
+		}},
+	}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 func FuzzGrants(f *testing.F) {
 	f.Add(`{"gpu":[{"minor":0,"id":"GPU-a","resources":{"koordinator.sh/gpu-core":"50",` +
 		`"koordinator.sh/gpu-memory":"4Gi"}}]}`)

@@ -16,6 +16,21 @@ import (
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
+// TestAProblemNamesTheNodeThatIsNotThere: what the agent has copied from the Node is still its own.
+func TestAProblemNamesTheNodeThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	nrt := newNRT(map[string]string{annotation.NodeReservation: "{"})
+	var known convert.Known
+	_, problems := known.Read(convert.Sources{Topology: nrt}, convert.DefaultArgs())
+	if len(problems) != 1 || problems[0].Object != "Node/"+nrt.Name || nrt.Name == "" {
+		t.Errorf("got %+v, want one problem of Node/%s", problems, nrt.Name)
+	}
+	_, problems = known.Read(convert.Sources{Topology: newNRT(nil)}, convert.DefaultArgs())
+	if len(problems) != 0 {
+		t.Errorf("without the copy: %+v", problems)
+	}
+}
+
 func TestKnownAnswersAsFactsDoes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -335,6 +335,33 @@ func TestEqualNodesShareOneKubelet(t *testing.T) {
 	}
 }
 
+// TestDevicesThatAZoneDoesNotOfferAreNotHealthy: a kubelet refuses pods that ask for more than are.
+func TestDevicesThatAZoneDoesNotOfferAreNotHealthy(t *testing.T) {
+	t.Parallel()
+	for allocatable, want := range map[string]int64{"-1": 0, "0": 0, "1": 1, "2": 2, "3": 2} {
+		nrt := nrtOf(pairOf(t, 1), map[string]string{annotation.KubeletKey: `{"topology":{"policy":"restricted"}}`})
+		nrt.Zones = v1alpha2.ZoneList{{Name: "node-1", Type: "Node", Resources: v1alpha2.ResourceInfoList{{
+			Name: "example.com/nic", Capacity: resource.MustParse("2"), Allocatable: resource.MustParse(allocatable),
+		}}}}
+		facts, _ := convert.Facts(nodeOf(versioned), nrt, convert.DefaultArgs())
+		if facts.Model.Node == nil {
+			t.Fatal("the kubelet is not predicted")
+		}
+		fit := int64(0)
+		for n := int64(1); n <= 3; n++ {
+			pod := &kubelet.Pod{UID: "u", Containers: []kubelet.Container{{
+				Name: "c", Devices: []kubelet.Amount{{Name: "example.com/nic", N: n}},
+			}}}
+			if reason := facts.Model.Node.Empty().Fits(pod); reason.OK() {
+				fit = n
+			}
+		}
+		if fit != want {
+			t.Errorf("%s of 2 are allocatable: a pod gets up to %d, want %d", allocatable, fit, want)
+		}
+	}
+}
+
 func TestWhatAKubeletSeesOfAPod(t *testing.T) {
 	t.Parallel()
 	always := corev1.ContainerRestartPolicyAlways

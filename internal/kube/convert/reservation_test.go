@@ -46,6 +46,30 @@ func TestAReservationHasDevicesUnderTheNamesThatPodsHave(t *testing.T) {
 	}
 }
 
+// TestAReservationForOnePodAnnouncesItsOwnersWhereItHasRoom: one that waits, or has no node, has given nothing yet.
+func TestAReservationForOnePodAnnouncesItsOwnersWhereItHasRoom(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		once  bool
+		node  string
+		phase v1alpha1.ReservationPhase
+		want  []string
+	}{
+		"on a node":      {once: true, node: "n", phase: v1alpha1.ReservationAvailable, want: []string{"a", "b"}},
+		"for many pods":  {node: "n", phase: v1alpha1.ReservationAvailable},
+		"without a node": {once: true, phase: v1alpha1.ReservationAvailable},
+		"that waits":     {once: true, node: "n", phase: v1alpha1.ReservationWaiting},
+	} {
+		r := &v1alpha1.Reservation{ObjectMeta: metav1.ObjectMeta{UID: "u"}}
+		r.Spec.AllocateOnce, r.Spec.Template = &c.once, &corev1.PodTemplateSpec{}
+		r.Status.Phase = c.phase
+		r.Status.CurrentOwners = []corev1.ObjectReference{{UID: "a"}, {UID: "b"}}
+		if diff := cmp.Diff(c.want, convert.Reservation(r, c.node).Announced); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // TestAPendingReservePodHasTheConditionOfItsReservation: what refused it last, as for a pod.
 func TestAPendingReservePodHasTheConditionOfItsReservation(t *testing.T) {
 	t.Parallel()

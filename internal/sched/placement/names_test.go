@@ -20,6 +20,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -253,6 +254,38 @@ func TestAnotherBinderGetsOneRecordWhateverTheNames(t *testing.T) {
 		}
 		if patches != 1 {
 			t.Errorf("%v: %d records, want one", order, patches)
+		}
+	}
+}
+
+// TestWhatAnotherBinderCouldNotBindIsGivenUp: a read decides whether the pod is bound all the same.
+func TestWhatAnotherBinderCouldNotBindIsGivenUp(t *testing.T) {
+	t.Parallel()
+	for _, bound := range []string{"n0", ""} {
+		b := newBench(t, 0, []plugin{{names.DefaultBinder, 0}, {nodenumaresource.Name, 1}})
+		n := nodeWith(nil)
+		n.SetNode(b.addNode(t, "n0"))
+		f, cs, p := b.Profiles[profileName(0)], framework.NewCycleState(), pod("p", profileName(0), 4)
+		testkit.Check(t, b.client.Tracker().Add(p))
+		if _, s, _ := f.RunPreFilterPlugins(t.Context(), cs, p); !s.IsSuccess() {
+			t.Fatal(s.Message())
+		}
+		for _, s := range []*fwk.Status{
+			f.RunFilterPlugins(t.Context(), cs, p, n), f.RunReservePluginsReserve(t.Context(), cs, p, "n0"),
+			f.RunPreBindPlugins(t.Context(), cs, p, "n0"),
+		} {
+			if !s.IsSuccess() {
+				t.Fatal(s.Message())
+			}
+		}
+		b.client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			written := p.DeepCopy()
+			written.Spec.NodeName = bound
+			return true, written, nil
+		})
+		f.RunReservePluginsUnreserve(t.Context(), cs, p, "n0")
+		if _, held := b.store.View("n0").Entry("p"); held != (bound == "n0") {
+			t.Errorf("the pod is bound to %q, and its reservation is there: %t", bound, held)
 		}
 	}
 }
