@@ -161,6 +161,18 @@ func TestClaimsBesideOtherFeatures(t *testing.T) {
 			[]int{0},
 			[]string{"a Preempted", "b Scheduled gpu/n0/d0", "c Existing"},
 		},
+		"more for an extended resource than a claim has": {
+			mapped + strings.Replace(asking("a", 2, "LS", 2), "gpu: 1", "gpu: 33", 1),
+			[]int{0},
+			[]string{"a Unschedulable ClaimTooLarge"},
+		},
+		"more than a claim has on a node with a device plugin": {
+			mapped + "\n{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: 8, " +
+				"memory: 8Gi, pods: 110, example.com/gpu: 40}, capacity: {cpu: 8, memory: 8Gi, pods: 110}}}\n---" +
+				strings.Replace(asking("a", 2, "LS", 2), "gpu: 1", "gpu: 33", 1),
+			[]int{0},
+			[]string{"a Scheduled"},
+		},
 		"no pod is evicted for an extended resource that one of a higher priority has": {
 			mapped + namedClaim("a", "a") + holding("a", 3) + asking("b", 2, "LS", 2),
 			[]int{0},

@@ -97,7 +97,7 @@ type skipping struct{ fwk.PreFilterPlugin }
 
 func (skipping) PreFilter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
-	if AsksForMapped((&shop{}).DeviceClassResolver(), pod) {
+	if asksForMapped((&shop{}).DeviceClassResolver(), pod) {
 		cs.Write(pluginKey, &allocating{&chooser{}})
 		return nil, nil
 	}
@@ -164,6 +164,10 @@ func TestCardsThatClaimsAndPodsShare(t *testing.T) {
 			p: uses{claims: 1, mapped: 1}, s0: uses{claims: 2}, want: "s0",
 		},
 		"an extended resource beside cards": {p: uses{mapped: 2, gpus: "200"}, want: errBoth.detail},
+		"more for an extended resource than a claim has": {
+			p: uses{mapped: 33}, want: "requests for example.com/card must sum to at most 32, are 33",
+		},
+		"as many as a device plugin has":    {p: uses{mapped: 33}, plugin: true},
 		"a device plugin's":                 {p: uses{mapped: 3}, s0: uses{gpus: "300"}, plugin: true},
 		"a device plugin's for another":     {p: uses{gpus: "300"}, s0: uses{mapped: 3}, plugin: true},
 		"one that starts with both":         {p: uses{gpus: "100"}, s0: uses{claims: 1, gpus: "200"}, want: "s0"},
@@ -371,7 +375,8 @@ func TestCardsThatClaimsAndPodsShare(t *testing.T) {
 			if got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
-			if asked := filter.asked == 1; asked != (!c.ahead && (c.p.claims+c.p.mapped > 0 || anyPlanOf(cs) == nil)) {
+			asks := !c.ahead && (c.p.claims+c.p.mapped > 0 || anyPlanOf(cs) == nil) && (c.p.mapped < 33 || c.plugin)
+			if asked := filter.asked == 1; asked != asks {
 				t.Errorf("the plugin was asked %d times", filter.asked)
 			}
 		})

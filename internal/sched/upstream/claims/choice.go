@@ -225,6 +225,9 @@ func (f *chosenFilter) Filter(ctx context.Context, cs fwk.CycleState, pod *corev
 // filter answers for a node that is kept for no pod with claims.
 func (f *chosenFilter) filter(ctx context.Context, cs fwk.CycleState, p *plan, pod *corev1.Pod, node fwk.NodeInfo,
 ) *fwk.Status {
+	if lacks := p.tooMany(pod, node.Node()); lacks != nil {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(lacks)
+	}
 	q := p.ask(cs, node.Node(), false, false)
 	if q == nil {
 		return p.explained(p.resolvable(f.FilterPlugin.Filter(ctx, cs, pod, node), node), pod, node.Node())

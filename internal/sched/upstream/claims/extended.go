@@ -1,21 +1,25 @@
 package claims
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/util"
+
+	"github.com/tenon-project/tenon/internal/core/why"
 )
 
 // extended returns a claim of what a pod gets of a node for extended resources that DeviceClasses map; nil for nothing.
 // Those that a device plugin of the node gives are not among them. Without a node no plugin gives any. The claim has no
 // name, and each request that of its resource.
 func (c *choice) extended(pod *corev1.Pod, node *corev1.Node) *resourcev1.ResourceClaim {
-	if !AsksForMapped(c.dra.DeviceClassResolver(), pod) {
+	if !asksForMapped(c.dra.DeviceClassResolver(), pod) {
 		return nil
 	}
 	own := &resourcev1.ResourceClaim{}
@@ -44,8 +48,27 @@ func (c *choice) extended(pod *corev1.Pod, node *corev1.Node) *resourcev1.Resour
 	return own
 }
 
-// AsksForMapped reports whether a pod asks for an extended resource that a DeviceClass maps.
-func AsksForMapped(classes fwk.DeviceClassResolver, pod *corev1.Pod) bool {
+// tooMany is the refusal of a node where a pod needs more devices for extended resources than a claim can have; nil for
+// none. The plugin fails there, and would try no other node.
+func (c *choice) tooMany(pod *corev1.Pod, node *corev1.Node) *lacking {
+	own := c.extended(pod, node)
+	if own == nil {
+		return nil
+	}
+	var names []string
+	sum := int64(0)
+	for _, r := range own.Spec.Devices.Requests {
+		names, sum = append(names, r.Name), sum+r.Exactly.Count
+	}
+	if sum <= resourcev1.AllocationResultsMaxSize {
+		return nil
+	}
+	return &lacking{why.ClaimTooLarge, fmt.Sprintf("requests for %s must sum to at most %d, are %d",
+		strings.Join(names, " and "), resourcev1.AllocationResultsMaxSize, sum)}
+}
+
+// asksForMapped reports whether a pod asks for an extended resource that a DeviceClass maps.
+func asksForMapped(classes fwk.DeviceClassResolver, pod *corev1.Pod) bool {
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
 			for name := range list[i].Resources.Requests {

@@ -143,7 +143,7 @@ func waitOf(cs fwk.CycleState) *wait {
 // shares returns the gang of a pod that may share claims with siblings; "" for any other pod. A pod that also gets
 // devices for extended resources may not: the plugin keeps these where no other attempt finds them.
 func (p *plugin) shares(pod *corev1.Pod) string {
-	if len(pod.Spec.ResourceClaims) == 0 || AsksForMapped(p.dra.DeviceClassResolver(), pod) {
+	if len(pod.Spec.ResourceClaims) == 0 || asksForMapped(p.dra.DeviceClassResolver(), pod) {
 		return ""
 	}
 	return p.gangs.StartsWith(pod)
