@@ -112,7 +112,7 @@ type plan struct {
 // Clone returns p: it is the same for all nodes.
 func (p *plan) Clone() fwk.StateData { return p }
 
-// planOf returns the plan of a cycle; nil for a pod without claims, which extended resources count as.
+// planOf returns the plan of a cycle; nil for a pod that gets no device by a claim, or for an extended resource.
 func planOf(cs fwk.CycleState) *plan {
 	if p := anyPlanOf(cs); p != nil && !p.cardsAlone {
 		return p
