@@ -29,6 +29,7 @@ import (
 
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/accounts"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // apiServer is the part of an API server that a scheduler needs, in memory: it binds, patches and deletes pods. It
@@ -175,7 +176,7 @@ func (s *apiServer) recordedClaim(body []byte) (runtime.Object, error) {
 	}
 	for _, o := range s.claims.GetStore().List() {
 		claim, owner := o.(*resourcev1.ResourceClaim), metav1.GetControllerOfNoCopy(asked)
-		if owner != nil && isMade(claim) && metav1.IsControlledBy(claim, &metav1.ObjectMeta{UID: owner.UID}) {
+		if owner != nil && convert.IsMade(claim) && metav1.IsControlledBy(claim, &metav1.ObjectMeta{UID: owner.UID}) {
 			claim = claim.DeepCopy()
 			claim.Status = resourcev1.ResourceClaimStatus{}
 			return claim, nil

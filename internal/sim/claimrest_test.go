@@ -164,7 +164,7 @@ func TestClaimsBesideOtherFeatures(t *testing.T) {
 		"more for an extended resource than a claim has": {
 			mapped + strings.Replace(asking("a", 2, "LS", 2), "gpu: 1", "gpu: 33", 1),
 			[]int{0},
-			[]string{"a Unschedulable ClaimTooLarge"},
+			[]string{"a Unschedulable ExtendedResourceTooLarge"},
 		},
 		"more than a claim has on a node with a device plugin": {
 			mapped + "\n{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: 8, " +

@@ -116,18 +116,13 @@ func (r *replay) written(claim *resourcev1.ResourceClaim) {
 	}
 	// Its share of a device would count twice. A claim for extended resources had another UID in memory.
 	dra.ResourceClaims().MaybeRemoveClaimPendingAllocation(claim.UID, true)
-	if owner := metav1.GetControllerOfNoCopy(claim); owner != nil && isMade(claim) {
+	if owner := metav1.GetControllerOfNoCopy(claim); owner != nil && convert.IsMade(claim) {
 		for _, pending := range r.engine.claims.PendingOf(owner.UID) {
-			if isMade(pending) {
+			if convert.IsMade(pending) {
 				dra.ResourceClaims().MaybeRemoveClaimPendingAllocation(pending.UID, true)
 			}
 		}
 	}
-}
-
-// isMade reports whether kube-scheduler makes a claim for the extended resources of a pod.
-func isMade(claim *resourcev1.ResourceClaim) bool {
-	return metav1.HasAnnotation(claim.ObjectMeta, resourcev1.ExtendedResourceClaimAnnotation)
 }
 
 // follows reports whether caches of the scheduler follow the events of an object, beside those of pods and nodes.

@@ -101,6 +101,7 @@ const (
 	ClaimDevicesHeld
 	ClaimNotAligned
 	DevicesKept
+	ExtendedResourceTooLarge
 	InsufficientClaimDevices
 	InsufficientNUMADevices
 	InsufficientPartitions

@@ -29,6 +29,11 @@ func ClaimsOf(pod *corev1.Pod) (list []string) {
 	return slices.Compact(list)
 }
 
+// IsMade reports whether kube-scheduler makes a claim for the extended resources of a pod: none of these names it.
+func IsMade(c *resourcev1.ResourceClaim) bool {
+	return c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] == "true"
+}
+
 // QuotaCharge is what the account of quotas reads of a claim: the devices of each class that it has, or that it may get
 // at most before it is allocated, as Kubernetes' ResourceQuota counts. Administrators' access counts for nothing.
 func QuotaCharge(c *resourcev1.ResourceClaim) quota.Charge {

@@ -12,6 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/util"
 
+	"github.com/tenon-project/tenon/internal/core/claim"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
 
@@ -56,15 +57,16 @@ func (c *choice) tooMany(pod *corev1.Pod, node *corev1.Node) *lacking {
 		return nil
 	}
 	var names []string
-	sum := int64(0)
+	var counts [][]int64
 	for _, r := range own.Spec.Devices.Requests {
-		names, sum = append(names, r.Name), sum+r.Exactly.Count
+		names, counts = append(names, r.Name), append(counts, []int64{r.Exactly.Count})
 	}
-	if sum <= resourcev1.AllocationResultsMaxSize {
+	sum := claim.Least(counts)
+	if sum <= claim.MostDevices {
 		return nil
 	}
-	return &lacking{why.ClaimTooLarge, fmt.Sprintf("requests for %s must sum to at most %d, are %d",
-		strings.Join(names, " and "), resourcev1.AllocationResultsMaxSize, sum)}
+	return &lacking{why.ExtendedResourceTooLarge, fmt.Sprintf("requests for %s must sum to at most %d, are %d",
+		strings.Join(names, " and "), claim.MostDevices, sum)}
 }
 
 // asksForMapped reports whether a pod asks for an extended resource that a DeviceClass maps.
@@ -79,6 +81,18 @@ func asksForMapped(classes fwk.DeviceClassResolver, pod *corev1.Pod) bool {
 		}
 	}
 	return false
+}
+
+// Of returns the claims of a pod, as heldBy has them, and the slices of the cluster; nothing where none are served.
+func Of(dra fwk.SharedDRAManager, pod *corev1.Pod) ([]*resourcev1.ResourceClaim, []*resourcev1.ResourceSlice) {
+	if dra == nil {
+		return nil, nil
+	}
+	published, err := dra.ResourceSlices().ListWithDeviceTaintRules()
+	if err != nil { // where their devices are is not known
+		published = nil
+	}
+	return heldBy(dra, pod), published
 }
 
 // heldBy returns the claims that end with a pod: those that it names, and the one that was made for its extended

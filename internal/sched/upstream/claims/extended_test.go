@@ -22,6 +22,7 @@ func TestWhatExtendedResourcesAskFor(t *testing.T) {
 		init, main corev1.ResourceRequirements
 		node       *corev1.Node
 		want       string // class and count
+		tooMany    bool
 	}{
 		"a card":                  {main: requests("example.com/card", "2"), want: "all 2"},
 		"on a node":               {main: requests("example.com/card", "2"), node: plain, want: "all 2"},
@@ -32,7 +33,13 @@ func TestWhatExtendedResourcesAskFor(t *testing.T) {
 		"beside others": {
 			main: requests("cpu", "2", "example.com/card", "1", "a.b/c", "4"), want: "all 1",
 		},
-		"an init container": {init: requests("example.com/card", "3"), want: "all 3"},
+		"an init container":           {init: requests("example.com/card", "3"), want: "all 3"},
+		"as many as a claim can have": {main: requests("example.com/card", "32"), want: "all 32"},
+		"one more":                    {main: requests("example.com/card", "33"), want: "all 33", tooMany: true},
+		"one more of a plugin":        {main: requests("example.com/card", "33"), node: plugin},
+		"the largest number": {
+			main: requests("example.com/card", "9223372036854775807"), want: "all 9223372036854775807", tooMany: true,
+		},
 		"the most that it needs ever": {
 			init: requests("example.com/card", "1"), main: requests("example.com/card", "2"), want: "all 2",
 		},
@@ -41,6 +48,9 @@ func TestWhatExtendedResourcesAskFor(t *testing.T) {
 		pod.Spec.InitContainers = []corev1.Container{{Resources: c.init}}
 		pod.Spec.Containers = []corev1.Container{{Resources: c.main}}
 		got := ""
+		if lacks := (&choice{dra: &shop{}}).tooMany(pod, c.node); (lacks != nil) != c.tooMany {
+			t.Errorf("%s: too many devices: %v, want %t", name, lacks, c.tooMany)
+		}
 		if own := (&choice{dra: &shop{}}).extended(pod, c.node); own != nil {
 			for _, r := range own.Spec.Devices.Requests {
 				got += fmt.Sprint(r.Exactly.DeviceClassName, " ", r.Exactly.Count)

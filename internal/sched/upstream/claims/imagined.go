@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/claim"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // Imagined is the claims of a cluster with those that the pods of a question would get. It changes nothing of what is
@@ -138,7 +139,7 @@ func (i *Imagined) heldBy(pod *corev1.Pod) []*resourcev1.ResourceClaim {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	for _, c := range i.granted {
-		if c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] == "true" && metav1.IsControlledBy(c, pod) {
+		if convert.IsMade(c) && metav1.IsControlledBy(c, pod) {
 			list = append(list, c)
 		}
 	}

@@ -3,13 +3,13 @@ package guard
 import (
 	"context"
 	"fmt"
-	"math"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tenon-project/tenon/internal/core/claim"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -37,31 +37,31 @@ func (p *claimFilter) PreFilter(ctx context.Context, state fwk.CycleState, pod *
 		if err != nil || name == nil {
 			continue // the plugin has said so, or the pod needs no claim
 		}
-		claim, err := p.claims.Get(pod.Namespace, *name)
-		if err != nil || claim.Status.Allocation != nil {
+		c, err := p.claims.Get(pod.Namespace, *name)
+		if err != nil || c.Status.Allocation != nil {
 			continue
 		}
-		if n := leastDevices(claim); n > resourcev1.AllocationResultsMaxSize {
-			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&tooLarge{claim.Name, n})
+		if n := leastDevices(c); n > claim.MostDevices {
+			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&tooLarge{c.Name, n})
 		}
 	}
 	return result, status
 }
 
-// leastDevices returns how many devices a claim needs at least, math.MaxInt64 for more than that. A request for all
-// devices of a class counts none, and one with alternatives counts the smallest.
-func leastDevices(claim *resourcev1.ResourceClaim) (sum int64) {
-	for _, r := range claim.Spec.Devices.Requests {
-		least := int64(math.MaxInt64)
+// leastDevices returns how many devices a claim needs at least. A request for all devices of a class counts none.
+func leastDevices(c *resourcev1.ResourceClaim) int64 {
+	var requests [][]int64
+	for _, r := range c.Spec.Devices.Requests {
+		var counts []int64
 		if r.Exactly != nil {
-			least = count(r.Exactly.AllocationMode, r.Exactly.Count)
+			counts = append(counts, count(r.Exactly.AllocationMode, r.Exactly.Count))
 		}
 		for _, alternative := range r.FirstAvailable {
-			least = min(least, count(alternative.AllocationMode, alternative.Count))
+			counts = append(counts, count(alternative.AllocationMode, alternative.Count))
 		}
-		sum += min(least, math.MaxInt64-sum)
+		requests = append(requests, counts)
 	}
-	return sum
+	return claim.Least(requests)
 }
 
 // count returns how many devices a request needs at least.
@@ -69,7 +69,7 @@ func count(mode resourcev1.DeviceAllocationMode, n int64) int64 {
 	if mode == resourcev1.DeviceAllocationModeAll {
 		return 0
 	}
-	return max(n, 0)
+	return n
 }
 
 // tooLarge is a claim that needs more devices than an allocation can have.
@@ -81,7 +81,7 @@ type tooLarge struct {
 // Error names the claim, the field, the rule and the limit.
 func (e *tooLarge) Error() string {
 	return fmt.Sprintf("ResourceClaim %s requests at least %d devices: the counts in spec.devices.requests must sum "+
-		"to at most %d", e.claim, e.devices, resourcev1.AllocationResultsMaxSize)
+		"to at most %d", e.claim, e.devices, claim.MostDevices)
 }
 
 // Finding returns the reason, for explanations.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/utils/ptr"
 
+	"github.com/tenon-project/tenon/internal/core/claim"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -64,6 +65,9 @@ func oneOf(counts ...int64) (r resourcev1.DeviceRequest) {
 
 func TestAClaimThatNoAllocationServesIsRefused(t *testing.T) {
 	t.Parallel()
+	if claim.MostDevices != resourcev1.AllocationResultsMaxSize {
+		t.Errorf("an allocation has %d devices, not %d", resourcev1.AllocationResultsMaxSize, claim.MostDevices)
+	}
 	all := resourcev1.DeviceRequest{Exactly: &resourcev1.ExactDeviceRequest{
 		AllocationMode: resourcev1.DeviceAllocationModeAll,
 	}}
@@ -91,12 +95,12 @@ func TestAClaimThatNoAllocationServesIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			claim := &resourcev1.ResourceClaim{}
-			claim.Name, claim.Spec.Devices.Requests = "c", test.requests
+			c := &resourcev1.ResourceClaim{}
+			c.Name, c.Spec.Devices.Requests = "c", test.requests
 			if test.allocated {
-				claim.Status.Allocation = &resourcev1.AllocationResult{}
+				c.Status.Allocation = &resourcev1.AllocationResult{}
 			}
-			known := claims{byName: map[string]*resourcev1.ResourceClaim{"c": claim}}
+			known := claims{byName: map[string]*resourcev1.ResourceClaim{"c": c}}
 			if test.missing {
 				known.byName = nil
 			}
