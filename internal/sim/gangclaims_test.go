@@ -324,3 +324,80 @@ func TestAGangEvictsPodsThatHaveDevicesOfClaims(t *testing.T) {
 		})
 	}
 }
+
+// TestAGangStartsWithLaterAlternatives: each member asks for a whole card or else for half of one. A card has two
+// halves, which a counter divides.
+func TestAGangStartsWithLaterAlternatives(t *testing.T) {
+	t.Parallel()
+	class := func(kind string) string {
+		return resourceObject("DeviceClass", kind, "spec: {selectors: [{cel: {expression: \"device.attributes['gpu']."+
+			"kind == '"+kind+"'\"}}]}")
+	}
+	// pool is that of a node with so many cards; those of a NUMA node, -1 for none, are divisible or not.
+	pool := func(node string, cards, numa int, divisible bool) string {
+		var sets, devices []string
+		device := func(card int, kind, name string, use int) {
+			attributes := "kind: {string: " + kind + "}"
+			if numa >= 0 {
+				attributes += fmt.Sprintf(", resource.kubernetes.io/numaNode: {int: %d}", numa)
+			}
+			devices = append(devices, fmt.Sprintf("{name: %s%d, attributes: {%s}, consumesCounters: [{counterSet: "+
+				"c%[2]d, counters: {part: {value: %[4]d}}}]}", name, card, attributes, use))
+		}
+		for i := range cards {
+			sets = append(sets, fmt.Sprintf("{name: c%d, counters: {part: {value: 2}}}", i))
+			device(i, "whole", "whole", 2)
+			if divisible {
+				device(i, "half", "left", 1)
+				device(i, "half", "right", 1)
+			}
+		}
+		in := sliceOf(node+"-a", "gpu", node, 1, 2, "sharedCounters: ["+strings.Join(sets, ", ")+"]") +
+			sliceOf(node+"-b", "gpu", node, 1, 2, "devices: ["+strings.Join(devices, ", ")+"]")
+		return strings.ReplaceAll(in, "nodeName: n0", "nodeName: "+node)
+	}
+	member := func(name, more string) string {
+		return cpuPod(name, 1, more, ", resourceClaims: [{name: c, resourceClaimTemplateName: any}]")
+	}
+	gang := func(n int) (in string) {
+		for i := range n {
+			in += member(fmt.Sprint("p", i), says("g", n))
+		}
+		return in
+	}
+	claims := class("whole") + class("half") + resourceObject("ResourceClaimTemplate", "any", "spec: {spec: {devices: "+
+		"{requests: [{name: r, firstAvailable: [{name: whole, deviceClassName: whole}, {name: half, deviceClassName: "+
+		"half}]}]}}}")
+	one := cpuNode("a", 8) + pool("a", 1, -1, true)
+	for name, c := range map[string]struct{ in, want string }{
+		"one card for two members": {
+			one + gang(2), "p0 Scheduled gpu/a/left0\np1 Scheduled gpu/a/right0",
+		},
+		"a card for each member": {
+			cpuNode("a", 8) + pool("a", 2, -1, true) + gang(2), "p0 Scheduled gpu/a/whole0\np1 Scheduled gpu/a/whole1",
+		},
+		"halves beside a card that is not divisible": {
+			one + cpuNode("b", 8) + pool("b", 1, -1, false) + gang(3),
+			"p0 Scheduled gpu/b/whole0\np1 Scheduled gpu/a/left0\np2 Scheduled gpu/a/right0",
+		},
+		"too few halves": {
+			one + gang(3), "p0 Waiting",
+		},
+		"pods that are no gang": {
+			one + member("p0", "") + member("p1", ""), "p0 Scheduled gpu/a/whole0\np1 Unschedulable",
+		},
+		"the halves are on another NUMA node than the free CPUs": {
+			machine("n0") + pool("n0", 1, 1, true) + exclusive("x", 16, "LSR", "", "") +
+				exclusive("p0", 6, "LSR", says("g", 2), with("any")) +
+				exclusive("p1", 6, "LSR", says("g", 2), with("any")),
+			"p0 Scheduled gpu/n0/left0\np1 Scheduled gpu/n0/right0",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := outcomeOf(t, claims+c.in); !strings.Contains(got, c.want) {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}

@@ -100,6 +100,9 @@ func (a *attempt) state() fwk.CycleState {
 	a.trial.Mark(state)
 	a.cluster.Plugins.Planned(state)
 	claims.Depart(state, a.departed)
+	if a.laterFirst {
+		claims.LaterFirst(state)
+	}
 	if a.admits {
 		a.cluster.Plugins.Admitted(state)
 	}

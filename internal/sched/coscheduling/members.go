@@ -30,6 +30,8 @@ type members struct {
 	// packing has what the members ask for, and the nodes that may take them. nil if all ask for the same, and before
 	// planning asks.
 	packing *gang.Packing
+	// laterFirst: the requests of the members' claims get later alternatives before earlier ones.
+	laterFirst bool
 	// isAffine says that domains were added to the plan by the pod affinity of members.
 	isAffine bool
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/sched/diag/refusals"
+	"github.com/tenon-project/tenon/internal/sched/upstream/claims"
 	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 )
 
@@ -161,10 +162,28 @@ func (pl *planner) planInDomains(ctx context.Context, m *members, events uint64)
 	return best, false
 }
 
-// planMembers makes a plan in the domains that are chosen, all nodes without. The members of a plan have their cycles
-// in the order in which they fit, but for the first one, whose cycle is under way. If no order fits, the outcome is the
-// failure of the members in their own order.
+// planMembers makes a plan in the domains that are chosen, all nodes without. A member that gets the first alternative
+// of a request may leave too little for the others: if no plan fits, one is made with the last alternatives first.
 func (pl *planner) planMembers(ctx context.Context, m *members, places map[string]*place) (failed outcome, fits bool) {
+	m.laterFirst = false
+	failed, fits = pl.planOrders(ctx, m, places)
+	dra := pl.profileOf(m.first()).SharedDRAManager()
+	isOpen := func(pod *corev1.Pod) bool { return claims.HasAlternatives(dra, pod) }
+	if fits || failed.cause == nil || !slices.ContainsFunc(m.tried(), isOpen) {
+		return failed, fits
+	}
+	m.laterFirst = true
+	if o, fits := pl.planOrders(ctx, m, places); fits {
+		return o, true
+	}
+	m.laterFirst = false
+	return failed, false
+}
+
+// planOrders makes a plan in one of the orders of the members. The members of a plan have their cycles in the order in
+// which they fit, but for the first one, whose cycle is under way. If no order fits, the outcome is the failure of the
+// members in their own order.
+func (pl *planner) planOrders(ctx context.Context, m *members, places map[string]*place) (failed outcome, fits bool) {
 	for _, order := range m.orders() {
 		o, fits := pl.tryAll(ctx, m, places, order, nil)
 		if fits {

@@ -322,6 +322,9 @@ func (r *Rounds) Schedule(schedule schedulePod) schedulePod {
 		if err := r.planner.confineToPlan(f, state, &round.outcome, uid); err != nil {
 			return unplaced(state, err)
 		}
+		if round.laterFirst {
+			claims.LaterFirst(state)
+		}
 		result, err := schedule(ctx, f, state, anywhere(pod))
 		if err != nil && r.planner.widen(f, &round.outcome, uid) {
 			result, err = schedule(ctx, f, state, anywhere(pod))

@@ -210,6 +210,7 @@ func (f *chosenFilter) Filter(ctx context.Context, cs fwk.CycleState, pod *corev
 	if p == nil {
 		return f.FilterPlugin.Filter(ctx, cs, pod, node)
 	}
+	ctx = inOrderOf(ctx, cs)
 	var status *fwk.Status
 	switch _, err := cs.Read(aheadKey); {
 	case err == nil, p.cardsAlone: // the node was asked already, or the plugin has no answer
@@ -254,6 +255,7 @@ func (r *chosenReserve) Reserve(ctx context.Context, cs fwk.CycleState, pod *cor
 	if p == nil {
 		return r.ReservePlugin.Reserve(ctx, cs, pod, node)
 	}
+	ctx = inOrderOf(ctx, cs)
 	info, err := r.c.nodes().NodeInfos().Get(node)
 	if err != nil {
 		return fwk.AsStatus(err)
@@ -279,6 +281,7 @@ type chooser struct{ structured.Allocator }
 // Allocate returns an answer of an allocator of Kubernetes, or nil.
 func (c *chooser) Allocate(ctx context.Context, node *corev1.Node, claims []*resourcev1.ResourceClaim,
 ) ([]resourcev1.AllocationResult, error) {
+	claims = inOrder(ctx, claims)
 	q, asked := ctx.Value(questionKey{}).(*question)
 	if asked && q.freed { // what the allocator knows as allocated is not all that is
 		if first := q.narrowed(ctx, claims, make([]bool, len(q.site.Devices))); len(first) == len(claims) {

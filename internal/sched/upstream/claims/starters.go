@@ -67,7 +67,7 @@ func LookAhead(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, node *co
 // little is left for the latter.
 func (r *room) serve(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod) (g *getting, fits bool) {
 	g, fits = &getting{}, true
-	if g.open = r.open(r.claims, pod, r.node); len(g.open) > 0 {
+	if g.open = inOrder(ctx, r.open(r.claims, pod, r.node)); len(g.open) > 0 {
 		g.granted = r.narrowed(ctx, g.open, make([]bool, len(r.site.Devices)))
 		if len(g.granted) == len(g.open) && r.view != nil {
 			g.granted = r.choose(ctx, g.open, g.granted)
