@@ -223,6 +223,25 @@ func TestAQuestionPromisesEachDeviceOnce(t *testing.T) {
 	}
 }
 
+// TestFewerOfAnExtendedResourceIsAFix: class card maps example.com/card, of which node a has two devices.
+func TestFewerOfAnExtendedResourceIsAFix(t *testing.T) {
+	a := newAsked(t, "a")
+	d := &dra{devices: cards(2), claims: map[string]*resourcev1.ResourceClaim{}}
+	a.core.Imagined.SharedDRAManager = d
+	pod := exclusive("p", "2", d.mapped(""))
+	pod.Spec.Containers[0].Resources.Requests["example.com/card"] = resource.MustParse("5")
+	a.add(pod)
+	said := view.Explain(describe.Pod(pod), view.Verdict{Served: true, Findings: []why.Finding{
+		{Reason: why.Reason{Code: why.InsufficientClaimDevices}, Phase: why.Filter, Object: "a"},
+	}}, nil)
+	fixes, _, err := a.whatIf.Fixes(t.Context(), pod, &said)
+	const want = "request example.com/card 2 instead of 5 in container main (tried: schedules on a, not with 3, 4 " +
+		"and 5)"
+	if err != nil || !slices.ContainsFunc(fixes, func(f view.Fix) bool { return f.Message == want }) {
+		t.Errorf("got %+v, %v, want %q", fixes, err, want)
+	}
+}
+
 // TestFixesOfClaimsWereTried: each is the first in the order of what costs least with which the pod is placed.
 func TestFixesOfClaimsWereTried(t *testing.T) {
 	tainted := func(n int) []resourcev1.Device {
