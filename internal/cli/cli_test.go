@@ -434,6 +434,14 @@ func TestExplanationsAsGolden(t *testing.T) {
 		t.Errorf("a decision about one node: %q", text)
 	}
 	golden(t, "explain-overcommitted.txt", r.pod(explained{Pod: resized}, corev1.PodRunning))
+	claiming := placed()
+	claiming.Placement.Claims = []view.HeldClaim{
+		{Name: "cards", Devices: []view.ClaimedDevice{
+			{Name: "gpu.example.com/epyc/gpu-0", NUMANodes: []int{0}}, {Name: "gpu.example.com/epyc/gpu-1"},
+		}},
+		{Name: "nic", Devices: []view.ClaimedDevice{{Name: "nic.example.com/epyc/eth0", NUMANodes: []int{0, 1}}}},
+	}
+	golden(t, "explain-claims.txt", r.pod(explained{Pod: claiming}, corev1.PodRunning))
 	golden(t, "explain-drifted.txt", r.pod(explained{Pod: bound, Actual: drifted()}, corev1.PodRunning))
 	golden(t, "explain-followed.txt", r.pod(explained{Pod: followed()}, corev1.PodRunning))
 	golden(t, "explain-mispredicted.txt", r.pod(explained{Pod: followed("mask", "device")}, corev1.PodRunning))

@@ -267,7 +267,22 @@ func (r *renderer) placement(p view.Placement) {
 		}
 		r.line("", text)
 	}
+	for _, c := range p.Claims {
+		r.line("", "claim "+c.Name+": "+claimText(c))
+	}
 	r.line(r.cross()+"overcommitted", p.Overcommitted...)
+}
+
+func claimText(c view.HeldClaim) string {
+	var devices []string
+	for _, d := range c.Devices {
+		text := d.Name
+		if len(d.NUMANodes) > 0 {
+			text += " on numa " + cpuset.FormatIDs(d.NUMANodes)
+		}
+		devices = append(devices, text)
+	}
+	return strings.Join(devices, ", ")
 }
 
 func (r *renderer) rejection(j view.Rejection) {

@@ -145,6 +145,8 @@ type Placement struct {
 	// where no scheduler was asked.
 	Devices map[string][]Device `json:"devices,omitempty"`
 	Choice  *DeviceChoice       `json:"deviceChoice,omitempty"`
+	// Claims are the ResourceClaims of the pod that have devices; absent for none, and where no scheduler was asked.
+	Claims []HeldClaim `json:"claims,omitempty"`
 	// Isolation is that of the parts of GPUs among Devices; absent where all GPUs are whole.
 	Isolation *Isolation `json:"isolation,omitempty"`
 	// Predicted is what the scheduler predicted that the node's kubelet gives the pod, by container; absent where it
@@ -156,6 +158,19 @@ type Placement struct {
 	// Assumed is what predictions for the node's kubelet take for granted, a phrase each; absent where the model knows
 	// it.
 	Assumed []string `json:"assumed,omitempty"`
+}
+
+// HeldClaim is a ResourceClaim with its devices.
+type HeldClaim struct {
+	Name    string          `json:"name"`
+	Devices []ClaimedDevice `json:"devices"`
+}
+
+// ClaimedDevice is a device of a ResourceClaim.
+type ClaimedDevice struct {
+	Name string `json:"name"` // DRIVER/POOL/DEVICE
+	// NUMANodes are those that it is connected to; absent where they are not known.
+	NUMANodes []int `json:"numaNodes,omitempty"`
 }
 
 // Containers is what the containers of a pod have, by name.

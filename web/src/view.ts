@@ -526,6 +526,7 @@ export interface Placement {
   overcommitted?: string[];
   devices?: Record<string, Device[]>;
   deviceChoice?: DeviceChoice;
+  claims?: HeldClaim[];
   isolation?: Isolation;
   predicted?: Record<string, Container>;
   actual?: Record<string, Container>;
@@ -830,6 +831,11 @@ export interface DeviceChoice {
   approximate?: boolean;
 }
 
+export interface HeldClaim {
+  name: string;
+  devices: ClaimedDevice[];
+}
+
 export interface Isolation {
   strength: string;
   by?: string;
@@ -976,6 +982,11 @@ export interface CorePart {
   core: number;
   cpuset: string;
   whole: boolean;
+}
+
+export interface ClaimedDevice {
+  name: string;
+  numaNodes?: number[];
 }
 
 export interface Devices {

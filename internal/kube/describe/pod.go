@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/component-helpers/resource"
 
 	"github.com/tenon-project/tenon/api/annotation"
@@ -83,6 +84,36 @@ func Placement(pod *corev1.Pod, v *ledger.View) *view.Placement {
 		out.Actual = Containers(convert.Placed(kubelet.HeldOf(v.Machine(), a.Placement)))
 	}
 	return out
+}
+
+// Claims returns the devices of claims that a pod on the node of v has. published are the slices of the cluster. v
+// may be nil when nothing is known of the node.
+func Claims(held []*resourcev1.ResourceClaim, published []*resourcev1.ResourceSlice, node string, v *ledger.View,
+) (list []view.HeldClaim) {
+	on := map[string][]int{}
+	if v == nil || v.Machine() == nil {
+		published = nil
+	}
+	for _, s := range published {
+		sites, _ := convert.SitesOf(s, node, v)
+		for i := range sites {
+			if nodes := sites[i].Nodes; nodes != 0 {
+				on[sites[i].Name] = v.Machine().NodeIDs(nodes)
+			}
+		}
+	}
+	for _, c := range held {
+		if c.Status.Allocation == nil {
+			continue
+		}
+		one := view.HeldClaim{Name: c.Name, Devices: []view.ClaimedDevice{}}
+		for _, d := range c.Status.Allocation.Devices.Results {
+			name := convert.DeviceName(d.Driver, d.Pool, d.Device)
+			one.Devices = append(one.Devices, view.ClaimedDevice{Name: name, NUMANodes: on[name]})
+		}
+		list = append(list, one)
+	}
+	return list
 }
 
 // Hints explains how the NUMA nodes of the node of v satisfy a pod.

@@ -15,11 +15,13 @@ import (
 
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/sched/diag"
 	"github.com/tenon-project/tenon/internal/sched/diag/explanation"
 	"github.com/tenon-project/tenon/internal/sched/diag/ginroute"
 	"github.com/tenon-project/tenon/internal/sched/diag/whatif"
 	"github.com/tenon-project/tenon/internal/sched/follow"
+	"github.com/tenon-project/tenon/internal/sched/upstream/claims"
 	"github.com/tenon-project/tenon/internal/view"
 )
 
@@ -57,6 +59,14 @@ func (o observed) Ready() error                              { return o.s.known(
 func (o observed) View(node string) *ledger.View             { return o.s.store.Known(node) }
 func (o observed) NodeInfo(node string) (fwk.NodeInfo, bool) { return o.s.live.NodeInfo(node) }
 func (o observed) Pod(namespace, name string) *corev1.Pod    { return o.s.pod(namespace, name) }
+
+func (o observed) Claims(pod *corev1.Pod) []view.HeldClaim {
+	for _, f := range o.s.core.Profiles { // all have the same claims
+		held, published := claims.Of(f.SharedDRAManager(), pod)
+		return describe.Claims(held, published, pod.Spec.NodeName, o.View(pod.Spec.NodeName))
+	}
+	return nil
+}
 
 func (o observed) Evaluate(ctx context.Context, pod *corev1.Pod) (view.Verdict, error) {
 	v, err := o.s.live.Evaluate(ctx, pod)

@@ -26,6 +26,8 @@ type Scheduler interface {
 	NodeInfo(node string) (fwk.NodeInfo, bool)
 	// Pod returns a pod, nil when there is none. Of pods that ended it has those that their kubelet rejected.
 	Pod(namespace, name string) *corev1.Pod
+	// Claims returns the ResourceClaims of a pod with a node that have devices.
+	Claims(pod *corev1.Pod) []view.HeldClaim
 	// Evaluate runs all filters for a pod that holds no node on every node of one snapshot.
 	Evaluate(ctx context.Context, pod *corev1.Pod) (view.Verdict, error)
 	// Queue returns the state of a pod in the scheduling queue.

@@ -77,6 +77,7 @@ type cluster struct {
 	node     fwk.NodeInfo
 	pods     map[string]*corev1.Pod
 	verdicts map[string]view.Verdict // by the pod's name
+	claims   []view.HeldClaim
 }
 
 func (c *cluster) Leading() bool                              { return !c.passive }
@@ -84,6 +85,7 @@ func (c *cluster) Ready() error                               { return c.ready }
 func (c *cluster) View(node string) *ledger.View              { return c.accounts[node] }
 func (c *cluster) NodeInfo(node string) (fwk.NodeInfo, bool)  { return c.node, node == "node-1" }
 func (c *cluster) Pod(namespace, name string) *corev1.Pod     { return c.pods[namespace+"/"+name] }
+func (c *cluster) Claims(*corev1.Pod) []view.HeldClaim        { return c.claims }
 func (c *cluster) RemainingBackoff(*corev1.Pod) time.Duration { return 30 * time.Second }
 func (c *cluster) Configuration() (*view.Configuration, error) {
 	return &view.Configuration{Settings: []view.Setting{{Field: "a", Value: "1", Origin: "default"}}}, nil

@@ -171,6 +171,7 @@ func (s *server) hints(w http.ResponseWriter, r *http.Request, pod *corev1.Pod) 
 func (c *Config) bound(pod *corev1.Pod) view.Pod {
 	out := describe.Pod(pod).Head
 	out.Placement = describe.Placement(pod, c.View(pod.Spec.NodeName))
+	out.Placement.Claims = c.Claims(pod)
 	out.Data = view.Data{Source: "scheduler"}
 	runs, ran := convert.Declared(pod, nil).RunTime(), time.Since(convert.Started(pod))
 	if _, outlived := runs.Left(ran); outlived && pod.DeletionTimestamp == nil {

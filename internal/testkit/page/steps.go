@@ -90,6 +90,7 @@ func Steps() []Step {
 		{Blocks: "docs/guide/from-descheduler.md ", Scene: Picture, Why: "a drawing"},
 		{Blocks: "docs/guide/claims.md claim", Scene: Picture, Why: "a drawing"},
 		{Blocks: "docs/guide/claims.md InsufficientClaimDevices", Scene: Picture, Why: "a part of an answer"},
+		{Blocks: "docs/guide/claims.md placed", Scene: Picture, Why: "a part of an answer"},
 		{Blocks: "docs/guide/nvidia.md driver", Scene: Picture, Why: "a drawing"},
 		{Blocks: "docs/guide/protect-latency.md ", Scene: Picture, Why: "a drawing"},
 		{Blocks: "docs/guide/batch.md ", Scene: Picture, Why: "a drawing"},
