@@ -31,10 +31,11 @@ const (
 	caseNone   = "case-none"
 	caseFollow = "case-follow"
 	caseDevice = "case-device"
+	caseClaim  = "case-claim"
 )
 
 // cases are the nodes of single cases.
-func cases() []string { return []string{caseStatic, caseNone, caseFollow, caseDevice} }
+func cases() []string { return []string{caseStatic, caseNone, caseFollow, caseDevice, caseClaim} }
 
 // runCases plays what happens to a node beside pods that come and go.
 func runCases(t *testing.T, w *world) {
@@ -68,6 +69,10 @@ func runCases(t *testing.T, w *world) {
 	t.Run(caseDevice, func(t *testing.T) {
 		n := newNode(t, w, caseDevice, caseMachine(t, "none"))
 		t.Run("moves in", n.movesIn)
+	})
+	t.Run(caseClaim, func(t *testing.T) {
+		n := newNode(t, w, caseClaim, caseMachine(t, "none"))
+		t.Run("cards by claims", n.usesClaims)
 	})
 }
 

@@ -75,6 +75,16 @@
 // where the runtime is ready: there it never sets amounts to 0, also without a checkpoint. That it refuses pods then
 // is shown with its code alone (internal/local/admit).
 //
+// On a fifth node Kubernetes' own test driver for ResourceClaims publishes a card on each NUMA node, and prepares them
+// for the kubelet:
+//
+//   - a pod with exclusive CPUs of one NUMA node gets the card there, although the first one is free: by its claim, by
+//     PodResources and by what the runtime gave the container. A pod that shares the claim sees the same card
+//   - a pod for whose card there are too few CPUs on the same NUMA node waits, and says so, until these are free
+//   - the kubelet restarted: each pod keeps its card and its CPUs
+//   - the driver gone while a pod ends: its card remains allocated until the driver is back, then another pod has it,
+//     which requests it as an extended resource
+//
 // The run prints its seed, a table and how many pods had to wait, and ends in level 4: 34 combinations, 0
 // differences. Without TENON_SEED it is the same 34 each time; TENON_SEED=random draws fresh ones,
 // TENON_COMBINATIONS=OWN,FOLLOW other numbers of them:
@@ -87,5 +97,5 @@
 // then cannot be predicted. Such a pod is admitted all the same, and counted in tenon_topology_mispredict_total.
 //
 // A kubelet with the policy none gives all CPUs to the kubepods that it makes, in ids that this kernel does not have;
-// so the group is there before it starts. DRA and huge pages are not part of this level.
+// so the group is there before it starts. Huge pages are not part of this level.
 package fabricated
