@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,7 @@ func TestAnotherReleaseOfKubernetes(t *testing.T) {
 	t.Run("a share of a GPU", c.shares)
 	t.Run("a gang", c.gathers)
 	t.Run("a gang of Kubernetes' own PodGroup", c.gathersNative)
+	t.Run("a claim", c.claims)
 	t.Run("a claim of a PodGroup", c.sharesAClaim)
 	t.Run("a quota", c.limits)
 	t.Run("a migration", c.moves)
@@ -216,36 +218,79 @@ func (c *release) gathersNative(t *testing.T) {
 	})
 }
 
-// sharesAClaim shows that the pods of a PodGroup of Kubernetes 1.37 share a claim, which is reserved for the PodGroup.
-func (c *release) sharesAClaim(t *testing.T) {
-	if nativeGangs() != "v1beta1" {
-		t.Skipf("NOT RUN: a claim of a PodGroup: the API server of %s keeps none", os.Getenv("TENON_MINOR"))
-	}
+// attributes are those of a device.
+type attributes = map[resourcev1.QualifiedName]resourcev1.DeviceAttribute
+
+// layDevice gives the first node a device of a class of its own, and makes a template of claims for it, one-CLASS.
+func (c *release) layDevice(t *testing.T, class string, about attributes) (node string) {
+	t.Helper()
 	nodes, err := c.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	testkit.Check(t, err)
-	node, devices := nodes.Items[0].Name, c.client.ResourceV1()
+	node, devices, driver := nodes.Items[0].Name, c.client.ResourceV1(), class+".example.com"
 	_, err = devices.DeviceClasses().Create(t.Context(), &resourcev1.DeviceClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "card"},
+		ObjectMeta: metav1.ObjectMeta{Name: class},
+		Spec: resourcev1.DeviceClassSpec{Selectors: []resourcev1.DeviceSelector{{
+			CEL: &resourcev1.CELDeviceSelector{Expression: fmt.Sprintf("device.driver == %q", driver)},
+		}}},
 	}, metav1.CreateOptions{})
 	testkit.Check(t, err)
 	_, err = devices.ResourceSlices().Create(t.Context(), &resourcev1.ResourceSlice{
-		ObjectMeta: metav1.ObjectMeta{Name: node + "-cards"},
+		ObjectMeta: metav1.ObjectMeta{Name: node + "-" + class},
 		Spec: resourcev1.ResourceSliceSpec{
-			Driver: "card.example.com", NodeName: &node, Devices: []resourcev1.Device{{Name: "card-0"}},
+			Driver: driver, NodeName: &node, Devices: []resourcev1.Device{{Name: class + "-0", Attributes: about}},
 			Pool: resourcev1.ResourcePool{Name: node, Generation: 1, ResourceSliceCount: 1},
 		},
 	}, metav1.CreateOptions{})
 	testkit.Check(t, err)
 	_, err = devices.ResourceClaimTemplates("default").Create(t.Context(), &resourcev1.ResourceClaimTemplate{
-		ObjectMeta: metav1.ObjectMeta{Name: "one-card"},
+		ObjectMeta: metav1.ObjectMeta{Name: "one-" + class},
 		Spec: resourcev1.ResourceClaimTemplateSpec{Spec: resourcev1.ResourceClaimSpec{
 			Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
-				Name: "card", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "card"},
+				Name: class, Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class},
 			}}},
 		}},
 	}, metav1.CreateOptions{})
 	testkit.Check(t, err)
-	_, err = c.client.SchedulingV1beta1().PodGroups("default").Create(t.Context(), &schedulingv1beta1.PodGroup{
+	return node
+}
+
+// claims shows that a pod has its exclusive CPUs on the NUMA node of its device, which a later pod gets when it has
+// ended.
+func (c *release) claims(t *testing.T) {
+	if os.Getenv("TENON_MINOR") == "1.33" {
+		t.Skip("NOT RUN: ResourceClaims: the API server of 1.33 does not serve resource.k8s.io/v1")
+	}
+	const at = 3 // of the NUMA nodes 0 to 3
+	node := c.layDevice(t, "local", attributes{"resource.kubernetes.io/numaNode": {IntValue: new(int64(at))}})
+	for _, name := range []string{"local-0", "local-1"} {
+		p := pod(name, object.Class("LSR"), object.PriorityClass("koord-prod"),
+			object.Both("cpu", "4", "memory", "1Gi"),
+			object.Annotation(annotation.NUMATopologySpecKey, `{"numaTopologyPolicy":"SingleNUMANode"}`))
+		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "local", ResourceClaimTemplateName: new("one-local")}}
+		c.create(t, p)
+		got := c.running(t, name)
+		status, _, err := annotation.ParseResourceStatus(got.Annotations[annotation.ResourceStatusKey])
+		if err != nil || got.Spec.NodeName != node || len(status.NUMANodeResources) != 1 ||
+			status.NUMANodeResources[0].Node != at || status.CPUSet == "" {
+			t.Errorf("%s is on %s with %+v (%v), want CPUs of NUMA node %d of %s", name, got.Spec.NodeName, status, err,
+				at, node)
+		}
+		text, device := c.tenon(t, "explain", "pod/"+name), "local.example.com/"+node+"/local-0 on numa 3"
+		if !strings.Contains(text, device) {
+			t.Errorf("explain does not name the device of %s:\n%s", name, text)
+		}
+		testkit.Check(t, c.client.CoreV1().Pods(metav1.NamespaceDefault).Delete(t.Context(), name,
+			*metav1.NewDeleteOptions(0)))
+	}
+}
+
+// sharesAClaim shows that the pods of a PodGroup of Kubernetes 1.37 share a claim, which is reserved for the PodGroup.
+func (c *release) sharesAClaim(t *testing.T) {
+	if nativeGangs() != "v1beta1" {
+		t.Skipf("NOT RUN: a claim of a PodGroup: the API server of %s keeps none", os.Getenv("TENON_MINOR"))
+	}
+	node, devices := c.layDevice(t, "card", nil), c.client.ResourceV1()
+	_, err := c.client.SchedulingV1beta1().PodGroups("default").Create(t.Context(), &schedulingv1beta1.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{Name: "sharing"},
 		Spec: schedulingv1beta1.PodGroupSpec{
 			SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{
@@ -270,6 +315,9 @@ func (c *release) sharesAClaim(t *testing.T) {
 	}
 	all, err := devices.ResourceClaims("default").List(t.Context(), metav1.ListOptions{})
 	testkit.Check(t, err)
+	all.Items = slices.DeleteFunc(all.Items, func(c resourcev1.ResourceClaim) bool {
+		return c.Spec.Devices.Requests[0].Name != "card"
+	})
 	var users []string
 	for i := range all.Items {
 		for _, r := range all.Items[i].Status.ReservedFor {
