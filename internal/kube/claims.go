@@ -404,6 +404,9 @@ func (c *Claims) Published() map[string][]convert.Published {
 	return c.published
 }
 
+// AnyCards reports whether a node has cards that pods can have without claims.
+func (c *Claims) AnyCards() bool { return c.store.AnyInventory() }
+
 // AnyPending reports whether a claim is pending.
 func (c *Claims) AnyPending() bool {
 	c.mu.Lock()

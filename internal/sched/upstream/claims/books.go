@@ -36,6 +36,9 @@ type Books struct {
 	view  View
 	trial atomic.Pointer[View]
 
+	// gathered is what GatherAllocatedState returned last.
+	gathered atomic.Pointer[structured.AllocatedState]
+
 	mu sync.Mutex // guards held
 	// held has the devices of each node whose cards pods have, as of the account that they were read of.
 	held map[string]*heldDevices
@@ -208,6 +211,9 @@ func idOf(h *device.Hardware) structured.DeviceID {
 
 // each calls f with each device whose card a pod has.
 func (b *Books) each(f func(structured.DeviceID)) {
+	if !b.claims.AnyCards() {
+		return
+	}
 	for node, published := range b.claims.Published() {
 		for _, id := range b.read(node, published).ids {
 			f(id)
@@ -252,6 +258,7 @@ func (a *audited) GatherAllocatedState() (*structured.AllocatedState, error) {
 		for _, claim := range a.b.claims.Negative() {
 			ignoreNegative(state.AggregatedCapacity, claim)
 		}
+		a.b.gathered.Store(state)
 	}
 	return state, err
 }

@@ -20,7 +20,7 @@ type cards struct {
 // sharesCards reports whether drivers publish cards that pods may also get without claims.
 func (c *choice) sharesCards() bool {
 	books, _ := c.dra.(*Books)
-	return books != nil && len(books.claims.Published()) > 0
+	return books != nil && books.claims.AnyCards() && len(books.claims.Published()) > 0
 }
 
 // cards returns those of a node in a cycle; nil for none.

@@ -96,7 +96,8 @@ type plan struct {
 	given  []resourcev1.DeviceRequestAllocationResult
 
 	once sync.Once // sets the rest, which then does not change
-	// slices are those of the cluster, state is what is allocated, nil where it could not be read.
+	// slices are those of the cluster, state is what is allocated, nil where it could not be read. It is that of the
+	// plugin, which does not change it, where the plugin has read it.
 	slices []*resourcev1.ResourceSlice
 	state  *structured.AllocatedState
 	// taken has the devices that are allocated as a whole or in part.
@@ -135,9 +136,12 @@ func anyPlanOf(cs fwk.CycleState) *plan {
 func (p *plan) read() {
 	p.once.Do(func() {
 		p.slices, _ = p.dra.ResourceSlices().ListWithDeviceTaintRules()
-		state, err := p.dra.ResourceClaims().GatherAllocatedState()
-		if err != nil || state == nil {
-			return
+		state := p.state
+		if state == nil {
+			var err error
+			if state, err = p.dra.ResourceClaims().GatherAllocatedState(); err != nil || state == nil {
+				return
+			}
 		}
 		p.state, p.taken = state, state.AllocatedDevices.Clone()
 		for shared := range state.AllocatedSharedDeviceIDs {
@@ -158,6 +162,10 @@ type chosenFirst struct {
 // PreFilter also notes what the claims of the pod have already.
 func (f *chosenFirst) PreFilter(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
+	books, _ := f.c.dra.(*Books)
+	if books != nil {
+		books.gathered.Store(nil)
+	}
 	result, status := f.PreFilterPlugin.PreFilter(ctx, cs, pod, nodes)
 	if status.IsSkip() && f.c.sharesCards() && f.c.others.AsksForDevices(pod) != nil {
 		cs.Write(planKey, &plan{choice: f.c, cardsAlone: true})
@@ -167,6 +175,9 @@ func (f *chosenFirst) PreFilter(ctx context.Context, cs fwk.CycleState, pod *cor
 		return result, status
 	}
 	p := &plan{choice: f.c, claims: claimsOf(f.c.dra, pod)}
+	if books != nil {
+		p.state = books.gathered.Load()
+	}
 	p.both = f.c.sharesCards() && f.c.others.AsksForDevices(pod) != nil
 	if f.c.others.Trial(cs) != nil {
 		p.read() // while the accounts are those of the trial
