@@ -389,7 +389,17 @@ func (s *Quotas) frees(uid string, f func(known quota.Member)) bool {
 }
 
 // PutClaim records a ResourceClaim. One that counts less than until now can leave more for others.
-func (s *Quotas) PutClaim(c *resourcev1.ResourceClaim) { s.charge(convert.QuotaCharge(c)) }
+func (s *Quotas) PutClaim(c *resourcev1.ResourceClaim) { s.charge(s.ChargeOf(c)) }
+
+// ChargeOf returns what a ResourceClaim counts.
+func (s *Quotas) ChargeOf(c *resourcev1.ResourceClaim) quota.Charge {
+	s.mu.Lock()
+	config := s.config
+	s.mu.Unlock()
+	charge := convert.QuotaCharge(c)
+	charge.Amounts = config.Named(charge.Amounts)
+	return charge
+}
 
 // RemoveClaim forgets a ResourceClaim.
 func (s *Quotas) RemoveClaim(c *resourcev1.ResourceClaim) {

@@ -8,6 +8,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+
+	"github.com/tenon-project/tenon/internal/sched/app"
+	"github.com/tenon-project/tenon/internal/sched/elasticquota"
+	"github.com/tenon-project/tenon/internal/testkit"
 )
 
 // numaCards are GPUs with their NUMA nodes, for publishedOn.
@@ -210,6 +217,59 @@ func TestClaimsBesideOtherFeatures(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestDevicesOfAClassCountUnderAnotherName: quota devices limits nvidia.com/gpu, which class gpu is mapped to. A device
+// plugin has two on node n1.
+func TestDevicesOfAClassCountUnderAnotherName(t *testing.T) {
+	t.Parallel()
+	quotaOf := func(most int) string {
+		return fmt.Sprintf("\n{apiVersion: scheduling.sigs.k8s.io/v1alpha1, kind: ElasticQuota, metadata: {name: "+
+			"devices, namespace: default}, spec: {max: {nvidia.com/gpu: %d}}}\n---", most)
+	}
+	const plugin = "\n{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: 8, memory: 8Gi, " +
+		"pods: 110, nvidia.com/gpu: 2}, capacity: {cpu: 8, memory: 8Gi, pods: 110, nvidia.com/gpu: 2}}}\n---"
+	const byPlugin = "\n{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {priority: 9, containers: [{name: c, " +
+		"image: i, resources: {limits: {cpu: 1, nvidia.com/gpu: 1}}}]}}\n---"
+	claiming := exclusive("b", 2, "LS", "", with("one"))
+	for name, c := range map[string]struct{ in, want string }{
+		"both count":       {quotaOf(1) + byPlugin + claiming, "a Scheduled, b Unschedulable QuotaExceeded"},
+		"enough for both":  {quotaOf(2) + byPlugin + claiming, "a Scheduled, b Scheduled"},
+		"claims alone":     {quotaOf(1) + claiming, "b Scheduled"},
+		"more than a node": {quotaOf(9) + byPlugin + claiming, "a Scheduled, b Scheduled"},
+	} {
+		cfg, err := app.DefaultConfig([]string{corev1.DefaultSchedulerName})
+		testkit.Check(t, err)
+		profile := &cfg.Profiles[0]
+		profile.PluginConfig = slices.DeleteFunc(profile.PluginConfig, func(c config.PluginConfig) bool {
+			return c.Name == elasticquota.Name
+		})
+		profile.PluginConfig = append(profile.PluginConfig, config.PluginConfig{
+			Name: elasticquota.Name,
+			Args: &runtime.Unknown{
+				Raw:         []byte("deviceClassMappings: [{name: nvidia.com/gpu, deviceClassNames: [gpu]}]"),
+				ContentType: runtime.ContentTypeYAML,
+			},
+		})
+		in := machine("n0") + plugin + c.in + publishedOn(numaCards(0, 0), claimTemplates)
+		r, err := Run(t.Context(), Input{
+			Paths: []string{"-"}, Stdin: strings.NewReader(in), Warn: io.Discard, Config: cfg,
+		})
+		testkit.Check(t, err)
+		var got []string
+		for i := range r.Pods {
+			p := &r.Pods[i]
+			text := p.Name + " " + p.State
+			if len(p.Reasons) > 0 {
+				text += " " + p.Reasons[0].Code.String()
+			}
+			got = append(got, text)
+		}
+		slices.Sort(got)
+		if text := strings.Join(got, ", "); text != c.want {
+			t.Errorf("%s: got %s, want %s", name, text, c.want)
+		}
 	}
 }
 

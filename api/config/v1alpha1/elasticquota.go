@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -40,6 +42,9 @@ type ElasticQuotaArgs struct {
 	// MissingQuotaPolicy applies to pods that name a missing quota: Default (default) admits them to the default quota
 	// until the quota exists, Reject leaves them pending.
 	MissingQuotaPolicy string `json:"missingQuotaPolicy,omitempty"`
+	// DeviceClassMappings count the devices of ResourceClaims under the names of resources, as Kueue's configuration
+	// does. The devices of a class that none names count as CLASS.deviceclass.resource.k8s.io/devices.
+	DeviceClassMappings []DeviceClassMapping `json:"deviceClassMappings,omitempty"`
 
 	// MonitorAllQuotas revokes what a quota uses above its runtime. Default: true. This and the three arguments below
 	// take effect in the manager; the scheduler only validates them.
@@ -55,6 +60,15 @@ type ElasticQuotaArgs struct {
 	MaxRevokedPerMinute *int32 `json:"maxRevokedPerMinute,omitempty"`
 	// RevokePolicy is OnDemand (default: only for pending pods), Strict (always) or DryRun (record only).
 	RevokePolicy string `json:"revokePolicy,omitempty"`
+}
+
+// DeviceClassMapping gives the devices of DeviceClasses a name in quotas.
+type DeviceClassMapping struct {
+	// Name is that of a resource, such as the one that device plugins give: nvidia.com/gpu. Only max limits it, as with
+	// the devices of a class.
+	Name corev1.ResourceName `json:"name"`
+	// DeviceClassNames are the classes, 1 or more. A class can be in one mapping.
+	DeviceClassNames []string `json:"deviceClassNames"`
 }
 
 // Values of arguments of ElasticQuota.
@@ -93,6 +107,7 @@ func (a *ElasticQuotaArgs) Validate() field.ErrorList {
 		atLeastZero("defaultQuotaGroupMax", a.DefaultQuotaGroupMax),
 		atLeastZero("systemQuotaGroupMax", a.SystemQuotaGroupMax),
 	)
+	errs = append(errs, validateMappings(field.NewPath("deviceClassMappings"), a.DeviceClassMappings)...)
 	for name, n := range map[string]*int32{
 		"maxRevokedPerQuota": a.MaxRevokedPerQuota, "maxRevokedPerMinute": a.MaxRevokedPerMinute,
 	} {
@@ -106,6 +121,39 @@ func (a *ElasticQuotaArgs) Validate() field.ErrorList {
 	if d := a.RevokePodInterval; d != nil && d.Duration <= 0 {
 		errs = append(errs,
 			field.Invalid(field.NewPath("revokePodInterval"), d.Duration.String(), "must be more than 0"))
+	}
+	return errs
+}
+
+func validateMappings(path *field.Path, mappings []DeviceClassMapping) (errs field.ErrorList) {
+	names, classes := map[corev1.ResourceName]bool{}, map[string]bool{}
+	for i := range mappings {
+		at, m := path.Index(i), &mappings[i]
+		for _, problem := range validation.IsQualifiedName(string(m.Name)) {
+			errs = append(errs, field.Invalid(at.Child("name"), m.Name, problem))
+		}
+		switch domain, _, own := strings.Cut(string(m.Name), "/"); {
+		case !own, domain == "koordinator.sh":
+			errs = append(errs, field.Invalid(at.Child("name"), m.Name, "must count devices and have a domain, such "+
+				"as nvidia.com/gpu; amounts of koordinator.sh are in percent or bytes"))
+		}
+		if names[m.Name] {
+			errs = append(errs, field.Duplicate(at.Child("name"), m.Name))
+		}
+		names[m.Name] = true
+		if len(m.DeviceClassNames) == 0 {
+			errs = append(errs, field.Required(at.Child("deviceClassNames"), "must name 1 DeviceClass or more"))
+		}
+		for j, class := range m.DeviceClassNames {
+			one := at.Child("deviceClassNames").Index(j)
+			for _, problem := range validation.IsDNS1123Subdomain(class) {
+				errs = append(errs, field.Invalid(one, class, problem))
+			}
+			if classes[class] {
+				errs = append(errs, field.Duplicate(one, class))
+			}
+			classes[class] = true
+		}
 	}
 	return errs
 }

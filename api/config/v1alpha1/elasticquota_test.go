@@ -45,3 +45,27 @@ func TestDecodeElasticQuotaRefusesWhatItDoesNotKnow(t *testing.T) {
 		}
 	}
 }
+
+func TestMappingsOfDeviceClassesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	const first = `{"name":"a/b","deviceClassNames":["x"]}`
+	for raw, want := range map[string]string{
+		`{"name":"a b/c","deviceClassNames":["x"]}`:              `[0].name: Invalid value: "a b/c"`,
+		`{"name":"cpu","deviceClassNames":["x"]}`:                `[0].name: Invalid value: "cpu": must count devices`,
+		`{"name":"koordinator.sh/gpu","deviceClassNames":["x"]}`: `[0].name: Invalid value: "koordinator.sh/gpu"`,
+		`{"name":"a/b"}`: `[0].deviceClassNames: Required value: must name 1`,
+		`{"name":"a/b","deviceClassNames":["X"]}`:          `[0].deviceClassNames[0]: Invalid value: "X"`,
+		`{"name":"a/b","deviceClassNames":["x","x"]}`:      `[0].deviceClassNames[1]: Duplicate value: "x"`,
+		first + `,{"name":"a/b","deviceClassNames":["y"]}`: `[1].name: Duplicate value: "a/b"`,
+		first + `,{"name":"a/c","deviceClassNames":["x"]}`: `[1].deviceClassNames[0]: Duplicate value: "x"`,
+		first: "",
+	} {
+		_, err := v1alpha1.Decode[v1alpha1.ElasticQuotaArgs](&runtime.Unknown{
+			Raw: []byte(`{"deviceClassMappings":[` + raw + `]}`),
+		})
+		if want == "" && err != nil || want != "" && (err == nil ||
+			!strings.Contains(err.Error(), "deviceClassMappings"+want)) {
+			t.Errorf("%s: got %v, want %s", raw, err, want)
+		}
+	}
+}

@@ -46,7 +46,7 @@ func TestTheSampleConfigurationNamesEveryArgument(t *testing.T) {
 	defaults.SetDefaults()
 	// Their defaults are no limit.
 	defaults.TypeMeta, defaults.DefaultQuotaGroupMax = quotas.TypeMeta, quotas.DefaultQuotaGroupMax
-	defaults.SystemQuotaGroupMax = quotas.SystemQuotaGroupMax
+	defaults.SystemQuotaGroupMax, defaults.DeviceClassMappings = quotas.SystemQuotaGroupMax, quotas.DeviceClassMappings
 	if diff := cmp.Diff(defaults, quotas); diff != "" {
 		t.Errorf("the sample does not show the defaults (-default +sample):\n%s", diff)
 	}

@@ -38,6 +38,32 @@ const undivided = 1 << 46
 // isClass reports whether a dimension is the devices of a class.
 func isClass(dimension string) bool { return strings.HasSuffix(dimension, classSuffix) }
 
+// isMapped reports whether devices of a class count under a name.
+func (c *Config) isMapped(name string) bool {
+	for _, mapped := range c.Classes {
+		if mapped == name {
+			return true
+		}
+	}
+	return false
+}
+
+// Named returns the amounts of a claim under the names that Classes gives them.
+func (c *Config) Named(amounts Amounts) Amounts {
+	if len(c.Classes) == 0 {
+		return amounts
+	}
+	named := Amounts{}
+	for name, n := range amounts {
+		class, ofClass := strings.CutSuffix(name, classSuffix)
+		if mapped := c.Classes[class]; ofClass && mapped != "" {
+			name = mapped
+		}
+		named.Add(Amounts{name: n})
+	}
+	return named
+}
+
 // PutCharge adds a claim or replaces what is known of it; without amounts it forgets the claim. It reports whether the
 // claim counts less now.
 func (a *Account) PutCharge(c Charge) (less bool) {

@@ -24,6 +24,37 @@ func chargeWorld(most int64) *Account {
 	return a
 }
 
+// TestMappedClasses: devices of classes x and y count as example.com/gpu, beside what pods ask of a device plugin. The
+// nodes have one of these, and max alone limits them.
+func TestMappedClasses(t *testing.T) {
+	t.Parallel()
+	const gpu = "example.com/gpu"
+	c := Config{ScaleMin: true, Classes: map[string]string{"x": gpu, "y": gpu}}
+	other := ClassDimension("z")
+	in := Amounts{ClassDimension("x"): 1, ClassDimension("y"): 2, other: 4, "cpu": 8, "x": 16}
+	if diff := cmp.Diff(Amounts{gpu: 3, other: 4, "cpu": 8, "x": 16}, c.Named(in)); diff != "" {
+		t.Errorf("named (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(in, (&Config{}).Named(in)); diff != "" {
+		t.Errorf("without a mapping (-want +got):\n%s", diff)
+	}
+	a := NewAccount(c, Rules{})
+	a.Set(Spec{Name: "a", Namespace: "a", Max: Amounts{gpu: 4}})
+	a.SetNodes(Amounts{cpuName: 100_000, gpu: 1})
+	a.Put(Pod{UID: "p", Namespace: "a", Name: "p", Amounts: Amounts{gpu: 1}, Claims: []string{"a/c"}})
+	a.PutCharge(Charge{ID: "a/c", Amounts: c.Named(Amounts{ClassDimension("x"): 3})})
+	if x := a.Reserve("p"); x != nil {
+		t.Errorf("4 of 4 devices are refused: %v", x)
+	}
+	a.Put(Pod{UID: "q", Namespace: "a", Name: "q", Amounts: Amounts{gpu: 1}})
+	if x := a.Reserve("q"); x == nil {
+		t.Error("a fifth device is granted")
+	}
+	if bad := a.Miscounted(); len(bad) > 0 {
+		t.Errorf("miscounted: %v", bad)
+	}
+}
+
 func usedOf(a *Account, q string) int64 { return a.forest.Report(a.forest.Find(q)).Used[gpuClass] }
 
 func TestAClaimIsChargedOnce(t *testing.T) {

@@ -12,6 +12,9 @@ type Config struct {
 	ScaleMin bool
 	// DefaultMax is the max of Default while no spec sets one. A dimension that it lacks is not limited.
 	DefaultMax Amounts
+	// Classes has the names under which the devices of DeviceClasses count, by class; the others count under
+	// ClassDimension.
+	Classes map[string]string
 }
 
 // Forest is all quotas: the default tree under Root, the extra trees, System and Default. It accepts every Spec and
@@ -232,8 +235,9 @@ func (f *Forest) updateTotal(d Dimension) {
 	if int(d) < len(f.nodes) {
 		total = sumOf(f.nodes[d])
 	}
-	named := total != sum{}
-	if !named && isClass(f.names[d]) {
+	mapped := f.config.isMapped(f.names[d])
+	named := total != sum{} && !mapped
+	if !named && (mapped || isClass(f.names[d])) {
 		total = sumOf(undivided)
 	}
 	total = total.minus(sumOf(f.system.Amount(Used, d))).minus(sumOf(f.fallback.Amount(Used, d)))

@@ -289,6 +289,14 @@ func IsBytes(dimension string) bool {
 func QuotaConfig(a *config.ElasticQuotaArgs) (quota.Config, quota.Rules) {
 	c := quota.Config{ScaleMin: *a.EnableMinQuotaScale}
 	c.DefaultMax = Amounts(a.DefaultQuotaGroupMax)
+	for _, m := range a.DeviceClassMappings {
+		for _, class := range m.DeviceClassNames {
+			if c.Classes == nil {
+				c.Classes = map[string]string{}
+			}
+			c.Classes[class] = string(m.Name)
+		}
+	}
 	r := quota.Rules{ByMax: !*a.EnableRuntimeQuota, LeafOnly: !*a.EnableCheckParentQuota}
 	if a.MissingQuotaPolicy == config.MissingQuotaReject {
 		r.Missing = quota.MissingReject

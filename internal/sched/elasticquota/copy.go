@@ -90,7 +90,7 @@ func (c *Copy) Put(pod *corev1.Pod) {
 
 // PutClaim counts a ResourceClaim.
 func (c *Copy) PutClaim(claim *resourcev1.ResourceClaim) {
-	charge := convert.QuotaCharge(claim)
+	charge := c.quotas.ChargeOf(claim)
 	c.Read(func(a *quota.Account) { a.PutCharge(charge) })
 }
 
@@ -115,7 +115,7 @@ func (c *Copy) Most(pod *corev1.Pod, own []*resourcev1.ResourceClaim, limit int,
 	one := c.quotas.Convert(pod)
 	one.Gang, one.Node = "", ""
 	for _, claim := range own {
-		charge := convert.QuotaCharge(claim)
+		charge := c.quotas.ChargeOf(claim)
 		one.Amounts = maps.Clone(one.Amounts)
 		one.Amounts.Add(charge.Amounts)
 		one.Claims = slices.DeleteFunc(slices.Clone(one.Claims), func(id string) bool { return id == charge.ID })
