@@ -39,6 +39,9 @@
 //	            reads the claims again, as it would write another allocation from what it has read before
 //	Unreserve   with the state; in a plan nothing is written to the API server
 //
+// The allocator gives each pod the first alternative of a request that is free, which may leave too little for the next
+// member. After LaterFirst the chooser asks it for claims whose alternatives are in reverse order.
+//
 // # PodGroups
 //
 // A claim in spec.resourceClaims of a Kubernetes PodGroup is reserved for the PodGroup. Upstream serves it behind a
