@@ -35,8 +35,9 @@
 // cost is one filtering of the nodes per kind of member, and one hint per further member.
 //
 // If members ask for different amounts, core/gang names several orders, and searches for nodes if none of them fits
-// (gang.Packing). If their claims have alternatives, all of that is tried once more with later alternatives first. The cycles have the order in which the members fit, but for the member whose cycle is under way: if
-// that one was not the first, the plan is verified in the order of the cycles.
+// (gang.Packing). If their claims have alternatives, all of that is tried once more with later alternatives first. The
+// cycles have the order in which the members fit, but for the member whose cycle is under way: if that one was not the
+// first, the plan is verified in the order of the cycles.
 //
 // # Domains
 //
