@@ -60,9 +60,10 @@ func TestDevicesOfClaimsAreChosenWithTheRestOfThePod(t *testing.T) {
 			"[{key: metadata.name, operator: In, values: [n0]}]}]}}}}\n---"
 	)
 	templates := map[string]string{
-		"one": "requests: [{name: r, exactly: {deviceClassName: gpu}}]",
-		"two": "requests: [{name: r, exactly: {deviceClassName: gpu, count: 2}}]",
-		"all": "requests: [{name: r, exactly: {deviceClassName: gpu, allocationMode: All}}]",
+		"one":   "requests: [{name: r, exactly: {deviceClassName: gpu}}]",
+		"two":   "requests: [{name: r, exactly: {deviceClassName: gpu, count: 2}}]",
+		"all":   "requests: [{name: r, exactly: {deviceClassName: gpu, allocationMode: All}}]",
+		"share": "requests: [{name: r, exactly: {deviceClassName: share}}]",
 		"beside": "requests: [{name: g, exactly: {deviceClassName: gpu}}, " +
 			"{name: net, exactly: {deviceClassName: nic}}]",
 		"better": "requests: [{name: r, firstAvailable: [{name: big, deviceClassName: gpu, selectors: [{cel: " +
@@ -78,6 +79,10 @@ func TestDevicesOfClaimsAreChosenWithTheRestOfThePod(t *testing.T) {
 		"{devices: [{type: gpu, id: GPU-0, minor: 0, health: true, topology: {nodeID: 0, pcieID: pci0000:00, " +
 		"busID: \"0000:01:00.0\"}}, {type: gpu, id: GPU-1, minor: 1, health: true, topology: {nodeID: 1, " +
 		"pcieID: pci0000:80, busID: \"0000:81:00.0\"}}]}}\n---"
+	sharable := resourceObject("DeviceClass", "share", "spec: {selectors: [{cel: {expression: \"device.driver == "+
+		"'share'\"}}]}") + sliceOf("s", "share", "n0", 1, 1, "devices: [{name: d0, allowMultipleAllocations: true, "+
+		"attributes: {numaNodeID: {int: 0}}}, {name: d1, allowMultipleAllocations: true, attributes: {numaNodeID: "+
+		"{int: 1}}}]")
 	for name, c := range map[string]struct {
 		in      string
 		devices []string
@@ -87,6 +92,11 @@ func TestDevicesOfClaimsAreChosenWithTheRestOfThePod(t *testing.T) {
 			required + filler + pod("b", 8, "one"),
 			[]string{numa0, numa1},
 			[]string{"a-filler Scheduled [0]", "b Scheduled [1] gpu/n0/d1"},
+		},
+		"devices that several claims may share": {
+			required + filler + sharable + pod("b", 8, "share"),
+			nil,
+			[]string{"a-filler Scheduled [0]", "b Scheduled [1] share/n0/d1"},
 		},
 		"no policy: preferred": {
 			machine("n0") + filler + pod("b", 8, "one"),

@@ -64,6 +64,9 @@ func Choose(n *Node, rest *Rest, first Answer, ask Ask) Choice {
 	}
 	c.tryDevices()
 	c.tryNodes(mostAsks)
+	if rest.Required && !c.best.Aligned { // Align may have found one
+		c.tryNodes(2 * mostNodeSets)
+	}
 	return c.best
 }
 

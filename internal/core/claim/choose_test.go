@@ -25,6 +25,8 @@ type request struct {
 	sort  string
 	count int
 	all   bool
+	// shared: others may get a part of its devices.
+	shared bool
 }
 
 // allocator gives the first devices of each sort, as the one of Kubernetes does where nothing but the sort matters.
@@ -53,7 +55,7 @@ func (a *allocator) ask(hidden []bool) (answer claim.Answer, ok bool) {
 			}
 			if r.all || left > 0 {
 				used[i] = true
-				answer = append(answer, claim.Pick{Device: i, All: r.all})
+				answer = append(answer, claim.Pick{Device: i, All: r.all, Shared: r.shared})
 				left--
 			}
 		}
@@ -121,6 +123,30 @@ func TestChoice(t *testing.T) {
 			[]int{1},
 			on(1),
 			false, 1,
+		},
+		"a device that several may share": {
+			[]claim.Device{gpu(on(0), ""), gpu(on(1), "")},
+			[]request{{sort: "gpu", count: 1, shared: true}},
+			claim.Rest{Nodes: on(0, 1), Room: only(on(1)), Required: true},
+			nil,
+			[]int{1},
+			on(1),
+			false, 1,
+		},
+		"the last of many NUMA nodes": {
+			[]claim.Device{
+				gpu(on(0), ""), taken(gpu(on(1), "")), taken(gpu(on(2), "")), taken(gpu(on(3), "")),
+				taken(gpu(on(4), "")), taken(gpu(on(5), "")), taken(gpu(on(6), "")), gpu(on(7), ""),
+			},
+			[]request{{sort: "gpu", count: 1, shared: true}},
+			claim.Rest{
+				Nodes: on(0, 1, 2, 3, 4, 5, 6, 7), Required: true,
+				Room: only(on(1), on(2), on(3), on(4), on(5), on(6), on(7)),
+			},
+			nil,
+			[]int{7},
+			on(7),
+			false, 20,
 		},
 		"no NUMA node has both": {
 			[]claim.Device{gpu(on(0), ""), taken(gpu(on(1), ""))},
@@ -410,7 +436,7 @@ func TestChoiceIsTheBestOfAll(t *testing.T) {
 			a.node.Devices = append(a.node.Devices, d)
 		}
 		a.requests = []request{
-			{sort: "gpu", count: rapid.IntRange(0, 2).Draw(t, "gpus")},
+			{sort: "gpu", count: rapid.IntRange(0, 2).Draw(t, "gpus"), shared: rapid.Bool().Draw(t, "shared")},
 			{sort: "nic", count: rapid.IntRange(0, 2).Draw(t, "nics")},
 		}
 		fits := map[topo.NodeSet]bool{}
@@ -425,7 +451,11 @@ func TestChoiceIsTheBestOfAll(t *testing.T) {
 		if !ok {
 			return
 		}
+		aligned := claim.Align(&a.node, &rest, first, (&allocator{node: a.node, requests: a.requests}).ask).Aligned
 		c := claim.Choose(&a.node, &rest, first, a.ask)
+		if rest.Required && aligned && !c.Aligned {
+			t.Fatalf("Align finds an answer that is aligned, Choose does not\n%+v", a.node)
+		}
 		got := a.chosen(c)
 		gotNodes, best := topo.NodeSet(0), -1
 		for hidden := range 1 << len(a.node.Devices) {

@@ -30,7 +30,7 @@
 //
 // # Cost
 //
-// Choose looks at no more than mostSets sets of devices and asks no more than mostAsks times; to find out whether a
-// required alignment is possible it may ask once more for each set of NUMA nodes, twice where devices have no known
-// NUMA node.
+// Choose looks at no more than mostSets sets of devices and asks no more than mostAsks times. To find out whether a
+// required alignment is possible, Align and then Choose may ask once more for each set of NUMA nodes, twice where
+// devices have no known NUMA node: where Align finds one, Choose does.
 package claim

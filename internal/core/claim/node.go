@@ -97,10 +97,15 @@ func (n *Node) free(a Answer) map[string]int {
 
 // knowsPlaces reports whether the places of devices that could be in an answer differ for all that is known.
 func (n *Node) knowsPlaces(a Answer) bool {
-	sorts := n.free(a)
+	sorts := map[string]bool{}
+	for _, p := range a {
+		if p.Device >= 0 && !p.All {
+			sorts[n.Devices[p.Device].Sort] = true
+		}
+	}
 	for i := range n.Devices {
 		d := &n.Devices[i]
-		if sorts[d.Sort] > 0 && (d.Nodes != 0 || d.Root != "" || d.Card != "") {
+		if sorts[d.Sort] && (d.Nodes != 0 || d.Root != "" || d.Card != "") {
 			return true
 		}
 	}
