@@ -72,6 +72,7 @@ func runCases(t *testing.T, w *world) {
 	})
 	t.Run(caseClaim, func(t *testing.T) {
 		n := newNode(t, w, caseClaim, caseMachine(t, "none"))
+		t.Run("the driver of another project", n.usesAnotherDriver)
 		t.Run("cards by claims", n.usesClaims)
 	})
 }

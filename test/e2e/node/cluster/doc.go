@@ -85,6 +85,9 @@
 //   - the driver gone while a pod ends: its card remains allocated until the driver is back, then another pod has it,
 //     which requests it as an extended resource
 //
+// With TENON_DRA_DRIVER=PROGRAM that is also tried with the kubelet plugin of kubernetes-sigs/dra-example-driver, which
+// no package registry has: go build ./cmd/dra-example-kubeletplugin in a clone of it.
+//
 // The run prints its seed, a table and how many pods had to wait, and ends in level 4: 34 combinations, 0
 // differences. Without TENON_SEED it is the same 34 each time; TENON_SEED=random draws fresh ones,
 // TENON_COMBINATIONS=OWN,FOLLOW other numbers of them:
