@@ -36,10 +36,10 @@ type Books struct {
 	view  View
 	trial atomic.Pointer[View]
 
-	// gathered is what GatherAllocatedState returned last.
-	gathered atomic.Pointer[structured.AllocatedState]
-
-	mu sync.Mutex // guards held
+	mu sync.Mutex // guards what follows
+	// gathered is what GatherAllocatedState returned last, times how often it has returned something.
+	gathered *structured.AllocatedState
+	times    int
 	// held has the devices of each node whose cards pods have, as of the account that they were read of.
 	held map[string]*heldDevices
 }
@@ -94,6 +94,25 @@ func (b *Books) On(trial View, f func()) {
 		defer b.trial.Store(nil)
 	}
 	f()
+}
+
+// gathers returns what f has gathered of allocations; nil where it gathers nothing, or another one does meanwhile.
+func (b *Books) gathers(f func()) *structured.AllocatedState {
+	if b == nil {
+		f()
+		return nil
+	}
+	read := func() (*structured.AllocatedState, int) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.gathered, b.times
+	}
+	_, before := read()
+	f()
+	if state, now := read(); now == before+1 {
+		return state
+	}
+	return nil
 }
 
 // ResourceClaims returns the claims.
@@ -258,7 +277,9 @@ func (a *audited) GatherAllocatedState() (*structured.AllocatedState, error) {
 		for _, claim := range a.b.claims.Negative() {
 			ignoreNegative(state.AggregatedCapacity, claim)
 		}
-		a.b.gathered.Store(state)
+		a.b.mu.Lock()
+		a.b.gathered, a.b.times = state, a.b.times+1
+		a.b.mu.Unlock()
 	}
 	return state, err
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/kube"
+	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
@@ -371,5 +372,31 @@ func TestAQuestionChargesItsClaims(t *testing.T) {
 	}
 	if text := Imagine(nil, nil).Charge(nil); text != "" {
 		t.Errorf("got %q", text)
+	}
+}
+
+// TestWhatAnotherHasGatheredIsNotTaken: questions and pods that are bound gather from goroutines of their own.
+func TestWhatAnotherHasGatheredIsNotTaken(t *testing.T) {
+	t.Parallel()
+	b := Keep(&tracker{}, kube.NewClaims(kube.NewStore()), nil)
+	gather := func() *structured.AllocatedState {
+		state, err := b.ResourceClaims().GatherAllocatedState()
+		testkit.Check(t, err)
+		return state
+	}
+	gather()
+	if got := b.gathers(func() {}); got != nil {
+		t.Errorf("nothing was gathered, got %v", got)
+	}
+	var own *structured.AllocatedState
+	if got := b.gathers(func() { own = gather() }); got != own {
+		t.Errorf("got %v, want what was gathered", got)
+	}
+	if got := b.gathers(func() { gather(); gather() }); got != nil {
+		t.Errorf("two have gathered, got %v", got)
+	}
+	called := false
+	if got := (*Books)(nil).gathers(func() { called = true }); got != nil || !called {
+		t.Errorf("without Books: got %v, called %t", got, called)
 	}
 }

@@ -162,11 +162,10 @@ type chosenFirst struct {
 // PreFilter also notes what the claims of the pod have already.
 func (f *chosenFirst) PreFilter(ctx context.Context, cs fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
+	var result *fwk.PreFilterResult
+	var status *fwk.Status
 	books, _ := f.c.dra.(*Books)
-	if books != nil {
-		books.gathered.Store(nil)
-	}
-	result, status := f.PreFilterPlugin.PreFilter(ctx, cs, pod, nodes)
+	gathered := books.gathers(func() { result, status = f.PreFilterPlugin.PreFilter(ctx, cs, pod, nodes) })
 	if status.IsSkip() && f.c.sharesCards() && f.c.others.AsksForDevices(pod) != nil {
 		cs.Write(planKey, &plan{choice: f.c, cardsAlone: true})
 		return result, nil // held pods may have claims that need the same cards
@@ -175,13 +174,7 @@ func (f *chosenFirst) PreFilter(ctx context.Context, cs fwk.CycleState, pod *cor
 		return result, status
 	}
 	p := &plan{choice: f.c, claims: claimsOf(f.c.dra, pod)}
-	if books != nil {
-		p.state = books.gathered.Load()
-	}
 	p.both = f.c.sharesCards() && f.c.others.AsksForDevices(pod) != nil
-	if f.c.others.Trial(cs) != nil {
-		p.read() // while the accounts are those of the trial
-	}
 	state, err := cs.Read(pluginKey)
 	if err != nil {
 		return nil, fwk.AsStatus(err)
@@ -190,8 +183,12 @@ func (f *chosenFirst) PreFilter(ctx context.Context, cs fwk.CycleState, pod *cor
 	if err != nil {
 		return nil, fwk.AsStatus(err)
 	}
-	if *allocator != nil {
+	if *allocator != nil { // the plugin has gathered what is allocated
 		*allocator = &chooser{*allocator}
+		p.state = gathered
+	}
+	if f.c.others.Trial(cs) != nil {
+		p.read() // while the accounts are those of the trial
 	}
 	p.given = f.c.given(p.claims)
 	cs.Write(planKey, p)
