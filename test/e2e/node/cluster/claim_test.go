@@ -196,7 +196,7 @@ func (n *node) usesClaims(t *testing.T) {
 func (n *node) usesAnotherDriver(t *testing.T) {
 	program := os.Getenv(anotherVariable)
 	if program == "" {
-		t.Skipf("no driver of another project: %s names none", anotherVariable)
+		t.Skipf("NOT RUN: the driver of another project: %s names no program", anotherVariable)
 	}
 	n.w.layClaims(t, another)
 	_, registry := n.driverFolders(t, another)
