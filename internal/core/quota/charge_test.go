@@ -53,6 +53,13 @@ func TestMappedClasses(t *testing.T) {
 	if bad := a.Miscounted(); len(bad) > 0 {
 		t.Errorf("miscounted: %v", bad)
 	}
+	late := NewAccount(c, Rules{}) // a quota that comes after the nodes, which have none
+	late.SetNodes(Amounts{cpuName: 100_000})
+	late.Set(Spec{Name: "a", Namespace: "a", Max: Amounts{gpu: 4}})
+	late.Put(Pod{UID: "p", Namespace: "a", Name: "p", Amounts: Amounts{gpu: 4}})
+	if x := late.Reserve("p"); x != nil {
+		t.Errorf("4 of 4 devices are refused by a quota that came late: %v", x)
+	}
 }
 
 func usedOf(a *Account, q string) int64 { return a.forest.Report(a.forest.Find(q)).Used[gpuClass] }
