@@ -19,7 +19,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/config/sloconfig"
 	"github.com/tenon-project/tenon/api/event"
-	"github.com/tenon-project/tenon/internal/core/colocation"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/help"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -324,7 +324,7 @@ func (c cluster) addAge(ctx context.Context, answer *view.Pod) {
 // rest. The answer is valid without it, so errors are ignored.
 func (e *explanation) addReclaim(ctx context.Context, answer *explained, pod *corev1.Pod) {
 	asks := convert.BatchRequest(pod)
-	if asks == (colocation.Amounts{}) || pod.Spec.NodeName != "" || convert.Ended(pod) {
+	if asks == (amount.Pair{}) || pod.Spec.NodeName != "" || convert.Ended(pod) {
 		return
 	}
 	object, err := e.core.CoreV1().ConfigMaps(installedIn()).Get(ctx, sloconfig.Name, metav1.GetOptions{})

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/testkit"
@@ -124,7 +125,7 @@ func TestDifferencesBetweenQuotasAndPods(t *testing.T) {
 	}
 	s.Read(func(a *quota.Account) {
 		f := a.Forest()
-		f.Add(f.Find(quota.Default), quota.Used, f.Vector(quota.Amounts{"cpu": 1}))
+		f.Add(f.Find(quota.Default), quota.Used, f.Vector(amount.List{"cpu": 1}))
 	})
 	for _, d := range s.Differences(pods) {
 		if d.Quota != quota.Default {

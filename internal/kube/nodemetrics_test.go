@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -34,12 +35,12 @@ func TestNodeMetricsAreRead(t *testing.T) {
 	t.Parallel()
 	want := &load.Report{
 		Updated: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Interval: 30 * time.Second,
-		Use: &load.Amounts{1500, 1 << 30}, System: load.Amounts{100, 1024},
+		Use: &amount.Pair{1500, 1 << 30}, System: amount.Pair{100, 1024},
 		Aggregates: []load.Aggregate{{
-			Duration: 5 * time.Minute, Use: map[load.Statistic]load.Amounts{load.P95: {2000, 2 << 30}},
+			Duration: 5 * time.Minute, Use: map[load.Statistic]amount.Pair{load.P95: {2000, 2 << 30}},
 		}},
 		Pods: map[string]load.PodUse{
-			"d/a": {Use: load.Amounts{1000, 1024}, Prod: true}, "d/b": {Use: load.Amounts{1000, 1024}},
+			"d/a": {Use: amount.Pair{1000, 1024}, Prod: true}, "d/b": {Use: amount.Pair{1000, 1024}},
 		},
 	}
 	got := kube.ReadNodeMetric([]byte(wholeMetric))
@@ -72,7 +73,7 @@ func TestAReportIsWholeIfItHasAllThatRuns(t *testing.T) {
 		if got.Problem != "" || got.Report.Whole != c.want {
 			t.Errorf("%s: %+v, %q; want whole: %t", name, got.Report, got.Problem, c.want)
 		}
-		if c.want && c.apps != "" && got.Report.Apps != (load.Amounts{1000, 1}) {
+		if c.want && c.apps != "" && got.Report.Apps != (amount.Pair{1000, 1}) {
 			t.Errorf("%s: applications use %v", name, got.Report.Apps)
 		}
 	}
@@ -138,7 +139,7 @@ func TestTheInformerOfNodeMetrics(t *testing.T) {
 	}
 	go i.Run(t.Context().Done())
 	<-seen
-	if got := loads.View("n").Report.Use; *got != (load.Amounts{1500, 1 << 30}) {
+	if got := loads.View("n").Report.Use; *got != (amount.Pair{1500, 1 << 30}) {
 		t.Errorf("the node uses %v", *got)
 	}
 }
@@ -179,7 +180,7 @@ func TestLoadsFollowPods(t *testing.T) {
 	var changed []string
 	loads.OnChange(func(node string) { changed = append(changed, node) }, func(string) {})
 	h := kube.Handler(loads.PutPod, func(p *corev1.Pod) { loads.RemovePod(p.UID) })
-	cpu := func(node string) int64 { return loads.View(node).Use(load.Measure{})[load.CPU] }
+	cpu := func(node string) int64 { return loads.View(node).Use(load.Measure{})[amount.CPU] }
 	check := func(what string, onN, onM int64, nodes ...string) {
 		t.Helper()
 		if cpu("n") != onN || cpu("m") != onM || fmt.Sprint(changed) != fmt.Sprint(nodes) {
@@ -238,7 +239,7 @@ func TestARestartedSchedulerCountsTheSame(t *testing.T) {
 		}
 		var events []func(*kube.Loads)
 		report := &load.Report{
-			Updated: second("updated"), Interval: time.Minute, Use: &load.Amounts{3000, 1 << 30},
+			Updated: second("updated"), Interval: time.Minute, Use: &amount.Pair{3000, 1 << 30},
 			Pods: map[string]load.PodUse{},
 		}
 		for i := range rapid.IntRange(0, 5).Draw(t, "pods") {
@@ -248,7 +249,7 @@ func TestARestartedSchedulerCountsTheSame(t *testing.T) {
 				Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(at),
 			}}
 			if rapid.Bool().Draw(t, "reported") {
-				report.Pods["default/"+bound.Name] = load.PodUse{Use: load.Amounts{100, 1 << 20}, Prod: true}
+				report.Pods["default/"+bound.Name] = load.PodUse{Use: amount.Pair{100, 1 << 20}, Prod: true}
 			}
 			estimated, _ := live.Estimate(bound, at)
 			live.Assign("n", estimated)

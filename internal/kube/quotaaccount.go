@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -54,11 +55,11 @@ type Quotas struct {
 	pods     map[types.UID]*corev1.Pod           // as they were put last
 	refused  map[string]*quota.Excess            // by UID: the limit that refused the pod's last attempt
 	nodes    map[string]*countedNode
-	total    quota.Amounts // of the counted nodes
+	total    amount.List // of the counted nodes
 
 	limited map[string]int // by name of a device: how many quotas limit it
 	devices []string       // the keys of limited, sorted: pods and nodes count devices under these names
-	latest  quota.Amounts  // what the last pod counts, shared with the pods after it that ask for the same
+	latest  amount.List    // what the last pod counts, shared with the pods after it that ask for the same
 }
 
 // claims is what Limits reads without a lock. It never changes; a change of quotas makes another one.
@@ -69,10 +70,10 @@ type claims struct {
 
 // countedNode is a node as the totals of quotas count it. It does not change; Quotas replaces it.
 type countedNode struct {
-	has     quota.Amounts // what the node offers, under the names of its status
-	amounts quota.Amounts // has, with devices under the names that quotas limit
-	until   time.Time     // the end of the grace, zero for a node that is ready
-	counted bool          // amounts are in total
+	has     amount.List // what the node offers, under the names of its status
+	amounts amount.List // has, with devices under the names that quotas limit
+	until   time.Time   // the end of the grace, zero for a node that is ready
+	counted bool        // amounts are in total
 }
 
 // NewQuotas returns an empty store with the default arguments. now is the clock of the grace of nodes.
@@ -80,7 +81,7 @@ func NewQuotas(now func() time.Time) *Quotas {
 	s := &Quotas{
 		now: now, config: quota.Config{ScaleMin: true}, objects: map[string][]*v1alpha1.ElasticQuota{},
 		problems: map[string][]string{}, pods: map[types.UID]*corev1.Pod{}, refused: map[string]*quota.Excess{},
-		nodes: map[string]*countedNode{}, total: quota.Amounts{}, limited: map[string]int{},
+		nodes: map[string]*countedNode{}, total: amount.List{}, limited: map[string]int{},
 	}
 	s.account = quota.NewAccount(s.config, s.rules)
 	return s
@@ -225,7 +226,7 @@ func (s *Quotas) checkerOf() *quota.Checker {
 	}
 	f := s.account.Forest()
 	// Whether the webhooks relax the rule is a flag of the manager.
-	w := quota.World{RelaxResourceKeys: true, Used: func(name string) quota.Amounts {
+	w := quota.World{RelaxResourceKeys: true, Used: func(name string) amount.List {
 		return f.Report(f.Find(name)).Used
 	}}
 	for _, name := range slices.Sorted(maps.Keys(s.objects)) {
@@ -323,7 +324,7 @@ func (s *Quotas) Convert(p *corev1.Pod) (out quota.Pod) {
 
 // amounts returns what a pod counts, with devices under the names that quotas limit. It returns known, what the pod has
 // counted until now, where neither the spec nor a resize has changed it.
-func (s *Quotas) amounts(p *corev1.Pod, known quota.Amounts) quota.Amounts {
+func (s *Quotas) amounts(p *corev1.Pod, known amount.List) amount.List {
 	last := s.pods[p.UID]
 	if last == nil || p.Generation == 0 || p.Generation != last.Generation ||
 		convert.IsResizing(last) || convert.IsResizing(p) {
@@ -425,7 +426,7 @@ func (s *Quotas) PutNode(n *corev1.Node) {
 
 // Counted returns what a node has for pods, and reports whether it counts in totals: it is not being deleted, and
 // ready, or not ready since a short time. until is the end of that time, zero for a ready node.
-func Counted(n *corev1.Node, now time.Time) (amounts quota.Amounts, until time.Time, counted bool) {
+func Counted(n *corev1.Node, now time.Time) (amounts amount.List, until time.Time, counted bool) {
 	amounts = convert.Amounts(convert.Schedulable(n).Status.Allocatable)
 	for d, amount := range amounts {
 		amounts[d] = min(amount, mostPerNode)
@@ -488,17 +489,13 @@ func (s *Quotas) replace(name string, next *countedNode) {
 	if maps.Equal(before, after) {
 		return
 	}
-	for d, n := range before {
-		s.total[d] -= n
-	}
-	for d, n := range after {
-		s.total[d] += n
-	}
+	s.total.Take(before)
+	s.total.Add(after)
 	s.account.SetNodes(s.total)
 }
 
 // offer returns what counts of a node.
-func (n *countedNode) offer() quota.Amounts {
+func (n *countedNode) offer() amount.List {
 	if n == nil || !n.counted {
 		return nil
 	}

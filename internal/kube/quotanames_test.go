@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	quotav1alpha1 "github.com/tenon-project/tenon/api/quota/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
 	testobject "github.com/tenon-project/tenon/internal/testkit/object"
@@ -39,7 +40,7 @@ func spellings(t *testing.T) map[string]string {
 	for _, name := range names {
 		for _, pair := range [][2]string{{"koordinator.sh/", "kubernetes.io/"}, {"kubernetes.io/", "koordinator.sh/"}} {
 			kind, ok := strings.CutPrefix(name, pair[0])
-			if canonical := quota.Canonical(name); ok && slices.Contains(names, pair[1]+kind) && canonical != name {
+			if canonical := amount.Canonical(name); ok && slices.Contains(names, pair[1]+kind) && canonical != name {
 				out[name] = canonical
 			}
 		}
@@ -91,7 +92,7 @@ func TestADeprecatedNameIsTheAmountOfItsCanonicalOne(t *testing.T) {
 				t.Errorf("%s, %04b: 300 of 200 are admitted", alias, spelled)
 			}
 			got := report(t, s, "team")
-			for field, amounts := range map[string]quota.Amounts{"min": got.Min, "max": got.Max, "used": got.Used} {
+			for field, amounts := range map[string]amount.List{"min": got.Min, "max": got.Max, "used": got.Used} {
 				if amounts[canonical] != 200 || amounts[alias] != 0 {
 					t.Errorf("%s, %04b: %s is %v, want 200 of %s alone", alias, spelled, field, amounts, canonical)
 				}
@@ -118,7 +119,7 @@ func TestBothNamesOfAnAmountMustAgree(t *testing.T) {
 	}
 	s.PutQuota(q)
 	got := report(t, s, "team")
-	want := quota.Amounts{"kubernetes.io/batch-cpu": 2000, "kubernetes.io/batch-memory": 1 << 30}
+	want := amount.List{"kubernetes.io/batch-cpu": 2000, "kubernetes.io/batch-memory": 1 << 30}
 	if !maps.Equal(want, got.Max) {
 		t.Errorf("max %v, want the canonical names' %v", got.Max, want)
 	}

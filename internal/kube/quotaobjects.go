@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -96,7 +97,7 @@ func (s *Quotas) countLimited(name string, sign int) {
 		return
 	}
 	for device := range q.Spec().Max {
-		if !quota.IsDevice(device) {
+		if !amount.IsDevice(device) {
 			continue
 		}
 		if s.limited[device] += sign; s.limited[device] == 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	quotav1alpha1 "github.com/tenon-project/tenon/api/quota/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
-	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -38,9 +38,9 @@ func ProfileQuota(profile *quotav1alpha1.ElasticQuotaProfile, nodes []*corev1.No
 		}
 	}
 	for i := range keys {
-		keys[i] = quota.Canonical(keys[i])
+		keys[i] = amount.Canonical(keys[i])
 	}
-	all, off := quota.Amounts{}, quota.Amounts{} // off is on cordoned nodes
+	all, off := amount.List{}, amount.List{} // off is on cordoned nodes
 	for _, node := range nodes {
 		has, _, counted := Counted(node, now)
 		if !counted || !selector.Matches(labels.Set(node.Labels)) {

@@ -10,20 +10,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
-	"github.com/tenon-project/tenon/internal/core/reservation"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // nodeRoom is what a node has for its pods, and these.
 type nodeRoom struct {
 	// has is what the node can allocate. nil while no Node object is known: then nothing is compared.
-	has reservation.Amounts
+	has amount.List
 	// pods are those that have not ended, without reserve pods, by UID.
 	pods map[types.UID]*corev1.Pod
 }
 
 // free returns what the node can allocate less what its pods request.
-func (n *nodeRoom) free() reservation.Amounts {
+func (n *nodeRoom) free() amount.List {
 	free := maps.Clone(n.has)
 	for _, p := range n.pods {
 		for name, amount := range convert.PodAmounts(p) {
@@ -121,15 +121,15 @@ func (s *Reservations) recheck(node string) {
 }
 
 // Available is what a Reservation keeps beside its users, as far as its node has the room.
-func (s *Reservations) Available(uid string) reservation.Amounts {
+func (s *Reservations) Available(uid string) amount.List {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.available(uid)
 }
 
 // available is Available. s.mu is held.
-func (s *Reservations) available(uid string) reservation.Amounts {
-	var free reservation.Amounts
+func (s *Reservations) available(uid string) amount.List {
+	var free amount.List
 	if spec := s.account.Find(uid); spec != nil {
 		if room := s.nodes[spec.Node]; room != nil {
 			free = room.free()

@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/event"
 	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/reservation"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -262,7 +263,7 @@ func (s *Reservations) Matching(p *reservation.Pod) map[string][]*reservation.Sp
 }
 
 // Left is what a Reservation keeps beside its users.
-func (s *Reservations) Left(uid string) reservation.Amounts {
+func (s *Reservations) Left(uid string) amount.List {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.account.Left(uid)
@@ -302,7 +303,7 @@ func (s *Reservations) Find(uid types.UID) (*v1alpha1.Reservation, *corev1.Pod) 
 
 // Usage returns what a known Reservation keeps, what its users have of that, and these by namespace and name: pods that
 // are bound, and those that were reserved for.
-func (s *Reservations) Usage(uid types.UID) (*reservation.Spec, reservation.Amounts, []*corev1.Pod) {
+func (s *Reservations) Usage(uid types.UID) (*reservation.Spec, amount.List, []*corev1.Pod) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var pods []*corev1.Pod
@@ -478,7 +479,7 @@ func (t *ReservationTrial) Matching(p *reservation.Pod) map[string][]*reservatio
 }
 
 // Left is that of Reservations.
-func (t *ReservationTrial) Left(uid string) reservation.Amounts { return t.account.Left(uid) }
+func (t *ReservationTrial) Left(uid string) amount.List { return t.account.Left(uid) }
 
 // Use is that of Reservations.
 func (t *ReservationTrial) Use(p *corev1.Pod, uid string) error {

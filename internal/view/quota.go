@@ -3,6 +3,7 @@ package view
 import (
 	"maps"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 )
 
@@ -62,7 +63,7 @@ type AmountText func(resource string, n int64) string
 // QuotaOf describes a quota, without its divisions and pods.
 func QuotaOf(f *quota.Forest, q *quota.Quota, text AmountText) Quota {
 	r := f.Report(q)
-	asked, lent, borrowed := maps.Clone(r.Request), quota.Amounts{}, quota.Amounts{}
+	asked, lent, borrowed := maps.Clone(r.Request), amount.List{}, amount.List{}
 	for resource, n := range r.Passed {
 		asked[resource] = max(asked[resource], n)
 	}
@@ -112,7 +113,7 @@ func (v *Quota) AddPods(members []quota.Member, text AmountText, mayRead func(na
 	}
 }
 
-func (text AmountText) list(amounts quota.Amounts) map[string]string {
+func (text AmountText) list(amounts amount.List) map[string]string {
 	out := map[string]string{}
 	for resource, n := range amounts {
 		out[resource] = text(resource, n)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/view"
 )
@@ -17,15 +18,15 @@ func number(_ string, n int64) string { return strconv.FormatInt(n, 10) }
 // seedForest is the example of seed 003, in whole units: total 100, pool 45 → 14, 12 and 19, then 9 → 3 and 6.
 func seedForest() *quota.Forest {
 	f := quota.New(quota.Config{ScaleMin: true})
-	f.SetNodes(quota.Amounts{"unit": 100})
+	f.SetNodes(amount.List{"unit": 100})
 	for _, q := range []struct {
 		name                    string
 		floor, ceiling, request int64
 	}{{"d", 15, 80, 70}, {"a", 10, 40, 5}, {"c", 20, 50, 40}, {"b", 15, 60, 20}} {
 		f.Set(quota.Spec{
-			Name: q.name, Min: quota.Amounts{"unit": q.floor}, Max: quota.Amounts{"unit": q.ceiling},
+			Name: q.name, Min: amount.List{"unit": q.floor}, Max: amount.List{"unit": q.ceiling},
 		})
-		f.Add(f.Find(q.name), quota.Request, f.Vector(quota.Amounts{"unit": q.request}))
+		f.Add(f.Find(q.name), quota.Request, f.Vector(amount.List{"unit": q.request}))
 	}
 	return f
 }
@@ -85,7 +86,7 @@ func TestTheQuotasOfTheSeed(t *testing.T) {
 func TestAQuotaThatDoesNotLendAsksForItsMin(t *testing.T) {
 	t.Parallel()
 	f := seedForest()
-	f.Set(quota.Spec{Name: "a", KeepsMin: true, Min: quota.Amounts{"unit": 10}, Max: quota.Amounts{"unit": 40}})
+	f.Set(quota.Spec{Name: "a", KeepsMin: true, Min: amount.List{"unit": 10}, Max: amount.List{"unit": 40}})
 	q := view.QuotaOf(f, f.Find("a"), number)
 	if q.Request["unit"] != "10" || q.ChildRequest["unit"] != "5" || q.Lends || q.Lent["unit"] != "0" {
 		t.Errorf("got request %v of %v, lent %v", q.Request, q.ChildRequest, q.Lent)
@@ -96,11 +97,11 @@ func TestTablesFollowTheTrees(t *testing.T) {
 	t.Parallel()
 	f := seedForest()
 	f.Set(quota.Spec{Name: "a", IsParent: true}) // limits nothing, has children that do
-	f.Set(quota.Spec{Name: "under-a", Parent: "a", Max: quota.Amounts{"unit": 9}})
+	f.Set(quota.Spec{Name: "under-a", Parent: "a", Max: amount.List{"unit": 9}})
 	f.Set(quota.Spec{
-		Name: "apart", Tree: "t", IsRoot: true, Total: quota.Amounts{"unit": 7}, Max: quota.Amounts{"unit": 8},
+		Name: "apart", Tree: "t", IsRoot: true, Total: amount.List{"unit": 7}, Max: amount.List{"unit": 8},
 	})
-	f.Set(quota.Spec{Name: "bb", Max: quota.Amounts{"thing": 1}})
+	f.Set(quota.Spec{Name: "bb", Max: amount.List{"thing": 1}})
 	names := func(quotas []view.Quota) (out []string) {
 		for _, row := range view.QuotaTables(quotas, view.QuotaColumns())[1].Rows {
 			out = append(out, row[0])
@@ -129,12 +130,12 @@ func TestTablesFollowTheTrees(t *testing.T) {
 func TestBorrowersAreNamedWhereTheyHaveWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	a := quota.NewAccount(quota.Config{ScaleMin: true}, quota.Rules{})
-	a.SetNodes(quota.Amounts{"unit": 10})
+	a.SetNodes(amount.List{"unit": 10})
 	for name, ceiling := range map[string]int64{"lender": 10, "borrower": 10, "capped": 4} {
-		a.Set(quota.Spec{Name: name, Min: quota.Amounts{"unit": 2}, Max: quota.Amounts{"unit": ceiling}})
+		a.Set(quota.Spec{Name: name, Min: amount.List{"unit": 2}, Max: amount.List{"unit": ceiling}})
 	}
 	put := func(uid, quotaName, node string, n int64) {
-		a.Put(quota.Pod{UID: uid, Quota: quotaName, Node: node, Amounts: quota.Amounts{"unit": n}})
+		a.Put(quota.Pod{UID: uid, Quota: quotaName, Node: node, Amounts: amount.List{"unit": n}})
 	}
 	put("held", "borrower", "n", 8)
 	put("wants", "lender", "", 5)
@@ -155,7 +156,7 @@ func TestBorrowersAreNamedWhereTheyHaveWhatIsMissing(t *testing.T) {
 	if diff := cmp.Diff(want, limit("wants")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	a.SetNodes(quota.Amounts{"unit": 100})
+	a.SetNodes(amount.List{"unit": 100})
 	if got := limit("much"); len(got.Shortages) != 1 || len(got.Shortages[0].Borrowers) != 0 {
 		t.Errorf("a quota at its own max blames borrowers: %+v", got)
 	}

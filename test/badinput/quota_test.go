@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/testkit"
@@ -135,7 +136,7 @@ func (a *quotas) says(names ...string) string {
 }
 
 // list writes amounts as {cpu 1000}.
-func list(amounts quota.Amounts) string {
+func list(amounts amount.List) string {
 	var words []string
 	for _, dimension := range slices.Sorted(maps.Keys(amounts)) {
 		words = append(words, fmt.Sprint(dimension, " ", amounts[dimension]))

@@ -18,11 +18,11 @@ import (
 
 	"github.com/tenon-project/tenon/deploy"
 	"github.com/tenon-project/tenon/internal/control/scalehelper"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
-	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/local/install"
 	"github.com/tenon-project/tenon/internal/testkit"
@@ -42,7 +42,7 @@ func (h halves) Account(string) *ledger.View {
 	return ledger.New(facts, held("0-1"), held("4-5")).View()
 }
 
-func (halves) Reserved(string) quota.Amounts { return nil }
+func (halves) Reserved(string) amount.List { return nil }
 
 func (halves) Request(p *corev1.Pod) *place.Request {
 	return &place.Request{

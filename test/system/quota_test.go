@@ -24,6 +24,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -87,12 +88,12 @@ func shareTree() (all []share) {
 	return all
 }
 
-func amounts(pods, gpus int64) quota.Amounts {
-	return quota.Amounts{"cpu": pods * podCPUs * 1000, gpu: gpus}
+func amounts(pods, gpus int64) amount.List {
+	return amount.List{"cpu": pods * podCPUs * 1000, gpu: gpus}
 }
 
-func (s *share) floor() quota.Amounts   { return amounts(s.least, s.leastGPUs) }
-func (s *share) ceiling() quota.Amounts { return amounts(s.most, s.mostGPUs) }
+func (s *share) floor() amount.List   { return amounts(s.least, s.leastGPUs) }
+func (s *share) ceiling() amount.List { return amounts(s.most, s.mostGPUs) }
 
 func (s *share) object() *v1alpha1.ElasticQuota {
 	q := object.Quota(s.name, convert.ResourceList(s.floor()), convert.ResourceList(s.ceiling()),
@@ -118,7 +119,7 @@ func quotaPath(group string) string {
 // holding is what the API server says of a pod.
 type holding struct {
 	name, quota, gang string
-	amounts           quota.Amounts
+	amounts           amount.List
 	bound, fixed      bool
 }
 
@@ -129,8 +130,8 @@ type holdings struct {
 
 	mu       sync.Mutex // guards what follows
 	pods     map[types.UID]holding
-	used     map[string]quota.Amounts // by quota
-	removed  map[string]bool          // by the test
+	used     map[string]amount.List // by quota
+	removed  map[string]bool        // by the test
 	evicted  []holding
 	bindings int
 	faults   []string
@@ -138,11 +139,11 @@ type holdings struct {
 
 func newHoldings(all []share) *holdings {
 	h := &holdings{
-		shares: map[string]share{}, pods: map[types.UID]holding{}, used: map[string]quota.Amounts{},
+		shares: map[string]share{}, pods: map[types.UID]holding{}, used: map[string]amount.List{},
 		removed: map[string]bool{},
 	}
 	for _, s := range all {
-		h.shares[s.name], h.used[s.name] = s, quota.Amounts{}
+		h.shares[s.name], h.used[s.name] = s, amount.List{}
 	}
 	return h
 }
@@ -353,7 +354,7 @@ func (l *local) state(ctx context.Context) (*state, error) {
 // unsettled says why the cluster is not at rest: a pod is on its way, an object does not say what its quota is, or a
 // pod waits that its quotas admit and a node could take.
 func (s *state) unsettled() error {
-	room := map[string]quota.Amounts{}
+	room := map[string]amount.List{}
 	for i := range s.nodes {
 		room[s.nodes[i].Name] = convert.Amounts(s.nodes[i].Status.Allocatable)
 	}
@@ -396,7 +397,7 @@ func (s *state) unsettled() error {
 	return nil
 }
 
-type saying struct{ used, runtime quota.Amounts }
+type saying struct{ used, runtime amount.List }
 
 // said is what an object says of its quota.
 func said(q *v1alpha1.ElasticQuota) (saying, error) {
@@ -421,7 +422,7 @@ func (s *state) check(t *testing.T, when string, held *holdings) {
 	t.Helper()
 	held.mu.Lock()
 	defer held.mu.Unlock()
-	sums := map[string]quota.Amounts{"": {}}
+	sums := map[string]amount.List{"": {}}
 	for i := range s.nodes {
 		for dimension, n := range convert.Amounts(s.nodes[i].Status.Allocatable) {
 			sums[""][dimension] -= n // what the departments divide
@@ -440,7 +441,7 @@ func (s *state) check(t *testing.T, when string, held *holdings) {
 			}
 			for name, n := range map[string]int64{q.Name: -runtime, one.parent: runtime} {
 				if sums[name] == nil {
-					sums[name] = quota.Amounts{}
+					sums[name] = amount.List{}
 				}
 				sums[name][dimension] += n
 			}

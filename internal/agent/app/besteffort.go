@@ -17,7 +17,7 @@ import (
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/besteffort"
 	"github.com/tenon-project/tenon/internal/agent/usage"
-	"github.com/tenon-project/tenon/internal/core/colocation"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -164,7 +164,7 @@ func (a *Agent) reportSuppression(ctx context.Context) error {
 // ReservedMilli returns what the node keeps of its CPUs for others than pods.
 func (a *Agent) ReservedMilli() int64 {
 	if node := a.CurrentNode(); node != nil {
-		return convert.Reserved(node)[colocation.CPU]
+		return convert.Reserved(node)[amount.CPU]
 	}
 	return 0
 }

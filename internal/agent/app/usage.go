@@ -7,7 +7,7 @@ import (
 	"github.com/tenon-project/tenon/internal/agent/probe"
 	"github.com/tenon-project/tenon/internal/agent/report"
 	"github.com/tenon-project/tenon/internal/agent/usage"
-	"github.com/tenon-project/tenon/internal/core/colocation"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -77,7 +77,7 @@ func (a *Agent) reportUse(policy *slo.NodeMetricCollectPolicy) *slo.NodeMetricSt
 
 // batchParts are what batch pods may have of each NUMA node, and what that was computed for.
 type batchParts struct {
-	granted colocation.Amounts
+	granted amount.Pair
 	machine *topo.Machine
 	parts   map[int]corev1.ResourceList // never changed
 }
@@ -95,17 +95,17 @@ func (a *Agent) batchByNUMA(in *probe.Input) map[int]corev1.ResourceList {
 	last, report := a.facts.batch, a.facts.metric
 	a.facts.mu.Unlock()
 	switch {
-	case granted == colocation.Amounts{}:
+	case granted == amount.Pair{}:
 		return nil
 	case last.granted == granted && last.machine == m:
 		return last.parts
 	}
-	capacity, pool := map[int]colocation.Amounts{}, view.BEPool()
+	capacity, pool := map[int]amount.Pair{}, view.BEPool()
 	for n := range topo.NUMA(m.NumNUMA()) {
-		own := colocation.Amounts{colocation.Memory: m.MemoryBytes(n)}
+		own := amount.Pair{amount.Memory: m.MemoryBytes(n)}
 		if known, ok := view.Machine().NUMAByID(m.NUMAID(n)); ok {
 			cpus := pool.Intersect(view.Machine().NUMACPUs(known))
-			own[colocation.CPU] = int64(cpus.Len()) * 1000
+			own[amount.CPU] = int64(cpus.Len()) * 1000
 		}
 		capacity[m.NUMAID(n)] = own
 	}

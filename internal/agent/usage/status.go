@@ -12,6 +12,7 @@ import (
 
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
 	"github.com/tenon-project/tenon/internal/agent/host"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/colocation"
 	"github.com/tenon-project/tenon/internal/core/quiet"
 	"github.com/tenon-project/tenon/internal/core/window"
@@ -188,8 +189,8 @@ func (c *Collector) reclaimable(pods []Pod, now time.Time) *slo.ReclaimableMetri
 	if !hasCPU || !hasMemory || !old(c.history.since) {
 		return nil
 	}
-	rest := colocation.Predict(colocation.Amounts{requests.MilliCPU, requests.MemoryBytes},
-		colocation.Amounts{cpu.P95, memory.P99})
+	rest := colocation.Predict(amount.Pair{requests.MilliCPU, requests.MemoryBytes},
+		amount.Pair{cpu.P95, memory.P99})
 	return &slo.ReclaimableMetric{Resource: quantities(Amounts{MilliCPU: rest[0], MemoryBytes: rest[1]}, false)}
 }
 

@@ -21,6 +21,7 @@ import (
 	quotav1alpha1 "github.com/tenon-project/tenon/api/quota/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/admission"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -95,7 +96,7 @@ func TestTheManifestsOfTheGuidesAreAccepted(t *testing.T) {
 		g := readGuide(t, name)
 		var world quota.World
 		for _, p := range g.profiles {
-			most := quota.Amounts{"cpu": 1 << 40, "memory": 1 << 60}
+			most := amount.List{"cpu": 1 << 40, "memory": 1 << 60}
 			world.Quotas = append(world.Quotas, quota.Spec{
 				Name: p.Spec.QuotaName, Namespace: "default", IsParent: true, IsRoot: true, Tree: p.Name, Min: most,
 				Max: most,
@@ -164,9 +165,9 @@ func TestTheGuideHasTheSharesOfItsExample(t *testing.T) {
 		{1000, "%dm", map[string]string{"a": "5000m", "b": "20000m", "c": "35385m", "d": "39615m"}},
 	} {
 		a := quota.NewAccount(quota.Config{ScaleMin: true}, quota.Rules{})
-		a.SetNodes(quota.Amounts{"cpu": 500 * c.unit})
-		scale := func(amounts quota.Amounts) quota.Amounts {
-			return quota.Amounts{"cpu": amounts["cpu"] / 1000 * c.unit}
+		a.SetNodes(amount.List{"cpu": 500 * c.unit})
+		scale := func(amounts amount.List) amount.List {
+			return amount.List{"cpu": amounts["cpu"] / 1000 * c.unit}
 		}
 		for _, q := range g.quotas {
 			if spec, _ := convert.Quota(q); spec.Name == "company" || spec.Parent == "company" {

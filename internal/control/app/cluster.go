@@ -32,9 +32,9 @@ import (
 	"github.com/tenon-project/tenon/internal/control/gangstatus"
 	"github.com/tenon-project/tenon/internal/control/grouping"
 	"github.com/tenon-project/tenon/internal/control/nodescaling"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
-	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/accounts"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -313,8 +313,8 @@ func (c *cluster) othersOn(node string, but *corev1.Pod) (pods []*corev1.Pod) {
 }
 
 // reservedOn returns what the Reservations on a node hold, that with the UID used apart.
-func (c *cluster) reservedOn(node, used string) (kept, own quota.Amounts) {
-	kept = quota.Amounts{}
+func (c *cluster) reservedOn(node, used string) (kept, own amount.List) {
+	kept = amount.List{}
 	for r, reserve := range c.reservePods(node) {
 		if amounts := convert.PodAmounts(reserve); string(r) == used {
 			own = amounts
@@ -381,7 +381,7 @@ func (c scaled) Account(node string) *ledger.View {
 }
 
 // Reserved returns what Reservations hold on a node beside the pods that use them.
-func (c scaled) Reserved(node string) quota.Amounts {
+func (c scaled) Reserved(node string) amount.List {
 	kept, _ := c.reservedOn(node, "")
 	return kept
 }

@@ -27,6 +27,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/quotarevoke"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/testkit/object"
@@ -56,11 +57,11 @@ func newWorld(t *testing.T) *world {
 		events:  events.NewFakeRecorder(1000), refuse: map[string]bool{}, start: time.Now(),
 	}
 	w.mu.Lock()
-	w.account.SetNodes(quota.Amounts{cpu: 100_000})
+	w.account.SetNodes(amount.List{cpu: 100_000})
 	for _, name := range []string{"A", "B"} {
 		w.account.Set(quota.Spec{
 			Name: name, Namespace: "team", Group: v1alpha1.GroupName,
-			Min: quota.Amounts{cpu: 50_000}, Max: quota.Amounts{cpu: 100_000},
+			Min: amount.List{cpu: 50_000}, Max: amount.List{cpu: 100_000},
 		})
 	}
 	return w
@@ -80,7 +81,7 @@ func (w *world) add(quotaName, name, node string, cpus int64, change ...func(*co
 	}
 	w.put(pod)
 	p := convert.QuotaPod(pod, convert.PodAmounts(pod))
-	p.Quota, p.Amounts = quotaName, quota.Amounts{cpu: cpus * 1000}
+	p.Quota, p.Amounts = quotaName, amount.List{cpu: cpus * 1000}
 	w.account.Put(p)
 	return pod
 }
@@ -288,7 +289,7 @@ func TestAPlanEndsWithTheNeed(t *testing.T) {
 func TestTheQuotaThatRefusesAPodNowCounts(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
-		all := quota.Amounts{cpu: 100_000}
+		all := amount.List{cpu: 100_000}
 		w.account.Set(quota.Spec{Name: "P", Group: v1alpha1.GroupName, IsParent: true, Min: all, Max: all})
 		for _, name := range []string{"A", "B"} {
 			s := *w.account.Forest().Find(name).Spec()

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/core/why"
@@ -172,7 +173,7 @@ func rejection(pod *corev1.Pod) (message string, rejected bool) {
 // shortage reads which of the resources that a pod asks for its quotas or the nodes lacked, and the quota that refused;
 // no resources for a pod that could not run whatever others give back. Three texts say so, of any scheduler: that of a
 // quota, that of NodeResourcesFit, and the JSON with which Tenon's messages end.
-func shortage(message string, asked quota.Amounts) (names []string, level string) {
+func shortage(message string, asked amount.List) (names []string, level string) {
 	if head, tail, ofQuota := strings.Cut(message, "exceedDimensions: ["); ofQuota {
 		_, level, _ = strings.Cut(head, "quotaName: ")
 		level, _, _ = strings.Cut(level, ",")

@@ -5,12 +5,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/core/amount"
 )
 
 func TestShortage(t *testing.T) {
 	t.Parallel()
-	asked := quota.Amounts{"cpu": 1000, "memory": 1 << 30, "nvidia.com/gpu": 1, "koordinator.sh/gpu": 0}
+	asked := amount.List{"cpu": 1000, "memory": 1 << 30, "nvidia.com/gpu": 1, "koordinator.sh/gpu": 0}
 	for name, tt := range map[string]struct {
 		message string
 		want    []string

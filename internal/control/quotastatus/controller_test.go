@@ -26,6 +26,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/quotastatus"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	testobject "github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -82,7 +83,7 @@ func (w *world) add(group, name string) {
 
 // use is a report with the same amount of cpu in everything.
 func (w *world) use(name string, milli int64) {
-	all := quota.Amounts{"cpu": milli}
+	all := amount.List{"cpu": milli}
 	r := w.reports[name]
 	r.Used, r.Runtime, r.Request, r.Passed = all, all, all, all
 	w.reports[name] = r
@@ -192,9 +193,9 @@ func TestAnObjectSaysWhatItsQuotaIs(t *testing.T) {
 				w.objects["q"].Status.Used = testobject.List("gone", "1")
 				w.reports["q"] = quota.Report{
 					Name: "q", Namespace: "team", Group: group,
-					Used: quota.Amounts{"cpu": 1500, "memory": 2 << 30}, Runtime: quota.Amounts{"cpu": 4000},
-					Request: quota.Amounts{"cpu": 3000}, Passed: quota.Amounts{"cpu": 5000},
-					NonPreemptibleUsed: quota.Amounts{"nvidia.com/gpu": 3},
+					Used: amount.List{"cpu": 1500, "memory": 2 << 30}, Runtime: amount.List{"cpu": 4000},
+					Request: amount.List{"cpu": 3000}, Passed: amount.List{"cpu": 5000},
+					NonPreemptibleUsed: amount.List{"nvidia.com/gpu": 3},
 				}
 				w.later(2 * time.Second)
 				o := w.objects["q"]

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -33,7 +34,7 @@ func newStatement(r *quota.Report) statement {
 	for name, n := range r.Used {
 		s.used[name] = convert.QuotaText(name, n)
 	}
-	for key, amounts := range map[string]quota.Amounts{
+	for key, amounts := range map[string]amount.List{
 		annotation.QuotaRuntime:               r.Runtime,
 		annotation.QuotaRequest:               asked,
 		annotation.QuotaChildRequest:          r.Request,

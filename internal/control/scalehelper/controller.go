@@ -23,9 +23,9 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/event"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
-	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/core/scaleup"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -53,7 +53,7 @@ type Cluster interface {
 	// Account returns the account of a node with the pods on it.
 	Account(node string) *ledger.View
 	// Reserved returns what Reservations hold on a node beside the pods that use them; nil for nothing.
-	Reserved(node string) quota.Amounts
+	Reserved(node string) amount.List
 	// Request returns what a pod asks of a node; nil if no node can take it as it is written.
 	Request(pod *corev1.Pod) *place.Request
 }
@@ -252,8 +252,8 @@ func (c *Controller) plan(pods, waiting []*corev1.Pod) map[string]scaleup.Helper
 		n := object.(*corev1.Node)
 		objects = append(objects, n)
 		nodes[n.Name] = scaleup.Node{
-			Free:     scaleup.Amounts(convert.Amounts(n.Status.Allocatable)),
-			Reserved: scaleup.Amounts(c.Cluster.Reserved(n.Name)),
+			Free:     convert.Amounts(n.Status.Allocatable),
+			Reserved: c.Cluster.Reserved(n.Name),
 		}
 	}
 	slices.SortFunc(objects, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
@@ -290,11 +290,9 @@ func (c *Controller) plan(pods, waiting []*corev1.Pod) map[string]scaleup.Helper
 }
 
 // amounts returns what a pod requests, itself included.
-func amounts(p *corev1.Pod) scaleup.Amounts {
-	all := scaleup.Amounts{string(corev1.ResourcePods): 1}
-	for resource, n := range convert.PodAmounts(p) {
-		all[resource] = n
-	}
+func amounts(p *corev1.Pod) amount.List {
+	all := amount.List{string(corev1.ResourcePods): 1}
+	all.Add(convert.PodAmounts(p))
 	return all
 }
 

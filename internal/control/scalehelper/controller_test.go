@@ -23,11 +23,11 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
-	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
@@ -39,7 +39,7 @@ type world struct {
 	client      *fake.Clientset
 	pods, nodes cache.Store
 	events      *events.FakeRecorder
-	reserved    quota.Amounts
+	reserved    amount.List
 	held        []ledger.Entry
 	stop        func()
 	fails       string // the next write of this verb fails
@@ -50,7 +50,7 @@ func (w *world) Account(string) *ledger.View {
 	return ledger.New(ledger.Facts{Machine: grid.Machine{Nodes: 2, Cores: 4}.Build(w.t)}, w.held...).View()
 }
 
-func (w *world) Reserved(string) quota.Amounts { return w.reserved }
+func (w *world) Reserved(string) amount.List { return w.reserved }
 
 func (w *world) Request(p *corev1.Pod) *place.Request {
 	cpus := int(convert.MilliCPU(p) / 1000)
@@ -290,7 +290,7 @@ func TestWhichPodsGetHelpers(t *testing.T) {
 			})))
 		}},
 		"a Reservation holds the capacity": {
-			gets: true, world: func(w *world) { w.held, w.reserved = nil, quota.Amounts{"cpu": 4000} },
+			gets: true, world: func(w *world) { w.held, w.reserved = nil, amount.List{"cpu": 4000} },
 		},
 		"without the other pods it starts": {world: func(w *world) { w.held = nil }},
 	} {

@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/admission"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -112,7 +113,7 @@ func (p pendingQuota) isShown(version string) bool {
 	return p.base == "" || err != nil || order > 0
 }
 
-func (q *Quotas) used(name string) quota.Amounts {
+func (q *Quotas) used(name string) amount.List {
 	r, _ := q.store.Report(name)
 	return r.Used
 }

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -76,7 +77,7 @@ func Normal(list []Amount) []Amount {
 		switch last := len(out) - 1; {
 		case a.N <= 0:
 		case last >= 0 && compare(out[last], a) == 0:
-			out[last].N += min(a.N, math.MaxInt64-out[last].N)
+			out[last].N = amount.Plus(out[last].N, a.N)
 		default:
 			out = append(out, a)
 		}

@@ -1,8 +1,9 @@
 package claim
 
 import (
-	"math"
 	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/amount"
 )
 
 // MostDevices is how many devices an allocation can have (the API's AllocationResultsMaxSize).
@@ -16,7 +17,7 @@ func Least(requests [][]int64) (sum int64) {
 		if len(alternatives) > 0 {
 			least = max(slices.Min(alternatives), 0)
 		}
-		sum += min(least, math.MaxInt64-sum)
+		sum = amount.Plus(sum, least)
 	}
 	return sum
 }

@@ -1,23 +1,9 @@
 package colocation
 
 import (
-	"math/bits"
-
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/qos"
 )
-
-// Resource is a resource that is reclaimed.
-type Resource uint8
-
-// Resources: CPU in milli, memory in bytes.
-const (
-	CPU Resource = iota
-	Memory
-	resources
-)
-
-// Amounts is an amount of each Resource.
-type Amounts [resources]int64
 
 // Policy says with what a high pod counts.
 type Policy uint8
@@ -42,10 +28,10 @@ type Rule struct {
 type Pod struct {
 	Class    qos.Class
 	Band     qos.Band
-	Request  Amounts // zero if Gone
-	Use      Amounts // zero unless Reported
-	Reported bool    // The report has a row of the pod.
-	Gone     bool    // The report alone has the pod.
+	Request  amount.Pair // zero if Gone
+	Use      amount.Pair // zero unless Reported
+	Reported bool        // The report has a row of the pod.
+	Gone     bool        // The report alone has the pod.
 	// Started says that the pod ran when the report was made. What it uses without a row is in the use of the node.
 	Started bool
 }
@@ -55,16 +41,16 @@ func (p *Pod) High() bool { return p.Band != qos.Batch && p.Band != qos.Free }
 
 // Node is a node at the time of a report.
 type Node struct {
-	Capacity, Allocatable Amounts
-	Reserved              Amounts // the greater of what the kubelet and the node's annotation keep for the system
-	Use                   Amounts // of everything, over the time of the report
+	Capacity, Allocatable amount.Pair
+	Reserved              amount.Pair // the greater of what the kubelet and the node's annotation keep for the system
+	Use                   amount.Pair // of everything, over the time of the report
 	// System is the use of neither pods nor applications, if the report HasSystem. What Use has besides rows and
 	// applications is that of the system too, except where a pod has ended or begun within the time of the report.
-	System               Amounts
+	System               amount.Pair
 	HasSystem            bool
-	HostUse, HighHostUse Amounts // of applications outside of pods: all, and those that are neither batch nor free
-	ProdReclaimable      Amounts // what prod pods are predicted not to use
-	ThirdParty           Amounts // what other schedulers have given away of what batch pods may have
+	HostUse, HighHostUse amount.Pair // of applications outside of pods: all, and those that are neither batch nor free
+	ProdReclaimable      amount.Pair // what prod pods are predicted not to use
+	ThirdParty           amount.Pair // what other schedulers have given away of what batch pods may have
 	Pods                 []Pod
 }
 
@@ -79,21 +65,21 @@ type Account struct {
 }
 
 // Accounts is an Account of each Resource.
-type Accounts [resources]Account
+type Accounts [amount.Resources]Account
 
 // Compute divides the node.
 func (s *Strategy) Compute(n *Node) (accounts Accounts) {
-	for r := range resources {
+	for r := range amount.Resources {
 		accounts[r] = s.divide(n, r)
 	}
 	return accounts
 }
 
 // divide computes what one resource of a node leaves to batch pods.
-func (s *Strategy) divide(n *Node, r Resource) Account {
+func (s *Strategy) divide(n *Node, r amount.Resource) Account {
 	rule := s.Rules[r]
 	a := Account{Capacity: n.Capacity[r], Reserved: n.Reserved[r]}
-	a.Margin = a.Capacity - share(a.Capacity, rule.ReclaimPercent)
+	a.Margin = a.Capacity - percentOf(a.Capacity, rule.ReclaimPercent)
 	var used, rows, prodRequests int64 // rows: of all pods
 	unattributed := false
 	for i := range n.Pods {
@@ -126,22 +112,22 @@ func (s *Strategy) divide(n *Node, r Resource) Account {
 		apart = a.System + a.Reserved
 	}
 	a.Bound = max(a.Capacity-a.System-used, 0)
-	a.Batch = max(min(a.Capacity-a.Margin-apart-a.High, share(a.Capacity, rule.BatchPercent), a.Bound)-
+	a.Batch = max(min(a.Capacity-a.Margin-apart-a.High, percentOf(a.Capacity, rule.BatchPercent), a.Bound)-
 		n.ThirdParty[r], 0)
 	if s.MidStatic {
-		a.Mid = share(a.Capacity, rule.StaticPercent)
+		a.Mid = percentOf(a.Capacity, rule.StaticPercent)
 	} else {
 		unallocated := max(a.Capacity-max(a.System, a.Reserved)-prodRequests, 0)
-		a.Mid = min(n.ProdReclaimable[r], a.Capacity-use) + share(unallocated, s.MidUnallocatedPercent)
+		a.Mid = min(n.ProdReclaimable[r], a.Capacity-use) + percentOf(unallocated, s.MidUnallocatedPercent)
 	}
-	a.Mid = max(min(a.Mid, share(n.Allocatable[r], rule.MidPercent)), 0)
+	a.Mid = max(min(a.Mid, percentOf(n.Allocatable[r], rule.MidPercent)), 0)
 	return a
 }
 
 // counts returns what a high pod counts of a resource.
-func (rule Rule) counts(p *Pod, r Resource) int64 {
+func (rule Rule) counts(p *Pod, r amount.Resource) int64 {
 	switch {
-	case r == CPU && p.Class == qos.LSE && !p.Gone:
+	case r == amount.CPU && p.Class == qos.LSE && !p.Gone:
 		return p.Request[r]
 	case !p.Reported, rule.Policy == Request && !p.Gone:
 		return p.Request[r]
@@ -151,55 +137,45 @@ func (rule Rule) counts(p *Pod, r Resource) int64 {
 	return p.Use[r]
 }
 
-// share returns a percentage of an amount without overflow.
-func share(n, percent int64) int64 { return n/100*percent + n%100*percent/100 }
+// percentOf returns a percentage of an amount, rounded down.
+func percentOf(n, percent int64) int64 { return amount.Part(n, percent, 100, 0) }
 
 // marginPercent is added to the peak of what prod pods used.
 const marginPercent = 10
 
 // Predict returns what prod pods requested and are predicted not to use: their requests less a peak of what they used
 // together and a margin.
-func Predict(requests, peak Amounts) (rest Amounts) {
+func Predict(requests, peak amount.Pair) (rest amount.Pair) {
 	for r := range rest {
-		rest[r] = max(requests[r]-peak[r]-share(peak[r], marginPercent), 0)
+		rest[r] = max(requests[r]-peak[r]-percentOf(peak[r], marginPercent), 0)
 	}
 	return rest
 }
 
 // Zone is a NUMA node: what batch pods could have of it if nothing else ran, and what is used of it by all.
-type Zone struct{ Capacity, Use Amounts }
+type Zone struct{ Capacity, Use amount.Pair }
 
 // Spread divides what batch pods are granted of a node over its NUMA nodes, in proportion to what others leave there.
 // batchUse is what batch pods use of the node; they run on all NUMA nodes alike. No NUMA node gets more than others
 // leave, so that the parts may be less together than what is granted.
-func Spread(granted, batchUse Amounts, zones []Zone) []Amounts {
-	parts := make([]Amounts, len(zones))
-	for r := range resources {
+func Spread(granted, batchUse amount.Pair, zones []Zone) []amount.Pair {
+	parts := make([]amount.Pair, len(zones))
+	for r := range amount.Resources {
 		var capacity, left int64
 		for i := range zones {
 			capacity += zones[i].Capacity[r]
 		}
 		for i, z := range zones {
-			others := max(z.Use[r]-proportion(batchUse[r], z.Capacity[r], capacity), 0)
+			others := max(z.Use[r]-amount.Part(batchUse[r], z.Capacity[r], capacity, 0), 0)
 			parts[i][r] = max(z.Capacity[r]-others, 0)
 			left += parts[i][r]
 		}
 		// Each zone gets what its room is of the room that is left, of what is left to grant: the sum is exact.
 		for i, rest := 0, min(max(granted[r], 0), left); i < len(parts); i++ {
 			room := parts[i][r]
-			parts[i][r] = proportion(rest, room, left)
+			parts[i][r] = amount.Part(rest, room, left, 0)
 			rest, left = rest-parts[i][r], left-room
 		}
 	}
 	return parts
-}
-
-// proportion returns n · part / whole, rounded down, without overflow; 0 of nothing. part is at most whole.
-func proportion(n, part, whole int64) int64 {
-	if whole <= 0 {
-		return 0
-	}
-	high, low := bits.Mul64(uint64(n), uint64(part))
-	quotient, _ := bits.Div64(high, low, uint64(whole))
-	return int64(quotient)
 }

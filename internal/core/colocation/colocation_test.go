@@ -10,9 +10,12 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
+
+type pair = amount.Pair
 
 // cases is how many random nodes each property meets, unless -rapid.checks says otherwise.
 const cases = 2000
@@ -27,7 +30,7 @@ func TestMain(m *testing.M) {
 // defaults is the strategy of a cluster that sets nothing.
 func defaults() Strategy {
 	return Strategy{
-		Rules: [resources]Rule{
+		Rules: [amount.Resources]Rule{
 			{ReclaimPercent: 60, BatchPercent: 100, MidPercent: 100},
 			{ReclaimPercent: 65, BatchPercent: 100, MidPercent: 100},
 		},
@@ -35,7 +38,7 @@ func defaults() Strategy {
 	}
 }
 
-func cpu(milli int64) Amounts { return Amounts{CPU: milli} }
+func cpu(milli int64) pair { return pair{amount.CPU: milli} }
 
 func TestBatchCPU(t *testing.T) {
 	t.Parallel()
@@ -52,13 +55,13 @@ func TestBatchCPU(t *testing.T) {
 	}{
 		"100 CPUs of which services use 30 and the system 7 leave 23": {want: 23_000},
 		"under the greater of use and request, services count 40": {
-			strategy: func(s *Strategy) { s.Rules[CPU].Policy = MaxUseRequest }, want: 13_000,
+			strategy: func(s *Strategy) { s.Rules[amount.CPU].Policy = MaxUseRequest }, want: 13_000,
 		},
 		"under requests, the system counts what is reserved": {
-			strategy: func(s *Strategy) { s.Rules[CPU].Policy = Request }, want: 15_000,
+			strategy: func(s *Strategy) { s.Rules[amount.CPU].Policy = Request }, want: 15_000,
 		},
 		"the threshold of batch amounts is a ceiling": {
-			strategy: func(s *Strategy) { s.Rules[CPU].BatchPercent = 10 }, want: 10_000,
+			strategy: func(s *Strategy) { s.Rules[amount.CPU].BatchPercent = 10 }, want: 10_000,
 		},
 		"what is reserved counts where the system uses less": {
 			node: func(n *Node) { n.Reserved = cpu(12_000) }, want: 18_000,
@@ -69,21 +72,21 @@ func TestBatchCPU(t *testing.T) {
 		"a pod that is newer than the report counts with its request": {
 			node: func(n *Node) {
 				n.Use = cpu(7_000)
-				n.Pods = with(func(p *Pod) { p.Use, p.Reported, p.Started = Amounts{}, false, false })
+				n.Pods = with(func(p *Pod) { p.Use, p.Reported, p.Started = pair{}, false, false })
 			},
 			want: 13_000,
 		},
 		"a pod that is newer than the report counts with its request under the greater of both too": {
-			strategy: func(s *Strategy) { s.Rules[CPU].Policy = MaxUseRequest },
+			strategy: func(s *Strategy) { s.Rules[amount.CPU].Policy = MaxUseRequest },
 			node: func(n *Node) {
 				n.Use = cpu(7_000)
-				n.Pods = with(func(p *Pod) { p.Use, p.Reported, p.Started = Amounts{}, false, false })
+				n.Pods = with(func(p *Pod) { p.Use, p.Reported, p.Started = pair{}, false, false })
 			},
 			want: 13_000,
 		},
 		"a pod that is gone counts with its last use": {
 			node: func(n *Node) {
-				n.Pods = with(func(p *Pod) { p.Request, p.Gone, p.Started = Amounts{}, true, false })
+				n.Pods = with(func(p *Pod) { p.Request, p.Gone, p.Started = pair{}, true, false })
 			},
 			want: 23_000,
 		},
@@ -108,32 +111,32 @@ func TestBatchCPU(t *testing.T) {
 			node: func(n *Node) { n.ThirdParty = cpu(20_000) }, want: 3_000,
 		},
 		"a pod that runs without a row uses what the system seems to use": {
-			node: func(n *Node) { n.Pods = with(func(p *Pod) { p.Use, p.Reported = Amounts{}, false }) }, want: 0,
+			node: func(n *Node) { n.Pods = with(func(p *Pod) { p.Use, p.Reported = pair{}, false }) }, want: 0,
 		},
 		"what is reserved is not in what such a pod uses": {
 			node: func(n *Node) {
 				n.Use = cpu(7_000)
-				n.Pods = with(func(p *Pod) { p.Request, p.Use, p.Reported = cpu(1_000), Amounts{}, false })
+				n.Pods = with(func(p *Pod) { p.Request, p.Use, p.Reported = cpu(1_000), pair{}, false })
 			},
 			want: 60_000 - 7_000 - 5_000 - 1_000,
 		},
 		"an LSE pod that is gone counts with its last use": {
 			node: func(n *Node) {
-				n.Pods = with(func(p *Pod) { p.Class, p.Request, p.Gone, p.Started = qos.LSE, Amounts{}, true, false })
+				n.Pods = with(func(p *Pod) { p.Class, p.Request, p.Gone, p.Started = qos.LSE, pair{}, true, false })
 			},
 			want: 23_000,
 		},
 		"an LSE pod that is gone counts with its last use under the greater of both too": {
-			strategy: func(s *Strategy) { s.Rules[CPU].Policy = MaxUseRequest },
+			strategy: func(s *Strategy) { s.Rules[amount.CPU].Policy = MaxUseRequest },
 			node: func(n *Node) {
-				n.Pods = with(func(p *Pod) { p.Class, p.Request, p.Gone, p.Started = qos.LSE, Amounts{}, true, false })
+				n.Pods = with(func(p *Pod) { p.Class, p.Request, p.Gone, p.Started = qos.LSE, pair{}, true, false })
 			},
 			want: 23_000,
 		},
 		"a pod that is gone counts with its last use under requests": {
-			strategy: func(s *Strategy) { s.Rules[CPU].Policy = Request },
+			strategy: func(s *Strategy) { s.Rules[amount.CPU].Policy = Request },
 			node: func(n *Node) {
-				n.Pods = with(func(p *Pod) { p.Request, p.Gone, p.Started = Amounts{}, true, false })
+				n.Pods = with(func(p *Pod) { p.Request, p.Gone, p.Started = pair{}, true, false })
 			},
 			want: 25_000,
 		},
@@ -150,14 +153,14 @@ func TestBatchCPU(t *testing.T) {
 		"a pod without a row is not in the use of the system that is reported": {
 			node: func(n *Node) {
 				n.System, n.HasSystem = cpu(7_000), true
-				n.Pods = with(func(p *Pod) { p.Request, p.Use, p.Reported = cpu(1_000), Amounts{}, false })
+				n.Pods = with(func(p *Pod) { p.Request, p.Use, p.Reported = cpu(1_000), pair{}, false })
 			},
 			want: 60_000 - 37_000 - 5_000 - 1_000,
 		},
 		"a system that is reported to use more than the rest counts beside a pod without a row": {
 			node: func(n *Node) {
 				n.Use, n.System, n.HasSystem = cpu(7_000), cpu(9_000), true
-				n.Pods = with(func(p *Pod) { p.Request, p.Use, p.Reported = cpu(1_000), Amounts{}, false })
+				n.Pods = with(func(p *Pod) { p.Request, p.Use, p.Reported = cpu(1_000), pair{}, false })
 			},
 			want: 60_000 - 9_000 - 5_000 - 1_000,
 		},
@@ -169,11 +172,13 @@ func TestBatchCPU(t *testing.T) {
 			want: 20_000,
 		},
 		"a share above the whole does not grant what others use": {
-			strategy: func(s *Strategy) { s.Rules[CPU].ReclaimPercent = 150 }, want: 63_000,
+			strategy: func(s *Strategy) { s.Rules[amount.CPU].ReclaimPercent = 150 }, want: 63_000,
 		},
 		"a share above the whole of what is requested": {
-			strategy: func(s *Strategy) { s.Rules[CPU].Policy, s.Rules[CPU].ReclaimPercent = Request, 105 },
-			want:     60_000,
+			strategy: func(s *Strategy) {
+				s.Rules[amount.CPU].Policy, s.Rules[amount.CPU].ReclaimPercent = Request, 105
+			},
+			want: 60_000,
 		},
 		"another scheduler has given away more than there is": {
 			node: func(n *Node) { n.ThirdParty = cpu(90_000) }, want: 0,
@@ -196,7 +201,7 @@ func TestBatchCPU(t *testing.T) {
 			if tt.node != nil {
 				tt.node(&n)
 			}
-			if got := s.Compute(&n)[CPU]; got.Batch != tt.want {
+			if got := s.Compute(&n)[amount.CPU]; got.Batch != tt.want {
 				t.Errorf("batch CPU = %d of %+v, want %d", got.Batch, got, tt.want)
 			}
 		})
@@ -225,19 +230,21 @@ func TestMidCPU(t *testing.T) {
 		"an application of the host takes what it uses": {
 			node: func(n *Node) { n.System, n.HasSystem, n.HostUse = cpu(7_000), true, cpu(58_000) }, want: 5_000,
 		},
-		"nothing without a prediction": {node: func(n *Node) { n.ProdReclaimable = Amounts{} }, want: 0},
+		"nothing without a prediction": {node: func(n *Node) { n.ProdReclaimable = pair{} }, want: 0},
 		"no more than a share of the allocatable": {
-			strategy: func(s *Strategy) { s.Rules[CPU].MidPercent = 10 }, want: 9_000,
+			strategy: func(s *Strategy) { s.Rules[amount.CPU].MidPercent = 10 }, want: 9_000,
 		},
 		"and a share of what nothing requested": {
 			strategy: func(s *Strategy) { s.MidUnallocatedPercent = 50 }, want: 46_500,
 		},
 		"a fixed share of the capacity": {
-			strategy: func(s *Strategy) { s.MidStatic, s.Rules[CPU].StaticPercent = true, 30 }, want: 30_000,
+			strategy: func(s *Strategy) { s.MidStatic, s.Rules[amount.CPU].StaticPercent = true, 30 }, want: 30_000,
 		},
 		"a fixed share, within that of the allocatable": {
-			strategy: func(s *Strategy) { s.MidStatic, s.Rules[CPU] = true, Rule{StaticPercent: 30, MidPercent: 20} },
-			want:     18_000,
+			strategy: func(s *Strategy) {
+				s.MidStatic, s.Rules[amount.CPU] = true, Rule{StaticPercent: 30, MidPercent: 20}
+			},
+			want: 18_000,
 		},
 	}
 	for name, tt := range tests {
@@ -258,7 +265,7 @@ func TestMidCPU(t *testing.T) {
 			if tt.node != nil {
 				tt.node(&n)
 			}
-			if got := s.Compute(&n)[CPU].Mid; got != tt.want {
+			if got := s.Compute(&n)[amount.CPU].Mid; got != tt.want {
 				t.Errorf("mid CPU = %d, want %d", got, tt.want)
 			}
 		})
@@ -266,7 +273,7 @@ func TestMidCPU(t *testing.T) {
 }
 
 // table is the table of the three policies, each summed on its own, in exact fractions.
-func table(s *Strategy, n *Node, r Resource) int64 {
+func table(s *Strategy, n *Node, r amount.Resource) int64 {
 	rule, whole := s.Rules[r], big.NewRat(n.Capacity[r], 1)
 	part := func(percent int64) *big.Rat { return new(big.Rat).Mul(whole, big.NewRat(percent, 100)) }
 	var rows, uses, requests, greater, high int64
@@ -284,11 +291,11 @@ func table(s *Strategy, n *Node, r Resource) int64 {
 		case !p.Reported:
 			use, lost = request, lost || p.Started
 		}
-		if r == CPU && p.Class == qos.LSE && !p.Gone {
+		if r == amount.CPU && p.Class == qos.LSE && !p.Gone {
 			use = request
 		}
 		uses, requests = uses+use, requests+request
-		if r == CPU && p.Class == qos.LSE && !p.Gone {
+		if r == amount.CPU && p.Class == qos.LSE && !p.Gone {
 			greater += request
 		} else {
 			greater += max(use, request)
@@ -319,8 +326,8 @@ func table(s *Strategy, n *Node, r Resource) int64 {
 }
 
 func drawNode(t *rapid.T) Node {
-	amounts := func(most int64, name string) Amounts {
-		return Amounts{rapid.Int64Range(0, most).Draw(t, name), rapid.Int64Range(0, most<<20).Draw(t, name)}
+	amounts := func(most int64, name string) pair {
+		return pair{rapid.Int64Range(0, most).Draw(t, name), rapid.Int64Range(0, most<<20).Draw(t, name)}
 	}
 	n := Node{
 		Capacity: amounts(2000, "capacity"), Reserved: amounts(300, "reserved"), HostUse: amounts(50, "hosts"),
@@ -329,9 +336,9 @@ func drawNode(t *rapid.T) Node {
 	n.Allocatable = n.Capacity
 	n.Use = amounts(100, "system")
 	if n.System, n.HasSystem = n.Use, rapid.Bool().Draw(t, "reports the system"); !n.HasSystem {
-		n.System = Amounts{}
+		n.System = pair{}
 	}
-	for r := range resources {
+	for r := range amount.Resources {
 		if n.HasSystem {
 			n.Use[r] += rapid.Int64Range(0, 200).Draw(t, "ended")
 		}
@@ -344,14 +351,14 @@ func drawNode(t *rapid.T) Node {
 			Band:  qos.Band(rapid.IntRange(0, int(qos.Free)).Draw(t, "band")),
 			Use:   amounts(300, "use"), Reported: true,
 		}
-		for r := range resources {
+		for r := range amount.Resources {
 			n.Use[r] += p.Use[r]
 		}
 		switch rapid.IntRange(0, 3).Draw(t, "kind") {
 		case 0:
 			p.Gone = true
 		case 1:
-			p.Request, p.Reported, p.Use = amounts(300, "request"), false, Amounts{}
+			p.Request, p.Reported, p.Use = amounts(300, "request"), false, pair{}
 			p.Started = rapid.Bool().Draw(t, "started")
 		default:
 			p.Request, p.Started = amounts(300, "request"), true
@@ -366,7 +373,7 @@ func drawStrategy(t *rapid.T) Strategy {
 	percent, reclaim := rapid.Int64Range(0, 100), rapid.Int64Range(0, 200)
 	s.MidUnallocatedPercent = percent.Draw(t, "unallocated")
 	s.MidStatic = rapid.Bool().Draw(t, "static")
-	for r := range resources {
+	for r := range amount.Resources {
 		s.Rules[r] = Rule{
 			Policy: Policy(rapid.IntRange(0, 2).Draw(t, "policy")), ReclaimPercent: reclaim.Draw(t, "reclaim"),
 			BatchPercent: percent.Draw(t, "batch"), MidPercent: percent.Draw(t, "mid"),
@@ -381,7 +388,7 @@ func TestComputeIsTheTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, n := drawStrategy(t), drawNode(t)
 		for r, a := range s.Compute(&n) {
-			if want := table(&s, &n, Resource(r)); a.Batch != want {
+			if want := table(&s, &n, amount.Resource(r)); a.Batch != want {
 				t.Fatalf("batch of resource %d = %d, want %d\nof %+v\nunder %+v", r, a.Batch, want, n, s.Rules[r])
 			}
 		}
@@ -423,8 +430,8 @@ func TestStartsAndEndsHideNothing(t *testing.T) {
 		const capacity = 100_000
 		n := Node{Capacity: cpu(capacity), Allocatable: cpu(capacity), HasSystem: true}
 		n.System = cpu(rapid.Int64Range(0, 20_000).Draw(t, "system"))
-		left := int64(60_000) - n.System[CPU] // of the capacity that pods may use
-		total := n.System[CPU] * window
+		left := int64(60_000) - n.System[amount.CPU] // of the capacity that pods may use
+		total := n.System[amount.CPU] * window
 		for range rapid.IntRange(0, 6).Draw(t, "pods") {
 			p := Pod{
 				Band: []qos.Band{qos.Prod, qos.Batch}[rapid.IntRange(0, 1).Draw(t, "band")],
@@ -432,21 +439,21 @@ func TestStartsAndEndsHideNothing(t *testing.T) {
 			}
 			began := rapid.IntRange(-window, window-1).Draw(t, "began")
 			ended := rapid.IntRange(began+1, 3*window).Draw(t, "ended")
-			total += p.Use[CPU] * int64(max(min(ended, window)-max(began, 0), 0))
+			total += p.Use[amount.CPU] * int64(max(min(ended, window)-max(began, 0), 0))
 			if ended <= window {
 				continue
 			}
 			if n.Pods = append(n.Pods, p); p.High() {
-				left -= p.Use[CPU]
+				left -= p.Use[amount.CPU]
 			}
 		}
 		n.Use = cpu(total / window)
 		s := defaults()
-		if got := s.Compute(&n)[CPU]; got.Batch != max(left, 0) {
+		if got := s.Compute(&n)[amount.CPU]; got.Batch != max(left, 0) {
 			t.Fatalf("batch = %d, want %d\nof %+v: %+v", got.Batch, max(left, 0), n, got)
 		}
-		n.System, n.HasSystem = Amounts{}, false
-		if got, want := s.Compute(&n)[CPU].Batch, table(&s, &n, CPU); got != want {
+		n.System, n.HasSystem = pair{}, false
+		if got, want := s.Compute(&n)[amount.CPU].Batch, table(&s, &n, amount.CPU); got != want {
 			t.Fatalf("batch without the use of the system = %d, want %d\nof %+v", got, want, n)
 		}
 	})
@@ -461,7 +468,7 @@ func TestM3LostRowsNeverGrantMore(t *testing.T) {
 		lost.Pods = slices.Clone(n.Pods)
 		for i := range lost.Pods {
 			if p := &lost.Pods[i]; p.Reported && !p.Gone && p.Started && rapid.Bool().Draw(t, "lost") {
-				p.Reported, p.Use = false, Amounts{}
+				p.Reported, p.Use = false, pair{}
 			}
 		}
 		for r, a := range s.Compute(&lost) {
@@ -539,11 +546,11 @@ func TestNext(t *testing.T) {
 			if tt.bound == 0 {
 				tt.bound = 100_000
 			}
-			accounts := Accounts{CPU: {Capacity: 100_000, Batch: tt.want, Bound: tt.bound}}
+			accounts := Accounts{amount.CPU: {Capacity: 100_000, Batch: tt.want, Bound: tt.bound}}
 			g, write, again := s.Next(accounts, tt.shown, now)
-			if g.Batch[CPU] != tt.next || write != tt.write || again != tt.again {
+			if g.Batch[amount.CPU] != tt.next || write != tt.write || again != tt.again {
 				t.Errorf("Next = %d, write %v, again %v; want %d, %v, %v",
-					g.Batch[CPU], write, again, tt.next, tt.write, tt.again)
+					g.Batch[amount.CPU], write, again, tt.next, tt.write, tt.again)
 			}
 		})
 	}
@@ -564,21 +571,21 @@ func TestAmountsGrowSlowlyWithinTheBound(t *testing.T) {
 			now = now.Add(time.Duration(rapid.IntRange(0, 400).Draw(t, "seconds")) * time.Second)
 			bound := rapid.Int64Range(0, capacity).Draw(t, "bound")
 			a := Account{Capacity: capacity, Bound: bound, Batch: rapid.Int64Range(0, bound).Draw(t, "batch")}
-			g, write, _ := s.Next(Accounts{CPU: a}, shown, now)
+			g, write, _ := s.Next(Accounts{amount.CPU: a}, shown, now)
 			if write {
 				shown = Shown{g, now}
 			}
-			if shown.Batch[CPU] > bound {
-				t.Fatalf("the Node shows %d, and the bound is %d", shown.Batch[CPU], bound)
+			if shown.Batch[amount.CPU] > bound {
+				t.Fatalf("the Node shows %d, and the bound is %d", shown.Batch[amount.CPU], bound)
 			}
 			for _, p := range history {
 				// What was saved up within one minute, and what came since.
 				since := int64(now.Sub(p.at) + time.Minute)
-				if shown.Batch[CPU]-p.batch > capacity/growth*since/int64(time.Minute) {
-					t.Fatalf("%d grew to %d of %d in %v", p.batch, shown.Batch[CPU], capacity, now.Sub(p.at))
+				if shown.Batch[amount.CPU]-p.batch > capacity/growth*since/int64(time.Minute) {
+					t.Fatalf("%d grew to %d of %d in %v", p.batch, shown.Batch[amount.CPU], capacity, now.Sub(p.at))
 				}
 			}
-			history = append(history, point{now, shown.Batch[CPU]})
+			history = append(history, point{now, shown.Batch[amount.CPU]})
 		}
 	})
 }

@@ -3,12 +3,13 @@ package colocation_test
 import (
 	"testing"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/colocation"
 )
 
 func TestPredict(t *testing.T) {
 	t.Parallel()
-	type amounts = colocation.Amounts
+	type amounts = amount.Pair
 	for name, test := range map[string]struct{ requests, peak, want amounts }{
 		"pods use half of what they request": {amounts{1000, 2000}, amounts{500, 1000}, amounts{450, 900}},
 		"pods use nothing":                   {amounts{1000, 2000}, amounts{}, amounts{1000, 2000}},

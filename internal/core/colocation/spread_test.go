@@ -5,6 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/amount"
 )
 
 func TestBatchAmountsOfNUMANodes(t *testing.T) {
@@ -35,7 +37,7 @@ func TestBatchAmountsOfNUMANodes(t *testing.T) {
 			t.Parallel()
 			got := []int64{}
 			for _, part := range Spread(cpu(c.granted), cpu(c.batchUse), c.zones) {
-				got = append(got, part[CPU])
+				got = append(got, part[amount.CPU])
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -49,16 +51,16 @@ func TestBatchAmountsOfNUMANodes(t *testing.T) {
 func TestPartsOfNUMANodesAreNeverMoreThanIsGrantedOrFree(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		amount := rapid.Int64Range(0, 1<<50)
-		amounts := func(name string) Amounts { return Amounts{amount.Draw(t, name), amount.Draw(t, name)} }
+		drawn := rapid.Int64Range(0, 1<<50)
+		amounts := func(name string) pair { return pair{drawn.Draw(t, name), drawn.Draw(t, name)} }
 		zones := make([]Zone, rapid.IntRange(0, 8).Draw(t, "zones"))
 		for i := range zones {
 			zones[i] = Zone{amounts("capacity"), amounts("use")}
 		}
 		granted := amounts("granted")
-		for r := range resources {
+		for r := range amount.Resources {
 			var sum, room int64
-			for i, part := range Spread(granted, Amounts{}, zones) {
+			for i, part := range Spread(granted, pair{}, zones) {
 				free := max(zones[i].Capacity[r]-zones[i].Use[r], 0)
 				if part[r] < 0 || part[r] > free {
 					t.Fatalf("a part of %d of resource %d, others leave %d", part[r], r, free)

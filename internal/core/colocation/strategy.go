@@ -1,10 +1,14 @@
 package colocation
 
-import "time"
+import (
+	"time"
+
+	"github.com/tenon-project/tenon/internal/core/amount"
+)
 
 // Strategy is how the resources of nodes are reclaimed, and when a Node is written.
 type Strategy struct {
-	Rules [resources]Rule
+	Rules [amount.Resources]Rule
 	// MidStatic gives mid pods a fixed share of the capacity. Else they get what prod pods are predicted not to use,
 	// and MidUnallocatedPercent of what they have not requested.
 	MidStatic             bool
@@ -27,7 +31,7 @@ const (
 func (s *Strategy) Fresh(report, now time.Time) bool { return now.Sub(report).Abs() <= s.Degrade }
 
 // Grant is what batch and mid pods may have of a node.
-type Grant struct{ Batch, Mid Amounts }
+type Grant struct{ Batch, Mid amount.Pair }
 
 // Shown is what a Node shows. Since is when it was written; zero for a Node that shows nothing.
 type Shown struct {
@@ -44,7 +48,7 @@ func (s *Strategy) Next(accounts Accounts, shown Shown, now time.Time) (g Grant,
 	elapsed := min(max(now.Sub(shown.Since), 0), growthTime)
 	differs, due := false, shown.Since.IsZero() || now.Sub(shown.Since) >= s.Update
 	limited := false
-	for r := range resources {
+	for r := range amount.Resources {
 		a := &accounts[r]
 		whole, minute, part := a.Capacity/growth, growthTime.Milliseconds(), elapsed.Milliseconds()
 		step := whole/minute*part + whole%minute*part/minute

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"time"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -147,7 +148,7 @@ func (t *sums) addUnits(kind int, units int64) bool {
 	}
 	for i := range t.kind[:t.kinds] {
 		if t.kind[i] == kind {
-			t.units[i] = plus(t.units[i], units)
+			t.units[i] = amount.Plus(t.units[i], units)
 			return true
 		}
 	}

@@ -2,9 +2,9 @@ package kubelet
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/topo"
@@ -167,22 +167,14 @@ func (p *Pod) peak(amounts func(*Container) []Amount) []Amount {
 		for i := range p.Containers {
 			n, _ := amountOf(amounts(&p.Containers[i]), name)
 			if p.Containers[i].Role == Init {
-				most = max(most, plus(running, n))
+				most = max(most, amount.Plus(running, n))
 			} else {
-				running = plus(running, n)
+				running = amount.Plus(running, n)
 			}
 		}
 		peaks = append(peaks, Amount{name, max(most, running)})
 	}
 	return peaks
-}
-
-// plus adds amounts without running over.
-func plus(a, b int64) int64 {
-	if sum := a + b; sum >= a {
-		return sum
-	}
-	return math.MaxInt64
 }
 
 // memory returns what the pod needs at once as the memory manager computes it: only types that an app container asks

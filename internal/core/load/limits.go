@@ -1,6 +1,10 @@
 package load
 
-import "time"
+import (
+	"time"
+
+	"github.com/tenon-project/tenon/internal/core/amount"
+)
 
 // Rules are by which use a node is judged, and by which percentages of what it can allocate.
 type Rules struct {
@@ -36,17 +40,17 @@ func (r Rules) Of(o Override) Rules {
 
 // Excess is a resource of which a node would use more than its threshold, in percent.
 type Excess struct {
-	Resource             Resource
+	Resource             amount.Resource
 	Percent, Threshold   int64
 	ByProd, ByAggregated bool
 }
 
 // Exceeds returns the first resource whose use, rounded to a percent, is above the threshold, with the pod included in
 // the view. A resource that the node does not have is not judged.
-func (r Rules) Exceeds(v View, allocatable Amounts, prod bool) (Excess, bool) {
+func (r Rules) Exceeds(v View, allocatable amount.Pair, prod bool) (Excess, bool) {
 	found := Excess{ByProd: prod && !r.Prod.IsZero()}
 	thresholds := r.Usage
-	var use Amounts
+	var use amount.Pair
 	switch {
 	case found.ByProd:
 		thresholds, use = r.Prod, v.prodUse(r.ProdWithSystem)
@@ -61,8 +65,8 @@ func (r Rules) Exceeds(v View, allocatable Amounts, prod bool) (Excess, bool) {
 		if threshold == 0 || allocatable[i] <= 0 {
 			continue
 		}
-		if percent := share(use[i], 100, allocatable[i], allocatable[i]/2); percent > threshold {
-			found.Resource, found.Percent, found.Threshold = Resource(i), percent, threshold
+		if percent := amount.Part(use[i], 100, allocatable[i], allocatable[i]/2); percent > threshold {
+			found.Resource, found.Percent, found.Threshold = amount.Resource(i), percent, threshold
 			return found, true
 		}
 	}
@@ -70,7 +74,7 @@ func (r Rules) Exceeds(v View, allocatable Amounts, prod bool) (Excess, bool) {
 }
 
 // prodUse returns what production pods use, with or without what no pod uses.
-func (v View) prodUse(withSystem bool) Amounts {
+func (v View) prodUse(withSystem bool) amount.Pair {
 	if withSystem {
 		return v.ProdUse().Plus(v.System())
 	}
@@ -94,7 +98,7 @@ type Scoring struct {
 
 // Score returns the weighted mean of what is left of each resource, from 0 to 100, with the pod included in the view.
 // Of a resource that the node does not have, nothing is left.
-func (s Scoring) Score(v View, allocatable Amounts, prod bool) int64 {
+func (s Scoring) Score(v View, allocatable amount.Pair, prod bool) int64 {
 	use := v.Use(s.By)
 	if s.Prod && prod {
 		use = v.prodUse(s.ProdWithSystem)
@@ -103,7 +107,7 @@ func (s Scoring) Score(v View, allocatable Amounts, prod bool) int64 {
 	for r, weight := range s.Weights.Resources {
 		left := int64(0)
 		if allocatable[r] > use[r] {
-			left = share(allocatable[r]-use[r], 100, allocatable[r], 0)
+			left = amount.Part(allocatable[r]-use[r], 100, allocatable[r], 0)
 		}
 		total, weights, least = total+weight*left, weights+weight, min(least, left)
 	}

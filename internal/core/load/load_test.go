@@ -10,8 +10,11 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
+
+type pair = amount.Pair
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
@@ -19,29 +22,29 @@ func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.
 
 func TestEstimate(t *testing.T) {
 	t.Parallel()
-	factors := Percents{CPU: 85, Memory: 70}
+	factors := Percents{amount.CPU: 85, amount.Memory: 70}
 	for name, c := range map[string]struct {
 		ask     Ask
 		factors Percents
-		want    Amounts
+		want    pair
 	}{
-		"a pod that asks for nothing gets the defaults":   {Ask{}, factors, Amounts{250, 200 << 20}},
-		"a pod of class mid that asks for nothing gets 0": {Ask{Mid: true}, factors, Amounts{}},
+		"a pod that asks for nothing gets the defaults":   {Ask{}, factors, pair{250, 200 << 20}},
+		"a pod of class mid that asks for nothing gets 0": {Ask{Mid: true}, factors, pair{}},
 		"a request is scaled": {
-			Ask{Request: Amounts{1000, 1000}}, factors, Amounts{850, 700},
+			Ask{Request: pair{1000, 1000}}, factors, pair{850, 700},
 		},
 		"a limit above the request is scaled": {
-			Ask{Request: Amounts{1000, 100}, Limit: Amounts{2000, 1000}}, factors, Amounts{1700, 700},
+			Ask{Request: pair{1000, 100}, Limit: pair{2000, 1000}}, factors, pair{1700, 700},
 		},
-		"halves are rounded up": {Ask{Request: Amounts{10, 5}}, factors, Amounts{9, 4}},
+		"halves are rounded up": {Ask{Request: pair{10, 5}}, factors, pair{9, 4}},
 		"not more than the limit": {
-			Ask{Request: Amounts{100, 100}, Limit: Amounts{100, 100}}, Percents{150, 200}, Amounts{100, 100},
+			Ask{Request: pair{100, 100}, Limit: pair{100, 100}}, Percents{150, 200}, pair{100, 100},
 		},
 		"a default is not more than the limit, either": {
-			Ask{Limit: Amounts{0, 0}}, factors, Amounts{250, 200 << 20},
+			Ask{Limit: pair{0, 0}}, factors, pair{250, 200 << 20},
 		},
 		"the largest request does not overflow": {
-			Ask{Request: Amounts{Most, Most}}, Percents{1000, 1000}, Amounts{Most, Most},
+			Ask{Request: pair{Most, Most}}, Percents{1000, 1000}, pair{Most, Most},
 		},
 	} {
 		if got := Estimate(c.ask, c.factors); got != c.want {
@@ -51,16 +54,16 @@ func TestEstimate(t *testing.T) {
 }
 
 func report(updated int, pods map[string]PodUse) *Report {
-	use := Amounts{5000, 5000}
+	use := pair{5000, 5000}
 	return &Report{Updated: at(updated), Interval: time.Minute, Use: &use, Pods: pods}
 }
 
 func TestWhenAPodLeavesTheEstimate(t *testing.T) {
 	t.Parallel()
-	used := map[string]PodUse{"d/a": {Use: Amounts{300, 300}}}
-	small := map[string]PodUse{"d/a": {Use: Amounts{2000, 10}}}
+	used := map[string]PodUse{"d/a": {Use: pair{300, 300}}}
+	small := map[string]PodUse{"d/a": {Use: pair{2000, 10}}}
 	pod := func(assigned time.Time) Pod {
-		return Pod{UID: "1", Name: "d/a", Estimate: Amounts{1000, 1000}, Assigned: assigned}
+		return Pod{UID: "1", Name: "d/a", Estimate: pair{1000, 1000}, Assigned: assigned}
 	}
 	until := pod(at(0))
 	until.Until = at(500)
@@ -69,26 +72,26 @@ func TestWhenAPodLeavesTheEstimate(t *testing.T) {
 	for name, c := range map[string]struct {
 		report *Report
 		pod    Pod
-		want   Amounts
+		want   pair
 	}{
-		"no report":                        {nil, pod(at(0)), Amounts{1000, 1000}},
-		"a report before the assignment":   {report(100, used), pod(at(101)), Amounts{6000, 6000}},
-		"a report at the assignment":       {report(100, used), pod(at(100)), Amounts{6000, 6000}},
-		"1 ns after it":                    {report(100, used), pod(at(100).Add(-1)), Amounts{5700, 5700}},
-		"1 ns less than an interval after": {report(100, used), pod(at(40).Add(1)), Amounts{5700, 5700}},
-		"an interval after":                {report(100, used), pod(at(40)), Amounts{5000, 5000}},
-		"an interval and 1 ns after":       {report(100, used), pod(at(40).Add(-1)), Amounts{5000, 5000}},
-		"the report does not have the pod": {report(1000, nil), pod(at(0)), Amounts{6000, 6000}},
-		"more use than estimated":          {report(100, small), pod(at(50)), Amounts{5000, 5990}},
+		"no report":                        {nil, pod(at(0)), pair{1000, 1000}},
+		"a report before the assignment":   {report(100, used), pod(at(101)), pair{6000, 6000}},
+		"a report at the assignment":       {report(100, used), pod(at(100)), pair{6000, 6000}},
+		"1 ns after it":                    {report(100, used), pod(at(100).Add(-1)), pair{5700, 5700}},
+		"1 ns less than an interval after": {report(100, used), pod(at(40).Add(1)), pair{5700, 5700}},
+		"an interval after":                {report(100, used), pod(at(40)), pair{5000, 5000}},
+		"an interval and 1 ns after":       {report(100, used), pod(at(40).Add(-1)), pair{5000, 5000}},
+		"the report does not have the pod": {report(1000, nil), pod(at(0)), pair{6000, 6000}},
+		"more use than estimated":          {report(100, small), pod(at(50)), pair{5000, 5990}},
 		"1 ns before the end of its time": {
 			&Report{
-				Updated: at(500).Add(-1), Interval: time.Minute, Use: &Amounts{5000, 5000}, Pods: used,
+				Updated: at(500).Add(-1), Interval: time.Minute, Use: &pair{5000, 5000}, Pods: used,
 			},
 			until,
-			Amounts{5700, 5700},
+			pair{5700, 5700},
 		},
-		"at the end of its time":        {report(500, used), until, Amounts{5000, 5000}},
-		"its init containers still run": {report(900, used), initializing, Amounts{5700, 5700}},
+		"at the end of its time":        {report(500, used), until, pair{5000, 5000}},
+		"its init containers still run": {report(900, used), initializing, pair{5700, 5700}},
 	} {
 		n := NewNode()
 		n.SetReport(c.report)
@@ -111,25 +114,25 @@ func TestWhatPodsUseThatHaveEndedIsFree(t *testing.T) {
 		"all that runs is reported": {func(*Report, *Node) {}, free},
 		"something is not":          {func(r *Report, _ *Node) { r.Whole = false }, average},
 		"a pod is not": {func(_ *Report, n *Node) {
-			n.Put(Pod{UID: "2", Name: "d/b", Estimate: Amounts{7, 7}, Assigned: at(0)})
+			n.Put(Pod{UID: "2", Name: "d/b", Estimate: pair{7, 7}, Assigned: at(0)})
 		}, average + 7},
 		"until it has left": {func(_ *Report, n *Node) {
-			n.Put(Pod{UID: "2", Name: "d/b", Estimate: Amounts{7, 7}, Assigned: at(0)})
+			n.Put(Pod{UID: "2", Name: "d/b", Estimate: pair{7, 7}, Assigned: at(0)})
 			n.Remove("2")
 		}, free},
 		"a pod that has come since": {func(_ *Report, n *Node) {
-			n.Put(Pod{UID: "2", Name: "d/b", Estimate: Amounts{7, 7}, Assigned: at(200)})
+			n.Put(Pod{UID: "2", Name: "d/b", Estimate: pair{7, 7}, Assigned: at(200)})
 		}, free + 7},
 		"the use of the node is not": {func(r *Report, _ *Node) { r.Use = nil }, 40},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, n := report(100, map[string]PodUse{"d/a": {Use: Amounts{300, 300}}}), NewNode()
-			r.System, r.Apps, r.Whole = Amounts{100, 100}, Amounts{200, 200}, true
-			n.Put(Pod{UID: "1", Name: "d/a", Estimate: Amounts{40, 40}, Assigned: at(0)})
+			r, n := report(100, map[string]PodUse{"d/a": {Use: pair{300, 300}}}), NewNode()
+			r.System, r.Apps, r.Whole = pair{100, 100}, pair{200, 200}, true
+			n.Put(Pod{UID: "1", Name: "d/a", Estimate: pair{40, 40}, Assigned: at(0)})
 			c.change(r, n)
 			n.SetReport(r)
-			if got := n.View().Use(Measure{}); got != (Amounts{c.want, c.want}) {
+			if got := n.View().Use(Measure{}); got != (pair{c.want, c.want}) {
 				t.Errorf("got %v, want %d", got, c.want)
 			}
 		})
@@ -144,14 +147,14 @@ func TestUseIsThatOfTheEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const samples = 10
 		system := rapid.Int64Range(0, 50).Draw(t, "system")
-		r := &Report{Updated: at(samples), System: Amounts{system}, Pods: map[string]PodUse{}, Use: &Amounts{}}
+		r := &Report{Updated: at(samples), System: pair{system}, Pods: map[string]PodUse{}, Use: &pair{}}
 		r.Whole = rapid.Bool().Draw(t, "whole")
 		n, truth, sum, unreported, missing := NewNode(), system, system*samples, false, int64(0)
 		for i := range rapid.IntRange(0, 5).Draw(t, "pods") {
 			begin, end := rapid.IntRange(0, samples-1).Draw(t, "begin"), rapid.IntRange(0, 2*samples).Draw(t, "end")
 			p := Pod{UID: fmt.Sprint(i), Name: fmt.Sprint("d/", i), Assigned: at(begin)}
 			use := rapid.Int64Range(0, 50).Draw(t, "use")
-			p.Estimate[CPU] = rapid.Int64Range(0, 50).Draw(t, "estimate")
+			p.Estimate[amount.CPU] = rapid.Int64Range(0, 50).Draw(t, "estimate")
 			sum += use * int64(max(min(end, samples)-begin, 0))
 			if end < samples {
 				continue
@@ -159,22 +162,22 @@ func TestUseIsThatOfTheEnd(t *testing.T) {
 			n.Put(p)
 			truth += use
 			if r.Whole && rapid.IntRange(0, 9).Draw(t, "is not reported") == 0 {
-				unreported, missing = true, missing+p.Estimate[CPU]
+				unreported, missing = true, missing+p.Estimate[amount.CPU]
 			} else {
-				r.Pods[p.Name] = PodUse{Use: Amounts{use}}
+				r.Pods[p.Name] = PodUse{Use: pair{use}}
 			}
 		}
-		r.Use[CPU] = sum / samples
+		r.Use[amount.CPU] = sum / samples
 		n.SetReport(r)
-		got := n.View().Use(Measure{})[CPU]
+		got := n.View().Use(Measure{})[amount.CPU]
 		want, what := truth, "as it is"
 		if !r.Whole || unreported {
-			want, what = r.Use[CPU]+missing, "by the average"
+			want, what = r.Use[amount.CPU]+missing, "by the average"
 		}
 		if got != want {
 			t.Fatalf("got %d, want %d, %s; report %+v of %d", got, want, what, r, *r.Use)
 		}
-		if truth != r.Use[CPU] {
+		if truth != r.Use[amount.CPU] {
 			seen[what]++
 		}
 	})
@@ -187,24 +190,24 @@ func TestMeasures(t *testing.T) {
 	t.Parallel()
 	r := report(1000, map[string]PodUse{"d/a": {}})
 	r.Aggregates = []Aggregate{
-		{5 * time.Minute, map[Statistic]Amounts{P95: {100, 100}, P50: {10, 10}}},
-		{10 * time.Minute, map[Statistic]Amounts{P95: {200, 200}}},
-		{30 * time.Minute, map[Statistic]Amounts{}},
+		{5 * time.Minute, map[Statistic]pair{P95: {100, 100}, P50: {10, 10}}},
+		{10 * time.Minute, map[Statistic]pair{P95: {200, 200}}},
+		{30 * time.Minute, map[Statistic]pair{}},
 	}
 	n := NewNode()
 	n.SetReport(r)
-	n.Put(Pod{UID: "1", Name: "d/a", Estimate: Amounts{9000, 1}})
+	n.Put(Pod{UID: "1", Name: "d/a", Estimate: pair{9000, 1}})
 	for name, c := range map[string]struct {
 		measure Measure
-		want    Amounts
+		want    pair
 	}{
-		"the last average":                {Measure{}, Amounts{5000, 5000}},
-		"a percentile of a time":          {Measure{P95, 5 * time.Minute}, Amounts{100, 100}},
-		"the longest that has a value":    {Measure{P95, 0}, Amounts{200, 200}},
-		"the longest of a rare one":       {Measure{P50, 0}, Amounts{10, 10}},
-		"no time has it: the average":     {Measure{P99, 0}, Amounts{5000, 5000}},
-		"an unknown time: what is larger": {Measure{P95, time.Hour}, Amounts{9000, 5000}},
-		"a time without the percentile":   {Measure{P50, 10 * time.Minute}, Amounts{9000, 5000}},
+		"the last average":                {Measure{}, pair{5000, 5000}},
+		"a percentile of a time":          {Measure{P95, 5 * time.Minute}, pair{100, 100}},
+		"the longest that has a value":    {Measure{P95, 0}, pair{200, 200}},
+		"the longest of a rare one":       {Measure{P50, 0}, pair{10, 10}},
+		"no time has it: the average":     {Measure{P99, 0}, pair{5000, 5000}},
+		"an unknown time: what is larger": {Measure{P95, time.Hour}, pair{9000, 5000}},
+		"a time without the percentile":   {Measure{P50, 10 * time.Minute}, pair{9000, 5000}},
 	} {
 		if got := n.View().Use(c.measure); got != c.want {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)
@@ -216,23 +219,23 @@ func TestProductionPods(t *testing.T) {
 	t.Parallel()
 	n := NewNode()
 	r := report(1000, map[string]PodUse{
-		"d/prod": {Amounts{10, 10}, true}, "d/other": {Amounts{500, 500}, false}, "d/mixed": {Amounts{20, 20}, false},
-		"d/gone": {Amounts{70, 70}, true},
+		"d/prod": {pair{10, 10}, true}, "d/other": {pair{500, 500}, false}, "d/mixed": {pair{20, 20}, false},
+		"d/gone": {pair{70, 70}, true},
 	})
-	r.System = Amounts{1, 1}
+	r.System = pair{1, 1}
 	n.SetReport(r)
-	n.Put(Pod{UID: "1", Name: "d/prod", Prod: true, Estimate: Amounts{1000, 1000}})
-	n.Put(Pod{UID: "2", Name: "d/other", Estimate: Amounts{1000, 1000}})
-	n.Put(Pod{UID: "3", Name: "d/mixed", Prod: true, Estimate: Amounts{100, 100}})
-	if got, want := n.View().ProdUse(), (Amounts{110, 110}); got != want {
+	n.Put(Pod{UID: "1", Name: "d/prod", Prod: true, Estimate: pair{1000, 1000}})
+	n.Put(Pod{UID: "2", Name: "d/other", Estimate: pair{1000, 1000}})
+	n.Put(Pod{UID: "3", Name: "d/mixed", Prod: true, Estimate: pair{100, 100}})
+	if got, want := n.View().ProdUse(), (pair{110, 110}); got != want {
 		t.Errorf("got %v, want %v: by report, and by estimate where the report says another class", got, want)
 	}
-	rules := Rules{Prod: Percents{CPU: 10}, ProdWithSystem: true, Usage: Percents{CPU: 100}}
-	if _, exceeds := rules.Exceeds(n.View(), Amounts{1000, 1000}, true); !exceeds {
+	rules := Rules{Prod: Percents{amount.CPU: 10}, ProdWithSystem: true, Usage: Percents{amount.CPU: 100}}
+	if _, exceeds := rules.Exceeds(n.View(), pair{1000, 1000}, true); !exceeds {
 		t.Error("111 of 1000 is 11 %, above 10 %")
 	}
 	rules.ProdWithSystem = false
-	if e, exceeds := rules.Exceeds(n.View(), Amounts{1057, 1000}, true); exceeds {
+	if e, exceeds := rules.Exceeds(n.View(), pair{1057, 1000}, true); exceeds {
 		t.Errorf("%+v", e)
 	}
 }
@@ -241,66 +244,67 @@ func TestThresholds(t *testing.T) {
 	t.Parallel()
 	n := NewNode()
 	r := report(1000, nil) // 5000
-	r.Aggregates = []Aggregate{{time.Minute, map[Statistic]Amounts{P95: {8000, 8000}}}}
+	r.Aggregates = []Aggregate{{time.Minute, map[Statistic]pair{P95: {8000, 8000}}}}
 	n.SetReport(r)
 	p95 := Measure{P95, time.Minute}
 	own := func(cpu, memory int64) *Percents { return &Percents{cpu, memory} }
 	for name, c := range map[string]struct {
 		rules       Rules
 		override    Override
-		allocatable Amounts
+		allocatable pair
 		prod        bool
 		want        string // "" where none is exceeded
 	}{
-		"no rules":       {allocatable: Amounts{1, 1}},
-		"65.4 % is 65 %": {rules: Rules{Usage: Percents{CPU: 65}}, allocatable: Amounts{7645, 9000}},
+		"no rules":       {allocatable: pair{1, 1}},
+		"65.4 % is 65 %": {rules: Rules{Usage: Percents{amount.CPU: 65}}, allocatable: pair{7645, 9000}},
 		"65.5 % is 66 %": {
-			rules: Rules{Usage: Percents{CPU: 65}}, allocatable: Amounts{7633, 9000}, want: "cpu 66>65",
+			rules: Rules{Usage: Percents{amount.CPU: 65}}, allocatable: pair{7633, 9000}, want: "cpu 66>65",
 		},
 		"a resource that is off": {
-			rules: Rules{Usage: Percents{CPU: 0, Memory: 99}}, allocatable: Amounts{1, 9000},
+			rules: Rules{Usage: Percents{amount.CPU: 0, amount.Memory: 99}}, allocatable: pair{1, 9000},
 		},
 		"memory": {
-			rules: Rules{Usage: Percents{99, 50}}, allocatable: Amounts{9000, 5000}, want: "memory 100>50",
+			rules: Rules{Usage: Percents{99, 50}}, allocatable: pair{9000, 5000}, want: "memory 100>50",
 		},
 		"a node without the resource": {rules: Rules{Usage: Percents{99, 50}}},
 		"aggregated thresholds are instead of the plain ones": {
-			rules:       Rules{Usage: Percents{CPU: 1}, Aggregated: Percents{CPU: 80}, AggregatedBy: p95},
-			allocatable: Amounts{10000, 1},
+			rules:       Rules{Usage: Percents{amount.CPU: 1}, Aggregated: Percents{amount.CPU: 80}, AggregatedBy: p95},
+			allocatable: pair{10000, 1},
 		},
 		"aggregated use above its threshold": {
-			rules:       Rules{Aggregated: Percents{CPU: 79}, AggregatedBy: p95},
-			allocatable: Amounts{10000, 1}, want: "cpu 80>79 aggregated",
+			rules:       Rules{Aggregated: Percents{amount.CPU: 79}, AggregatedBy: p95},
+			allocatable: pair{10000, 1}, want: "cpu 80>79 aggregated",
 		},
 		"production pods have their own": {
-			rules: Rules{Usage: Percents{CPU: 1}, Prod: Percents{CPU: 1}}, allocatable: Amounts{10000, 1}, prod: true,
+			rules:       Rules{Usage: Percents{amount.CPU: 1}, Prod: Percents{amount.CPU: 1}},
+			allocatable: pair{10000, 1}, prod: true,
 		},
 		"production pods without their own have the others": {
-			rules: Rules{Usage: Percents{CPU: 1}}, allocatable: Amounts{10000, 1}, prod: true, want: "cpu 50>1",
+			rules: Rules{Usage: Percents{amount.CPU: 1}}, allocatable: pair{10000, 1}, prod: true, want: "cpu 50>1",
 		},
 		"other pods have not those of production": {
-			rules:       Rules{Usage: Percents{CPU: 1}, Prod: Percents{CPU: 99}},
-			allocatable: Amounts{10000, 1}, want: "cpu 50>1",
+			rules:       Rules{Usage: Percents{amount.CPU: 1}, Prod: Percents{amount.CPU: 99}},
+			allocatable: pair{10000, 1}, want: "cpu 50>1",
 		},
 		"a node switches a threshold off": {
-			rules:    Rules{Usage: Percents{CPU: 1}},
-			override: Override{Usage: own(0, 0)}, allocatable: Amounts{10000, 1},
+			rules:    Rules{Usage: Percents{amount.CPU: 1}},
+			override: Override{Usage: own(0, 0)}, allocatable: pair{10000, 1},
 		},
 		"a node has a threshold of its own": {
-			rules:    Rules{Usage: Percents{CPU: 90}},
-			override: Override{Usage: own(49, 0)}, allocatable: Amounts{10000, 1}, want: "cpu 50>49",
+			rules:    Rules{Usage: Percents{amount.CPU: 90}},
+			override: Override{Usage: own(49, 0)}, allocatable: pair{10000, 1}, want: "cpu 50>49",
 		},
 		"a node's aggregated thresholds leave the plain ones unread": {
-			rules:    Rules{Usage: Percents{CPU: 1}},
-			override: Override{Aggregated: own(79, 0), AggregatedBy: p95}, allocatable: Amounts{10000, 1},
+			rules:    Rules{Usage: Percents{amount.CPU: 1}},
+			override: Override{Aggregated: own(79, 0), AggregatedBy: p95}, allocatable: pair{10000, 1},
 			want: "cpu 80>79 aggregated",
 		},
 		"a node's production thresholds leave those of other pods": {
-			rules:    Rules{Usage: Percents{CPU: 49}},
-			override: Override{Prod: own(99, 0)}, allocatable: Amounts{10000, 1}, want: "cpu 50>49",
+			rules:    Rules{Usage: Percents{amount.CPU: 49}},
+			override: Override{Prod: own(99, 0)}, allocatable: pair{10000, 1}, want: "cpu 50>49",
 		},
 		"the largest use does not overflow": {
-			rules: Rules{Usage: Percents{CPU: 100}}, allocatable: Amounts{1, 1}, want: "cpu 500000>100",
+			rules: Rules{Usage: Percents{amount.CPU: 100}}, allocatable: pair{1, 1}, want: "cpu 500000>100",
 		},
 	} {
 		got := ""
@@ -354,27 +358,27 @@ func TestOldReports(t *testing.T) {
 func TestScore(t *testing.T) {
 	t.Parallel()
 	n := NewNode()
-	r := report(1000, map[string]PodUse{"d/a": {Amounts{1000, 1000}, true}}) // 5000, 5000
-	r.Aggregates = []Aggregate{{time.Minute, map[Statistic]Amounts{P95: {8000, 8000}}}}
+	r := report(1000, map[string]PodUse{"d/a": {pair{1000, 1000}, true}}) // 5000, 5000
+	r.Aggregates = []Aggregate{{time.Minute, map[Statistic]pair{P95: {8000, 8000}}}}
 	n.SetReport(r)
 	n.Put(Pod{UID: "1", Name: "d/a", Prod: true})
 	even := Weights{Resources: Percents{1, 1}}
 	for name, c := range map[string]struct {
 		scoring     Scoring
-		allocatable Amounts
+		allocatable pair
 		want        int64
 	}{
-		"the mean of what is left": {Scoring{Weights: even}, Amounts{10000, 20000}, 62},
+		"the mean of what is left": {Scoring{Weights: even}, pair{10000, 20000}, 62},
 		"by weights": {
-			Scoring{Weights: Weights{Resources: Percents{3, 1}}}, Amounts{10000, 20000}, 56,
+			Scoring{Weights: Weights{Resources: Percents{3, 1}}}, pair{10000, 20000}, 56,
 		},
-		"the scarcest resource decides": {Scoring{Weights: Weights{Dominant: 1}}, Amounts{10000, 20000}, 50},
-		"both":                          {Scoring{Weights: Weights{Percents{1, 1}, 1}}, Amounts{10000, 20000}, 58},
-		"no weights":                    {Scoring{}, Amounts{10000, 20000}, 0},
-		"more used than there is":       {Scoring{Weights: even}, Amounts{4000, 20000}, 37},
-		"a resource that is not there":  {Scoring{Weights: even}, Amounts{0, 10000}, 25},
-		"a percentile":                  {Scoring{Weights: even, By: Measure{P95, 0}}, Amounts{10000, 10000}, 20},
-		"of production pods alone":      {Scoring{Weights: even, Prod: true}, Amounts{10000, 10000}, 90},
+		"the scarcest resource decides": {Scoring{Weights: Weights{Dominant: 1}}, pair{10000, 20000}, 50},
+		"both":                          {Scoring{Weights: Weights{Percents{1, 1}, 1}}, pair{10000, 20000}, 58},
+		"no weights":                    {Scoring{}, pair{10000, 20000}, 0},
+		"more used than there is":       {Scoring{Weights: even}, pair{4000, 20000}, 37},
+		"a resource that is not there":  {Scoring{Weights: even}, pair{0, 10000}, 25},
+		"a percentile":                  {Scoring{Weights: even, By: Measure{P95, 0}}, pair{10000, 10000}, 20},
+		"of production pods alone":      {Scoring{Weights: even, Prod: true}, pair{10000, 10000}, 90},
 	} {
 		if got := c.scoring.Score(n.View(), c.allocatable, true); got != c.want {
 			t.Errorf("%s: got %d, want %d", name, got, c.want)
@@ -382,8 +386,8 @@ func TestScore(t *testing.T) {
 	}
 }
 
-func drawAmounts(t *rapid.T, name string) Amounts {
-	return Amounts{rapid.Int64Range(0, 50).Draw(t, name), rapid.Int64Range(0, 50).Draw(t, name)}
+func drawAmounts(t *rapid.T, name string) pair {
+	return pair{rapid.Int64Range(0, 50).Draw(t, name), rapid.Int64Range(0, 50).Draw(t, name)}
 }
 
 func drawPod(t *rapid.T) Pod {
@@ -417,12 +421,12 @@ func drawReport(t *rapid.T) *Report {
 
 // counted returns the use of a node, counting each pod once: system, what is reported of pods that are not assigned,
 // and each assigned pod.
-func counted(r *Report, pods map[string]Pod) Amounts {
-	var sum Amounts
+func counted(r *Report, pods map[string]Pod) pair {
+	var sum pair
 	if r != nil {
 		sum = r.System
 	}
-	left := map[string]Amounts{}
+	left := map[string]pair{}
 	if r != nil {
 		for name, p := range r.Pods {
 			left[name] = p.Use
@@ -518,7 +522,7 @@ func TestLostMetricsNeverMakeANodeLookEmptier(t *testing.T) {
 		r := drawReport(t)
 		n.SetReport(r)
 		before := n.View()
-		allocatable, prod := Amounts{200, 200}, rapid.Bool().Draw(t, "prod pod")
+		allocatable, prod := pair{200, 200}, rapid.Bool().Draw(t, "prod pod")
 		scoring := Scoring{Weights: Weights{Percents{1, 2}, 1}, Prod: rapid.Bool().Draw(t, "by prod")}
 		expiry := Expiry{After: time.Minute}
 		score := func(v View, now time.Time) int64 {
@@ -547,7 +551,7 @@ func TestLostMetricsNeverMakeANodeLookEmptier(t *testing.T) {
 		n.SetReport(&partial)
 		for i, got := range n.View().Use(Measure{}) {
 			if was := before.Use(Measure{})[i]; got < was {
-				t.Fatalf("%s: without reports of some pods %d, before %d", Resource(i), got, was)
+				t.Fatalf("%s: without reports of some pods %d, before %d", amount.Resource(i), got, was)
 			}
 		}
 	})

@@ -3,13 +3,15 @@ package load
 import (
 	"iter"
 	"time"
+
+	"github.com/tenon-project/tenon/internal/core/amount"
 )
 
 // Pod is a pod that is assigned to a node.
 type Pod struct {
 	UID      string
 	Name     string // namespace/name, as reports have it
-	Estimate Amounts
+	Estimate amount.Pair
 	Prod     bool // counts in the use of production pods
 	Assigned time.Time
 	// Until is the end of a time in which the estimate counts beside the use that a report has; zero for none.
@@ -39,12 +41,12 @@ type Measure struct {
 // Aggregate is the use of a node over a time.
 type Aggregate struct {
 	Duration time.Duration
-	Use      map[Statistic]Amounts
+	Use      map[Statistic]amount.Pair
 }
 
 // PodUse is what a report has of a pod.
 type PodUse struct {
-	Use  Amounts
+	Use  amount.Pair
 	Prod bool
 }
 
@@ -52,9 +54,9 @@ type PodUse struct {
 type Report struct {
 	Updated    time.Time     // zero for a report that has not been made yet
 	Interval   time.Duration // between reports
-	Use        *Amounts      // of the node; nil where the report lacks it
-	System     Amounts       // of neither pods nor applications
-	Apps       Amounts       // of applications of the host
+	Use        *amount.Pair  // of the node; nil where the report lacks it
+	System     amount.Pair   // of neither pods nor applications
+	Apps       amount.Pair   // of applications of the host
 	Aggregates []Aggregate
 	Pods       map[string]PodUse // by namespace/name
 	// Whole is true if the report has the use of the system, of each application and of each pod that it names. Each is
@@ -63,7 +65,7 @@ type Report struct {
 }
 
 // running returns what the system, applications and pods used that ran when the report was made.
-func (r *Report) running() Amounts {
+func (r *Report) running() amount.Pair {
 	use := r.System.Plus(r.Apps)
 	for _, p := range r.Pods {
 		use = use.Plus(p.Use)
@@ -82,19 +84,19 @@ type Node struct {
 type entry struct {
 	pod Pod
 	// missing is what is added to the use of the node, prod what is added to the use of production pods.
-	missing, prod Amounts
+	missing, prod amount.Pair
 	// unreported is set where the report was made after the pod was assigned, and does not have it.
 	unreported bool
 }
 
 // View is a node's account at a moment. Invariant: each sum is that of the entries.
 type View struct {
-	Report    *Report // nil for none
-	missing   Amounts // Σ of what the report lacks of pods
-	prod      Amounts // Σ of production pods, by report or estimate
-	estimates Amounts // Σ of all estimates
+	Report    *Report     // nil for none
+	missing   amount.Pair // Σ of what the report lacks of pods
+	prod      amount.Pair // Σ of production pods, by report or estimate
+	estimates amount.Pair // Σ of all estimates
 	// running is Report.running; zero for a report that is not Whole. unreported counts the entries that are.
-	running    Amounts
+	running    amount.Pair
 	unreported int
 }
 
@@ -155,7 +157,7 @@ func (r *Report) entry(p Pod) entry {
 	case !reported:
 		e.missing = p.Estimate
 	case r.Updated.Add(-r.Interval).Before(p.Assigned) || p.Initializing || r.Updated.Before(p.Until):
-		e.missing = p.Estimate.most(use.Use).minus(use.Use)
+		e.missing = p.Estimate.Without(use.Use)
 	}
 	switch {
 	case !p.Prod:
@@ -178,8 +180,8 @@ func (v *View) add(e entry) {
 
 // remove reverts add.
 func (v *View) remove(e entry) {
-	v.missing, v.prod = v.missing.minus(e.missing), v.prod.minus(e.prod)
-	v.estimates = v.estimates.minus(e.pod.Estimate)
+	v.missing, v.prod = v.missing.Without(e.missing), v.prod.Without(e.prod)
+	v.estimates = v.estimates.Without(e.pod.Estimate)
 	if e.unreported {
 		v.unreported--
 	}
@@ -193,7 +195,7 @@ func (v View) With(p Pod) View {
 
 // Use returns what the node uses. Where the report lacks the measure, it is the larger of the last average and of the
 // estimates of all pods.
-func (v View) Use(m Measure) Amounts {
+func (v View) Use(m Measure) amount.Pair {
 	if v.Report == nil || v.Report.Use == nil {
 		return v.estimates
 	}
@@ -207,14 +209,14 @@ func (v View) Use(m Measure) Amounts {
 	if m.Duration == 0 {
 		return average
 	}
-	return average.most(v.estimates)
+	return average.Larger(v.estimates)
 }
 
 // average returns what the node used of late, without pods that have ended by the time of the report. The average of a
 // node contains these, and pods that have begun only in part. The report does not say how much each adds. Where it has
 // all that ran at the end, their sum counts instead; not where it lacks a pod, whose own use is then known from the
 // average alone.
-func (v View) average() Amounts {
+func (v View) average() amount.Pair {
 	if v.Report.Whole && v.unreported == 0 {
 		return v.running
 	}
@@ -222,18 +224,18 @@ func (v View) average() Amounts {
 }
 
 // ProdUse returns what production pods use.
-func (v View) ProdUse() Amounts { return v.prod }
+func (v View) ProdUse() amount.Pair { return v.prod }
 
 // System returns what the last report says of all but pods.
-func (v View) System() Amounts {
+func (v View) System() amount.Pair {
 	if v.Report == nil {
-		return Amounts{}
+		return amount.Pair{}
 	}
 	return v.Report.System
 }
 
 // aggregate returns the measured use, false where the report lacks it.
-func (r *Report) aggregate(m Measure) (use Amounts, has bool) {
+func (r *Report) aggregate(m Measure) (use amount.Pair, has bool) {
 	var longest time.Duration
 	for _, a := range r.Aggregates {
 		one, named := a.Use[m.Statistic]
@@ -260,24 +262,24 @@ func (n *Node) Pods() iter.Seq[Pod] {
 }
 
 // Estimates of a pod that requests nothing: 250m CPUs and 200 MiB.
-var unasked = Amounts{CPU: 250, Memory: 200 << 20}
+var unasked = amount.Pair{amount.CPU: 250, amount.Memory: 200 << 20}
 
 // Ask is what a pod asks for in the resources of its class: batch-cpu and batch-memory for a pod of class batch.
 type Ask struct {
-	Request, Limit Amounts // 0 for what it does not name
+	Request, Limit amount.Pair // 0 for what it does not name
 	// Mid is set for a pod of class mid, which is estimated to use nothing where it asks for nothing.
 	Mid bool
 }
 
 // Estimate returns what a pod will use: the given percentages of the larger of its request and its limit, rounded, and
 // not more than its limit; 250m CPUs and 200 MiB where it asks for nothing.
-func Estimate(a Ask, factors Percents) Amounts {
-	var estimate Amounts
+func Estimate(a Ask, factors Percents) amount.Pair {
+	var estimate amount.Pair
 	for r := range estimate {
 		asked := max(a.Request[r], a.Limit[r])
 		switch {
 		case asked > 0:
-			estimate[r] = min(share(asked, factors[r], 100, 50), Most)
+			estimate[r] = min(amount.Part(asked, factors[r], 100, 50), Most)
 		case !a.Mid:
 			estimate[r] = unasked[r]
 		}

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/tenon-project/tenon/internal/core/amount"
 )
 
 // Shares are parts of 10,000 of what a node can allocate; 0 is for a resource that is not judged.
-type Shares [resources]int64
+type Shares [amount.Resources]int64
 
 // whole is all that a node can allocate.
 const whole = 10_000
@@ -28,8 +30,8 @@ const (
 
 // Member is a node of a Pool.
 type Member struct {
-	Allocatable Amounts
-	Use         [kinds]Amounts
+	Allocatable amount.Pair
+	Use         [kinds]amount.Pair
 	// Pods may leave, in this order.
 	Pods []PodUse
 	// Closed is set for a node that takes no pods.
@@ -43,14 +45,14 @@ type Pool struct {
 	Members []Member
 	Bands   [kinds]Band
 	// Weights are how much a resource counts where uses are compared.
-	Weights [resources]int64
+	Weights [amount.Resources]int64
 }
 
 // Deviate takes the bands of a pool as distances from the mean use of its members.
 func (p *Pool) Deviate() {
 	for kind := range kinds {
 		b := &p.Bands[kind]
-		for r := range resources {
+		for r := range amount.Resources {
 			if b.High[r] == 0 {
 				continue
 			}
@@ -65,33 +67,33 @@ func (p *Pool) Deviate() {
 }
 
 // share returns the use in parts of 10,000.
-func (m *Member) share(kind Kind, r Resource) int64 {
+func (m *Member) share(kind Kind, r amount.Resource) int64 {
 	if m.Allocatable[r] <= 0 {
 		return 0
 	}
-	return share(m.Use[kind][r], whole, m.Allocatable[r], 0)
+	return amount.Part(m.Use[kind][r], whole, m.Allocatable[r], 0)
 }
 
 // excess returns by how much the use of a resource is above its high threshold; at most 0 where it is not. A resource
 // that the node does not have is not judged.
-func (p *Pool) excess(i int, kind Kind, r Resource) int64 {
+func (p *Pool) excess(i int, kind Kind, r amount.Resource) int64 {
 	m := &p.Members[i]
 	if p.Bands[kind].High[r] == 0 || m.Allocatable[r] <= 0 {
 		return 0
 	}
-	return m.Use[kind][r] - share(m.Allocatable[r], p.Bands[kind].High[r], whole, 0)
+	return m.Use[kind][r] - amount.Part(m.Allocatable[r], p.Bands[kind].High[r], whole, 0)
 }
 
 // IsHigh reports whether the use of any resource is above its high threshold.
 func (p *Pool) IsHigh(i int, kind Kind) bool {
-	return slices.ContainsFunc(Resources(), func(r Resource) bool { return p.excess(i, kind, r) > 0 })
+	return slices.ContainsFunc(amount.Both(), func(r amount.Resource) bool { return p.excess(i, kind, r) > 0 })
 }
 
 // isLow reports whether the use of each judged resource is below its low threshold.
 func (p *Pool) isLow(i int, kind Kind) bool {
 	m, b := &p.Members[i], p.Bands[kind]
-	return b != Band{} && !slices.ContainsFunc(Resources(), func(r Resource) bool {
-		return b.High[r] > 0 && m.Use[kind][r] >= share(m.Allocatable[r], b.Low[r], whole, 0)
+	return b != Band{} && !slices.ContainsFunc(amount.Both(), func(r amount.Resource) bool {
+		return b.High[r] > 0 && m.Use[kind][r] >= amount.Part(m.Allocatable[r], b.Low[r], whole, 0)
 	})
 }
 
@@ -106,11 +108,11 @@ func (p *Pool) Low(kind Kind) (low []int) {
 }
 
 // Weighted returns the weighted mean of a use, in parts of 10,000 of what a member can allocate.
-func (p *Pool) Weighted(i int, use Amounts) int64 {
-	m := Member{Allocatable: p.Members[i].Allocatable, Use: [kinds]Amounts{use}}
+func (p *Pool) Weighted(i int, use amount.Pair) int64 {
+	m := Member{Allocatable: p.Members[i].Allocatable, Use: [kinds]amount.Pair{use}}
 	sum, weights := int64(0), int64(0)
 	for r, weight := range p.Weights {
-		sum += weight * min(m.share(All, Resource(r)), 100*whole)
+		sum += weight * min(m.share(All, amount.Resource(r)), 100*whole)
 		weights += weight
 	}
 	return sum / max(weights, 1)
@@ -158,7 +160,7 @@ func (p *Pool) helps(source, target int, kind Kind, pod PodUse) bool {
 	from, to := p.Members[source], p.Members[target]
 	from.remove(pod)
 	to.add(pod)
-	return slices.ContainsFunc(Resources(), func(r Resource) bool {
+	return slices.ContainsFunc(amount.Both(), func(r amount.Resource) bool {
 		before := max(p.Members[source].share(kind, r), p.Members[target].share(kind, r))
 		after := max(from.share(kind, r), to.share(kind, r))
 		return p.excess(source, kind, r) > 0 && before-after >= minImprovement
@@ -172,7 +174,7 @@ func (p *Pool) holds(target int, pod PodUse) bool {
 	for kind, b := range p.Bands {
 		for r, high := range b.High {
 			judged := high > 0 && (Kind(kind) == All || pod.Prod)
-			if judged && m.Use[kind][r] >= share(m.Allocatable[r], high, whole, 0) {
+			if judged && m.Use[kind][r] >= amount.Part(m.Allocatable[r], high, whole, 0) {
 				return false
 			}
 		}
@@ -190,9 +192,9 @@ func (m *Member) add(pod PodUse) {
 
 // remove subtracts a pod. Reports of the node and of its pods are not of one moment: no use falls below 0.
 func (m *Member) remove(pod PodUse) {
-	m.Use[All] = m.Use[All].minus(pod.Use).most(Amounts{})
+	m.Use[All] = m.Use[All].Without(pod.Use)
 	if pod.Prod {
-		m.Use[Prod] = m.Use[Prod].minus(pod.Use).most(Amounts{})
+		m.Use[Prod] = m.Use[Prod].Without(pod.Use)
 	}
 }
 

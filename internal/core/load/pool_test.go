@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/amount"
 )
 
 func TestDetector(t *testing.T) {
@@ -61,10 +63,10 @@ func TestDetector(t *testing.T) {
 
 // members have 1000 of each resource.
 func pool(all, prod Band, uses ...int64) *Pool {
-	p := &Pool{Bands: [kinds]Band{all, prod}, Weights: [resources]int64{1, 1}}
+	p := &Pool{Bands: [kinds]Band{all, prod}, Weights: [amount.Resources]int64{1, 1}}
 	for _, use := range uses {
 		p.Members = append(p.Members, Member{
-			Allocatable: Amounts{1000, 1000}, Use: [kinds]Amounts{{use, 0}, {use, 0}},
+			Allocatable: pair{1000, 1000}, Use: [kinds]pair{{use, 0}, {use, 0}},
 		})
 	}
 	return p
@@ -94,14 +96,14 @@ func TestWhichNodesAreLowAndHigh(t *testing.T) {
 		"at a threshold a node is neither": {pool(cpu, Band{}, 449, 450, 750, 751), []int{0}, []int{3}},
 		"low by all, high by any resource": {
 			change(pool(both, Band{}, 100, 100, 100), func(p *Pool) {
-				p.Members[1].Use[All][Memory], p.Members[2].Use[All][Memory] = 550, 801
+				p.Members[1].Use[All][amount.Memory], p.Members[2].Use[All][amount.Memory] = 550, 801
 			}), []int{0}, []int{2},
 		},
 		"a closed node is not low": {
 			change(pool(cpu, Band{}, 100), func(p *Pool) { p.Members[0].Closed = true }), nil, nil,
 		},
 		"a node without the resource is neither": {
-			change(pool(cpu, Band{}, 900), func(p *Pool) { p.Members[0].Allocatable = Amounts{} }), nil, nil,
+			change(pool(cpu, Band{}, 900), func(p *Pool) { p.Members[0].Allocatable = pair{} }), nil, nil,
 		},
 		"a band of nothing has neither": {pool(Band{}, Band{}, 0, 1000), nil, nil},
 		"distances from the mean of 50 %": {
@@ -142,47 +144,47 @@ func TestRelieve(t *testing.T) {
 		want      []move // source, pod, target
 	}{
 		"one pod is enough": {
-			all: cpu, uses: []int64{900, 100}, pods: [][]PodUse{{{Use: Amounts{100, 0}}, {Use: Amounts{100, 0}}}},
+			all: cpu, uses: []int64{900, 100}, pods: [][]PodUse{{{Use: pair{100, 0}}, {Use: pair{100, 0}}}},
 			want: []move{{0, 0, 1}},
 		},
 		"the most used node first, to the least used one": {
 			all: cpu, uses: []int64{850, 950, 300, 200},
-			pods: [][]PodUse{{{Use: Amounts{200, 0}}}, {{Use: Amounts{200, 0}}}},
+			pods: [][]PodUse{{{Use: pair{200, 0}}}, {{Use: pair{200, 0}}}},
 			want: []move{{1, 0, 3}, {0, 0, 2}},
 		},
 		"a target stays below the high threshold": {
-			all: cpu, uses: []int64{1000, 390}, pods: [][]PodUse{{{Use: Amounts{410, 0}}, {Use: Amounts{409, 0}}}},
+			all: cpu, uses: []int64{1000, 390}, pods: [][]PodUse{{{Use: pair{410, 0}}, {Use: pair{409, 0}}}},
 			want: []move{{0, 1, 1}},
 		},
 		"the headroom is used up": {
 			all: cpu, uses: []int64{2000, 300},
-			pods: [][]PodUse{{{Use: Amounts{300, 0}}, {Use: Amounts{300, 0}}, {Use: Amounts{199, 0}}}},
+			pods: [][]PodUse{{{Use: pair{300, 0}}, {Use: pair{300, 0}}, {Use: pair{199, 0}}}},
 			want: []move{{0, 0, 1}, {0, 2, 1}},
 		},
 		"a pod that lowers the use by less than 5 percent stays, and the next one moves": {
-			all: cpu, uses: []int64{900, 100}, pods: [][]PodUse{{{Use: Amounts{49, 0}}, {Use: Amounts{50, 0}}}},
+			all: cpu, uses: []int64{900, 100}, pods: [][]PodUse{{{Use: pair{49, 0}}, {Use: pair{50, 0}}}},
 			want: []move{{0, 1, 1}},
 		},
 		"a pod whose target would be used almost as much stays": {
-			all: cpu, uses: []int64{810, 390}, pods: [][]PodUse{{{Use: Amounts{400, 0}}, {Use: Amounts{370, 0}}}},
+			all: cpu, uses: []int64{810, 390}, pods: [][]PodUse{{{Use: pair{400, 0}}, {Use: pair{370, 0}}}},
 			want: []move{{0, 1, 1}},
 		},
 		"a pod that uses none of the resource stays": {
-			all: cpu, uses: []int64{900, 0}, pods: [][]PodUse{{{Use: Amounts{0, 500}}}},
+			all: cpu, uses: []int64{900, 0}, pods: [][]PodUse{{{Use: pair{0, 500}}}},
 		},
 		"a refused pod stays, and the next one moves": {
-			all: cpu, uses: []int64{900, 100}, pods: [][]PodUse{{{Use: Amounts{100, 0}}, {Use: Amounts{150, 0}}}},
+			all: cpu, uses: []int64{900, 100}, pods: [][]PodUse{{{Use: pair{100, 0}}, {Use: pair{150, 0}}}},
 			refuse: func(m move) bool { return m[1] == 0 }, want: []move{{0, 1, 1}},
 		},
 		"for production pods only these move, and fit by the use of all": {
 			all: cpu, prod: prod, kind: Prod, uses: []int64{600, 100},
 			pods: [][]PodUse{{
-				{Use: Amounts{100, 0}}, {Use: Amounts{410, 0}, Prod: true}, {Use: Amounts{150, 0}, Prod: true},
+				{Use: pair{100, 0}}, {Use: pair{410, 0}, Prod: true}, {Use: pair{150, 0}, Prod: true},
 			}},
 			want: []move{{0, 2, 1}},
 		},
 		"a pod that is not of production may join more of production than may be high": {
-			all: cpu, prod: prod, uses: []int64{900, 390}, pods: [][]PodUse{{{Use: Amounts{100, 0}}}},
+			all: cpu, prod: prod, uses: []int64{900, 390}, pods: [][]PodUse{{{Use: pair{100, 0}}}},
 			prodUse: 600, want: []move{{0, 0, 1}},
 		},
 	} {
@@ -193,7 +195,7 @@ func TestRelieve(t *testing.T) {
 				p.Members[i].Pods = pods
 			}
 			if c.prodUse > 0 {
-				p.Members[1].Use[Prod] = Amounts{c.prodUse, 0}
+				p.Members[1].Use[Prod] = pair{c.prodUse, 0}
 			}
 			var got []move
 			p.Relieve(c.kind, high(p, c.kind), p.Low(c.kind), func(source, pod int, targets []int) (int, bool) {
@@ -225,18 +227,18 @@ func TestRelieveIsWhatCountingEachMoveAgainFinds(t *testing.T) {
 func checkRelieve(t *rapid.T) {
 	number := func(name string, least, most int64) int64 { return rapid.Int64Range(least, most).Draw(t, name) }
 	band := func(most int64) (b Band) {
-		for r := range resources {
+		for r := range amount.Resources {
 			b.High[r] = number("high", 1000, most)
 			b.Low[r] = number("low", b.High[r]/2, b.High[r])
 		}
 		return b
 	}
-	p := &Pool{Bands: [kinds]Band{band(whole), band(whole / 2)}, Weights: [resources]int64{1, 1}}
+	p := &Pool{Bands: [kinds]Band{band(whole), band(whole / 2)}, Weights: [amount.Resources]int64{1, 1}}
 	for range number("nodes", 2, 4) {
-		m := Member{Allocatable: Amounts{number("cpu", 20, 50), number("memory", 20, 50)}}
+		m := Member{Allocatable: pair{number("cpu", 20, 50), number("memory", 20, 50)}}
 		for range number("pods", 0, 6) {
 			pod := PodUse{
-				Use: Amounts{number("cpu", 0, 12), number("memory", 0, 12)}, Prod: rapid.Bool().Draw(t, "prod"),
+				Use: pair{number("cpu", 0, 12), number("memory", 0, 12)}, Prod: rapid.Bool().Draw(t, "prod"),
 			}
 			m.Pods = append(m.Pods, pod)
 			m.add(pod)
@@ -250,7 +252,7 @@ func checkRelieve(t *rapid.T) {
 			on[[2]int{i, j}] = i
 		}
 	}
-	percent := func(node int, kind Kind, r Resource) (use, all int64) {
+	percent := func(node int, kind Kind, r amount.Resource) (use, all int64) {
 		for pod, at := range on {
 			if u := p.Members[pod[0]].Pods[pod[1]]; at == node && (kind == All || u.Prod) {
 				use += u.Use[r]
@@ -259,12 +261,12 @@ func checkRelieve(t *rapid.T) {
 		return use, p.Members[node].Allocatable[r]
 	}
 	// above compares exactly: use / allocatable with share / 10,000, rounded down to an amount.
-	above := func(node int, kind Kind, r Resource, equal int64) bool {
+	above := func(node int, kind Kind, r amount.Resource, equal int64) bool {
 		use, all := percent(node, kind, r)
 		return use+equal > p.Bands[kind].High[r]*all/whole
 	}
 	// larger returns the larger use of two nodes, in parts of 10,000.
-	larger := func(a, b int, kind Kind, r Resource) int64 {
+	larger := func(a, b int, kind Kind, r amount.Resource) int64 {
 		useA, allA := percent(a, kind, r)
 		useB, allB := percent(b, kind, r)
 		return max(useA*whole/allA, useB*whole/allB)
@@ -274,18 +276,18 @@ func checkRelieve(t *rapid.T) {
 		if on[pod] != source || kind == Prod && !p.Members[source].Pods[pod[1]].Prod {
 			return false
 		}
-		high, before := [resources]bool{}, [resources]int64{}
-		for r := range resources {
+		high, before := [amount.Resources]bool{}, [amount.Resources]int64{}
+		for r := range amount.Resources {
 			high[r], before[r] = above(source, kind, r, 0), larger(source, node, kind, r)
 		}
 		on[pod] = node
 		defer func() { on[pod] = source }()
-		if !slices.ContainsFunc(Resources(), func(r Resource) bool {
+		if !slices.ContainsFunc(amount.Both(), func(r amount.Resource) bool {
 			return high[r] && larger(source, node, kind, r) <= before[r]-500
 		}) {
 			return false
 		}
-		for _, r := range Resources() {
+		for r := range amount.Resources {
 			if above(node, All, r, 1) || p.Members[pod[0]].Pods[pod[1]].Prod && above(node, Prod, r, 1) {
 				return false
 			}
@@ -325,7 +327,7 @@ func checkRelieve(t *rapid.T) {
 		}
 	}
 	for i, m := range p.Members {
-		for _, r := range Resources() {
+		for r := range amount.Resources {
 			for kind := range kinds {
 				if use, _ := percent(i, kind, r); m.Use[kind][r] != use {
 					t.Fatalf("node %d uses %v, want %d of %s", i, m.Use[kind], use, r)

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
-	"reflect"
 	"slices"
 	"time"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
@@ -39,7 +39,7 @@ type Pod struct {
 	// Bound is the quota that the pod was bound in, as its record says; empty without one.
 	Bound string
 	// Amounts is what it asks for, and holds once it is reserved or bound. It must not be changed.
-	Amounts Amounts
+	Amounts amount.List
 	// NonPreemptible pods count against min and are no victims.
 	NonPreemptible bool
 	Priority       int32
@@ -144,7 +144,7 @@ func (a *Account) Unset(name string) {
 }
 
 // SetNodes sets what the counted nodes have together.
-func (a *Account) SetNodes(amounts Amounts) { a.forest.SetNodes(amounts) }
+func (a *Account) SetNodes(amounts amount.List) { a.forest.SetNodes(amounts) }
 
 // Put adds a pod or replaces what is known of it. A pod with a node is bound; one without keeps its reservation.
 func (a *Account) Put(p Pod) {
@@ -356,13 +356,8 @@ func (e *entry) next(p *Pod) State {
 // counts reports whether p counts as the entry does already.
 func (e *entry) counts(p *Pod) bool {
 	return e.pod.key() == p.key() && (e.state == Pending) == (e.next(p) == Pending) &&
-		e.pod.NonPreemptible == p.NonPreemptible && e.pod.Amounts.equal(p.Amounts) &&
+		e.pod.NonPreemptible == p.NonPreemptible && e.pod.Amounts.Equal(p.Amounts) &&
 		slices.Equal(e.pod.Claims, p.Claims)
-}
-
-// equal is maps.Equal, at once for one and the same map.
-func (a Amounts) equal(b Amounts) bool {
-	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() || maps.Equal(a, b)
 }
 
 // member returns what callers may see of the pod.

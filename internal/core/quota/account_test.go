@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
@@ -27,7 +28,7 @@ type world struct {
 	specs    map[string]Spec
 	pods     map[string]Pod
 	reserved map[string]bool
-	nodes    Amounts
+	nodes    amount.List
 }
 
 func newWorld(c Config, r Rules) *world {
@@ -101,8 +102,8 @@ var (
 	labels     = []string{"", "", "", "a", "b", "c", "d", "absent", System, Root}
 )
 
-func drawAmounts(t *rapid.T, label string, most int64) Amounts {
-	amounts := Amounts{}
+func drawAmounts(t *rapid.T, label string, most int64) amount.List {
+	amounts := amount.List{}
 	for _, d := range []string{cpuName, memory} {
 		if n := rapid.Int64Range(-1, most).Draw(t, label+" "+d); n >= 0 {
 			amounts[d] = n
@@ -285,8 +286,10 @@ func TestAnyOrderOfEventsEqualsARebuild(t *testing.T) {
 func TestPodsFollowTheQuotaThatTheyName(t *testing.T) {
 	t.Parallel()
 	a := NewAccount(Config{}, Rules{})
-	a.SetNodes(Amounts{cpuName: 100})
-	a.Put(Pod{UID: "p", Namespace: "x", Quota: "team", Amounts: Amounts{cpuName: 10}, Node: "n", NonPreemptible: true})
+	a.SetNodes(amount.List{cpuName: 100})
+	a.Put(Pod{
+		UID: "p", Namespace: "x", Quota: "team", Amounts: amount.List{cpuName: 10}, Node: "n", NonPreemptible: true,
+	})
 	sums := func(name string) [4]int64 {
 		q, d := a.Forest().Find(name), a.Forest().Dimension(cpuName)
 		return [4]int64{
@@ -299,7 +302,7 @@ func TestPodsFollowTheQuotaThatTheyName(t *testing.T) {
 		t.Errorf("without its quota the pod counts %v with Default, want %v", got, all)
 	}
 	for range 2 {
-		a.Set(Spec{Name: "team", Max: Amounts{cpuName: 50}})
+		a.Set(Spec{Name: "team", Max: amount.List{cpuName: 50}})
 		if got, left := sums("team"), sums(Default); got != all || left != none {
 			t.Errorf("with its quota the pod counts %v there and %v with Default, want %v and none", got, left, all)
 		}
@@ -331,7 +334,7 @@ func TestAPodRunsAsLongAsItsQuotaSays(t *testing.T) {
 func TestMembersOfAQuota(t *testing.T) {
 	t.Parallel()
 	a := NewAccount(Config{}, Rules{})
-	a.Set(Spec{Name: "team", Namespace: "team", Max: Amounts{cpuName: 10}})
+	a.Set(Spec{Name: "team", Namespace: "team", Max: amount.List{cpuName: 10}})
 	a.Put(Pod{UID: "2", Namespace: "team", Name: "b"})
 	a.Put(Pod{UID: "1", Namespace: "team", Name: "a", Node: "n"})
 	a.Put(Pod{UID: "3", Namespace: "zoo", Name: "c", Quota: "team"})
@@ -352,7 +355,7 @@ func TestMembersOfAQuota(t *testing.T) {
 func TestGangsCountMembersOfAllQuotas(t *testing.T) {
 	t.Parallel()
 	a := NewAccount(Config{}, Rules{})
-	a.Set(Spec{Name: "team", Namespace: "team", Max: Amounts{cpuName: 10}})
+	a.Set(Spec{Name: "team", Namespace: "team", Max: amount.List{cpuName: 10}})
 	for i, p := range []Pod{
 		{Gang: "g", Node: "n", Quota: "team"},
 		{Gang: "g", Node: "n"},
@@ -391,17 +394,17 @@ func TestGangsCountMembersOfAllQuotas(t *testing.T) {
 // Q1: used is above max or wrong, and remains so. Q23: a counter below 0 counts too much from then on.
 func TestACountThatIsWrongIsFoundAndEnds(t *testing.T) {
 	t.Parallel()
-	a := NewAccount(Config{DefaultMax: Amounts{cpuName: 7}}, Rules{})
-	a.SetNodes(Amounts{cpuName: 100})
-	a.Set(Spec{Name: "org", IsParent: true, Max: Amounts{cpuName: 100}})
-	a.Set(Spec{Name: "team", Parent: "org", Max: Amounts{cpuName: 100}})
+	a := NewAccount(Config{DefaultMax: amount.List{cpuName: 7}}, Rules{})
+	a.SetNodes(amount.List{cpuName: 100})
+	a.Set(Spec{Name: "org", IsParent: true, Max: amount.List{cpuName: 100}})
+	a.Set(Spec{Name: "team", Parent: "org", Max: amount.List{cpuName: 100}})
 	a.SetGang("x/g", gang.Bond{Least: 2})
 	for uid, node := range map[string]string{"bound": "n", "reserved": "", "pending": ""} {
-		a.Put(Pod{UID: uid, Namespace: "x", Quota: "team", Gang: "x/g", Amounts: Amounts{cpuName: 10}, Node: node})
+		a.Put(Pod{UID: uid, Namespace: "x", Quota: "team", Gang: "x/g", Amounts: amount.List{cpuName: 10}, Node: node})
 	}
 	a.turn(a.pods["reserved"], Reserved)
 	want, f := a.Hash(), a.Forest()
-	f.Subtract(f.Find("team"), Used, f.Vector(Amounts{cpuName: 15}))
+	f.Subtract(f.Find("team"), Used, f.Vector(amount.List{cpuName: 15}))
 	if diff := cmp.Diff([]string{Root, "org", "team"}, a.Miscounted()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

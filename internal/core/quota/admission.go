@@ -3,8 +3,9 @@ package quota
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/amount"
 )
 
 // LimitKind is what a pod would exceed.
@@ -189,7 +190,7 @@ func (a *Account) AdmitChange(p Pod) *Excess {
 			}
 		}()
 	}
-	claims = slices.DeleteFunc(claims, func(c claim) bool { return plus(c.n, c.held) <= 0 })
+	claims = slices.DeleteFunc(claims, func(c claim) bool { return amount.Plus(c.n, c.held) <= 0 })
 	a.Put(p)
 	for i := range claims {
 		claims[i].held = -claims[i].n // it is used now
@@ -283,7 +284,7 @@ func (c *claim) sameAs(o claim) bool {
 func (a *Account) shift(claims []claim, e *entry, sign int64) {
 	a.each(e, func(asked claim) {
 		if c := find(claims, asked); c != nil {
-			c.held = plus(c.held, sign*asked.n)
+			c.held = amount.Plus(c.held, sign*asked.n)
 		}
 	})
 }
@@ -293,7 +294,7 @@ func (a *Account) claim(claims []claim, e *entry) []claim {
 	others := len(claims)
 	a.each(e, func(asked claim) {
 		if c := find(claims[:others], asked); c != nil {
-			c.n = plus(c.n, asked.n)
+			c.n = amount.Plus(c.n, asked.n)
 		} else {
 			claims = append(claims, asked)
 		}
@@ -301,23 +302,12 @@ func (a *Account) claim(claims []claim, e *entry) []claim {
 	return claims
 }
 
-// plus is a + b, within the int64s.
-func plus(a, b int64) int64 {
-	switch {
-	case b > 0 && a > math.MaxInt64-b:
-		return math.MaxInt64
-	case b < 0 && a < math.MinInt64-b:
-		return math.MinInt64
-	}
-	return a + b
-}
-
 // check returns what the claims of so many pods exceed; leaf is the quota whose path is named.
 func (a *Account) check(leaf *Quota, claims []claim, pods int) *Excess {
 	var x *Excess
 	for _, c := range claims {
 		limit, kind, used := a.limit(c)
-		if kind != "" && plus(used, c.n) > limit {
+		if kind != "" && amount.Plus(used, c.n) > limit {
 			x = x.add(c, Shortage{a.forest.NameOf(c.dimension), limit, used, c.n}, kind)
 		}
 	}
@@ -328,7 +318,7 @@ func (a *Account) check(leaf *Quota, claims []claim, pods int) *Excess {
 			s := x.Shortages[0]
 			if x.LimitKind == RuntimeLimit && !b.firm && b.quota.Name() == x.Quota &&
 				a.forest.NameOf(b.dimension) == s.Dimension {
-				x.Outside = a.outside(b.claim, s.Limit, plus(s.Used, s.Request)-s.Limit)
+				x.Outside = a.outside(b.claim, s.Limit, amount.Plus(s.Used, s.Request)-s.Limit)
 			}
 		}
 		x.path = a.path(leaf)
@@ -387,7 +377,7 @@ func (a *Account) limit(c claim) (limit int64, kind LimitKind, used int64) {
 	if !named {
 		return 0, "", 0
 	}
-	return limit, kind, plus(c.quota.Amount(m, c.dimension), c.held)
+	return limit, kind, amount.Plus(c.quota.Amount(m, c.dimension), c.held)
 }
 
 // add records one limit that a claim exceeds. x is nil for the first one. Shortages are listed for the first quota and

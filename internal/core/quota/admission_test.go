@@ -3,7 +3,6 @@ package quota
 import (
 	"fmt"
 	"maps"
-	"math"
 	"math/bits"
 	"slices"
 	"testing"
@@ -12,19 +11,20 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
 // tree is eng { search { train serve } ads } with a max for each, in CPUs, and 1,000 CPUs in nodes.
 func tree(r Rules) *Account {
 	a := NewAccount(Config{ScaleMin: true}, r)
-	a.SetNodes(Amounts{cpuName: 1000, memory: 1000})
+	a.SetNodes(amount.List{cpuName: 1000, memory: 1000})
 	for _, s := range []Spec{
-		{Name: "eng", IsParent: true, Min: Amounts{cpuName: 100}, Max: Amounts{cpuName: 120}},
-		{Name: "search", Parent: "eng", IsParent: true, Min: Amounts{cpuName: 60}, Max: Amounts{cpuName: 110}},
-		{Name: "train", Parent: "search", Min: Amounts{cpuName: 20}, Max: Amounts{cpuName: 100, memory: 50}},
-		{Name: "serve", Parent: "search", Min: Amounts{cpuName: 30}, Max: Amounts{cpuName: 60}},
-		{Name: "ads", Parent: "eng", Max: Amounts{cpuName: 100}},
+		{Name: "eng", IsParent: true, Min: amount.List{cpuName: 100}, Max: amount.List{cpuName: 120}},
+		{Name: "search", Parent: "eng", IsParent: true, Min: amount.List{cpuName: 60}, Max: amount.List{cpuName: 110}},
+		{Name: "train", Parent: "search", Min: amount.List{cpuName: 20}, Max: amount.List{cpuName: 100, memory: 50}},
+		{Name: "serve", Parent: "search", Min: amount.List{cpuName: 30}, Max: amount.List{cpuName: 60}},
+		{Name: "ads", Parent: "eng", Max: amount.List{cpuName: 100}},
 	} {
 		a.Set(s)
 	}
@@ -32,7 +32,7 @@ func tree(r Rules) *Account {
 }
 
 func pending(uid, quota string, cpus int64, more ...func(*Pod)) Pod {
-	p := Pod{UID: uid, Name: uid, Namespace: "x", Quota: quota, Amounts: Amounts{cpuName: cpus}}
+	p := Pod{UID: uid, Name: uid, Namespace: "x", Quota: quota, Amounts: amount.List{cpuName: cpus}}
 	for _, f := range more {
 		f(&p)
 	}
@@ -42,7 +42,7 @@ func pending(uid, quota string, cpus int64, more ...func(*Pod)) Pod {
 func onNode(p *Pod) { p.Node = "n" }
 func firm(p *Pod)   { p.NonPreemptible = true }
 func withMemory(n int64) func(*Pod) {
-	return func(p *Pod) { p.Amounts = Amounts{cpuName: p.Amounts[cpuName], memory: n, "gpu": 1, "zero": 0} }
+	return func(p *Pod) { p.Amounts = amount.List{cpuName: p.Amounts[cpuName], memory: n, "gpu": 1, "zero": 0} }
 }
 
 // TestAdmit asks at the limit, one unit below and one above it.
@@ -164,7 +164,7 @@ func TestPodsOfAParentAreWithinItsLimits(t *testing.T) {
 	t.Parallel()
 	search := Spec{
 		Name: "search", Namespace: "search", Parent: "eng", IsParent: true, Namespaces: []string{"listed"},
-		Min: Amounts{cpuName: 60}, Max: Amounts{cpuName: 110},
+		Min: amount.List{cpuName: 60}, Max: amount.List{cpuName: 110},
 	}
 	for name, in := range map[string]PodsOf{
 		"that name it": {Namespace: "x", Quota: "search"}, "of its namespace": {Namespace: "search"},
@@ -192,7 +192,7 @@ func TestPodsOfAParentAreWithinItsLimits(t *testing.T) {
 
 func TestDefaultIsLimitedByItsMax(t *testing.T) {
 	t.Parallel()
-	a := NewAccount(Config{DefaultMax: Amounts{cpuName: 10}}, Rules{})
+	a := NewAccount(Config{DefaultMax: amount.List{cpuName: 10}}, Rules{})
 	a.Put(pending("h", "", 8, onNode, firm))
 	a.Put(pending("p", "", 3, firm))
 	want := &Excess{
@@ -294,8 +294,8 @@ func fits(a *Account, uids []string) bool {
 func TestAdmissionIsBruteForce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		a := NewAccount(Config{ScaleMin: true, DefaultMax: Amounts{cpuName: 30}}, Rules{})
-		a.SetNodes(Amounts{cpuName: 100, memory: 100})
+		a := NewAccount(Config{ScaleMin: true, DefaultMax: amount.List{cpuName: 30}}, Rules{})
+		a.SetNodes(amount.List{cpuName: 100, memory: 100})
 		for range rapid.IntRange(1, 6).Draw(t, "quotas") {
 			a.Set(drawSpec(t))
 		}
@@ -332,7 +332,7 @@ func TestGrewFindsEveryChangeThatHelps(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		a := NewAccount(Config{ScaleMin: true}, Rules{Missing: MissingReject})
-		a.SetNodes(Amounts{cpuName: 50, memory: 50})
+		a.SetNodes(amount.List{cpuName: 50, memory: 50})
 		for i := range rapid.IntRange(2, 12).Draw(t, "quotas and pods") {
 			a.Set(drawSpec(t))
 			a.Put(drawPod(t, fmt.Sprint("p", i%6)))
@@ -376,16 +376,16 @@ func TestGrew(t *testing.T) {
 		"a pod of another tree ends":   {func(a *Account) { a.Remove("o") }, false},
 		"a pod of the sibling ends":    {func(a *Account) { a.Remove("s") }, false},
 		"max is raised": {func(a *Account) {
-			a.Set(Spec{Name: "train", Parent: "search", Max: Amounts{cpuName: 120}})
+			a.Set(Spec{Name: "train", Parent: "search", Max: amount.List{cpuName: 120}})
 		}, true},
 		"a limit that did not refuse": {func(a *Account) {
-			a.Set(Spec{Name: "eng", IsParent: true, Max: Amounts{cpuName: 900}})
+			a.Set(Spec{Name: "eng", IsParent: true, Max: amount.List{cpuName: 900}})
 		}, false},
 		"the quota no longer limits it": {func(a *Account) {
 			a.Set(Spec{Name: "train", Parent: "search"})
 		}, true},
 		"the quota is gone":                  {func(a *Account) { a.Unset("train") }, true},
-		"nodes come that it cannot use":      {func(a *Account) { a.SetNodes(Amounts{cpuName: 2000}) }, false},
+		"nodes come that it cannot use":      {func(a *Account) { a.SetNodes(amount.List{cpuName: 2000}) }, false},
 		"a pod of the quota starts":          {func(a *Account) { a.Reserve("small") }, false},
 		"the end of a pod that held nothing": {func(a *Account) { a.Remove("small") }, false},
 	} {
@@ -515,7 +515,7 @@ func TestAChangeOfABoundPodIsAdmittedLikeAPod(t *testing.T) {
 		was, _ := a.Find("p0")
 		next := was.Pod
 		next.Quota = rapid.SampledFrom(quotas).Draw(rt, "new quota")
-		next.Amounts = Amounts{cpuName: rapid.Int64Range(0, 60).Draw(rt, "new CPUs")}
+		next.Amounts = amount.List{cpuName: rapid.Int64Range(0, 60).Draw(rt, "new CPUs")}
 		type measured struct {
 			quota string
 			m     Measure
@@ -614,7 +614,7 @@ func TestARefusalNamesThePodsOutsideAllQuotasWhereTheyUseThePool(t *testing.T) {
 	seen := map[bool]int{}
 	rapid.Check(t, func(rt *rapid.T) {
 		a := tree(Rules{})
-		a.SetNodes(Amounts{cpuName: rapid.Int64Range(60, 200).Draw(rt, "nodes")})
+		a.SetNodes(amount.List{cpuName: rapid.Int64Range(60, 200).Draw(rt, "nodes")})
 		for i := range 8 {
 			p := pending(fmt.Sprint("p", i), rapid.SampledFrom([]string{"train", "serve", "ads", "absent", System}).
 				Draw(rt, "quota"), rapid.Int64Range(1, 50).Draw(rt, "CPUs"))
@@ -659,10 +659,10 @@ func TestARefusalNamesThePodsOutsideAllQuotasWhereTheyUseThePool(t *testing.T) {
 func TestNoEditEndsTheUseOfABoundPod(t *testing.T) {
 	t.Parallel()
 	quotas := []Spec{
-		{Name: "a", Namespace: "q", Max: Amounts{cpuName: 100}},
-		{Name: "b", Namespace: "q", Max: Amounts{cpuName: 100}},
-		{Name: "full", Namespace: "q", Max: Amounts{cpuName: 1}},
-		{Name: "team", Namespace: "q", Max: Amounts{cpuName: 100}, Namespaces: []string{"listed"}},
+		{Name: "a", Namespace: "q", Max: amount.List{cpuName: 100}},
+		{Name: "b", Namespace: "q", Max: amount.List{cpuName: 100}},
+		{Name: "full", Namespace: "q", Max: amount.List{cpuName: 1}},
+		{Name: "team", Namespace: "q", Max: amount.List{cpuName: 100}, Namespaces: []string{"listed"}},
 	}
 	for name, c := range map[string]struct {
 		namespace, was, label string
@@ -687,7 +687,7 @@ func TestNoEditEndsTheUseOfABoundPod(t *testing.T) {
 	} {
 		for _, recorded := range []bool{true, false} {
 			a := NewAccount(Config{ScaleMin: true}, Rules{})
-			a.SetNodes(Amounts{cpuName: 1000})
+			a.SetNodes(amount.List{cpuName: 1000})
 			for _, s := range quotas {
 				a.Set(s)
 			}
@@ -720,7 +720,7 @@ func TestNoEditEndsTheUseOfABoundPod(t *testing.T) {
 				t.Errorf("%s: %s uses %d, want 10", name, m.Quota.Name(), used)
 			}
 			if recorded && c.quota == "a" && c.label != "a" { // a resize is not asked about the label
-				p.Amounts = Amounts{cpuName: 20}
+				p.Amounts = amount.List{cpuName: 20}
 				if x := a.AdmitChange(p); x != nil {
 					t.Errorf("%s: a resize after it is refused: %v", name, x)
 				}
@@ -745,23 +745,5 @@ func TestNoEditEndsTheUseOfABoundPod(t *testing.T) {
 	}
 	if x := NewChecker(World{Quotas: []Spec{team}, Pods: a.Counts()}).Check(Change{Old: &team}); len(x) == 0 {
 		t.Error("the quota of a bound pod can be deleted")
-	}
-}
-
-func TestASumThatNoInt64HoldsIsTheNearestThatOneHolds(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ a, b, want int64 }{
-		{2, -3, -1},
-		{math.MaxInt64 - 1, 1, math.MaxInt64},
-		{math.MaxInt64, 1, math.MaxInt64},
-		{math.MaxInt64, math.MaxInt64, math.MaxInt64},
-		{math.MaxInt64, math.MinInt64, -1},
-		{math.MinInt64 + 1, -1, math.MinInt64},
-		{math.MinInt64, -1, math.MinInt64},
-		{math.MinInt64, math.MinInt64, math.MinInt64},
-	} {
-		if got := plus(c.a, c.b); got != c.want {
-			t.Errorf("%d and %d are %d, want %d", c.a, c.b, got, c.want)
-		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"math/big"
 	"math/bits"
 	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/amount"
 )
 
 // Dimension is the id of a resource name in one Forest, in order of first appearance. Ids are never given back.
@@ -51,7 +53,7 @@ func (f *Forest) Dimension(name string) Dimension {
 func (f *Forest) NameOf(d Dimension) string { return f.names[d] }
 
 // Vector translates amounts. Negative ones count as 0.
-func (f *Forest) Vector(amounts Amounts) Vector {
+func (f *Forest) Vector(amounts amount.List) Vector {
 	names := make([]string, 0, 8) // of a constant size, so that it is not allocated
 	for name := range amounts {
 		names = append(names, name)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/tenon-project/tenon/internal/core/amount"
 )
 
 // grow returns a forest that plant has filled.
@@ -17,12 +19,12 @@ func grow(fanout []int, c Config, names ...string) (*Forest, []*Quota) {
 func plant(f *Forest, set func(Spec), fanout []int, names ...string) []*Quota {
 	random := rand.New(rand.NewPCG(1, 2))
 	var leaves []*Quota
-	total := Amounts{}
+	total := amount.List{}
 	var below func(parent string, level int)
 	below = func(parent string, level int) {
 		for i := range fanout[level] {
-			s := Spec{Name: fmt.Sprintf("%s-%04d", parent, i), Parent: parent, Min: Amounts{}, Max: Amounts{}}
-			request := Amounts{}
+			s := Spec{Name: fmt.Sprintf("%s-%04d", parent, i), Parent: parent, Min: amount.List{}, Max: amount.List{}}
+			request := amount.List{}
 			leaf := level == len(fanout)-1
 			for _, name := range names {
 				s.Min[name], s.Max[name] = 2_000+random.Int64N(2_000), 100_000+random.Int64N(100_000)
@@ -67,7 +69,7 @@ func BenchmarkDivide(b *testing.B) {
 // benchmark of the same takes 7.25 ms and 543 kB.
 func BenchmarkRefresh(b *testing.B) {
 	f, leaves := grow([]int{2000}, Config{ScaleMin: true}, "cpu", "memory")
-	system, one := f.Find(System), f.Vector(Amounts{"cpu": 1, "memory": 1})
+	system, one := f.Find(System), f.Vector(amount.List{"cpu": 1, "memory": 1})
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		if i%2 == 0 {
@@ -99,7 +101,7 @@ func BenchmarkAdmission(b *testing.B) {
 		b.Run(fmt.Sprintf("leaves=%d", leaves), func(b *testing.B) {
 			a := NewAccount(Config{ScaleMin: true}, Rules{})
 			quotas := plant(a.Forest(), a.Set, fanout, "cpu", "memory", "nvidia.com/gpu")
-			p := Pod{UID: "p", Amounts: Amounts{"cpu": 1, "memory": 1, "nvidia.com/gpu": 1}}
+			p := Pod{UID: "p", Amounts: amount.List{"cpu": 1, "memory": 1, "nvidia.com/gpu": 1}}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				p.Quota = quotas[i*7919%len(quotas)].Name()
@@ -116,7 +118,7 @@ func BenchmarkAdmission(b *testing.B) {
 // BenchmarkRequestChangeOnly is the way upwards alone.
 func BenchmarkRequestChangeOnly(b *testing.B) {
 	f, leaves := grow([]int{10, 10, 10}, Config{ScaleMin: true}, "cpu", "memory", "nvidia.com/gpu")
-	pod := f.Vector(Amounts{"cpu": 1_000, "memory": 1_000, "nvidia.com/gpu": 1_000})
+	pod := f.Vector(amount.List{"cpu": 1_000, "memory": 1_000, "nvidia.com/gpu": 1_000})
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		f.Add(leaves[i%len(leaves)], Request, pod)
@@ -125,7 +127,7 @@ func BenchmarkRequestChangeOnly(b *testing.B) {
 }
 
 func changeRequests(f *Forest, leaves []*Quota, more func() bool) {
-	pod := f.Vector(Amounts{"cpu": 1_000, "memory": 1_000, "nvidia.com/gpu": 1_000})
+	pod := f.Vector(amount.List{"cpu": 1_000, "memory": 1_000, "nvidia.com/gpu": 1_000})
 	for i := 0; more(); i++ {
 		q := leaves[(i/2*7919)%len(leaves)]
 		if i%2 == 0 {
@@ -148,7 +150,7 @@ func TestDivisionDoesNotAllocate(t *testing.T) {
 		}
 	}
 	f, leaves := grow([]int{10, 10, 10}, Config{ScaleMin: true}, "cpu", "memory", "nvidia.com/gpu")
-	pod := f.Vector(Amounts{"cpu": 1_000, "memory": 1_000, "nvidia.com/gpu": 1_000})
+	pod := f.Vector(amount.List{"cpu": 1_000, "memory": 1_000, "nvidia.com/gpu": 1_000})
 	change := func() {
 		for _, q := range leaves[:20] {
 			f.Add(q, Request, pod)
@@ -222,13 +224,13 @@ func TestUsedDividesAgainInTiesOnly(t *testing.T) {
 	t.Parallel()
 	for total, tied := range map[int64]bool{4: false, 5: true, 6: false} {
 		f := New(Config{ScaleMin: true})
-		f.SetNodes(Amounts{"cpu": total})
+		f.SetNodes(amount.List{"cpu": total})
 		for _, name := range []string{"a", "b"} {
-			f.Set(Spec{Name: name, Max: Amounts{"cpu": 8}})
-			f.Add(f.Find(name), Request, f.Vector(Amounts{"cpu": 8}))
+			f.Set(Spec{Name: name, Max: amount.List{"cpu": 8}})
+			f.Add(f.Find(name), Request, f.Vector(amount.List{"cpu": 8}))
 		}
 		f.Reports()
-		f.Add(f.Find("b"), Used, f.Vector(Amounts{"cpu": 3}))
+		f.Add(f.Find("b"), Used, f.Vector(amount.List{"cpu": 3}))
 		if got := f.root.cells[0].stale; got != tied {
 			t.Errorf("total %d: a change of used makes the set out of date: %v, want %v", total, got, tied)
 		}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/tenon-project/tenon/internal/core/amount"
 )
 
 // Charge is what a ResourceClaim counts in quotas. However many pods use the claim, it counts once: with the pod that
@@ -12,7 +14,7 @@ type Charge struct {
 	// ID is the namespace and name of the claim, as in Pod.Claims.
 	ID string
 	// Amounts is what the claim has, or what it may get at most before it is allocated. It must not be changed.
-	Amounts Amounts
+	Amounts amount.List
 	// ReservedFor are the UIDs of the pods that may use the devices, the first one first.
 	ReservedFor []string
 }
@@ -49,17 +51,17 @@ func (c *Config) isMapped(name string) bool {
 }
 
 // Named returns the amounts of a claim under the names that Classes gives them.
-func (c *Config) Named(amounts Amounts) Amounts {
+func (c *Config) Named(amounts amount.List) amount.List {
 	if len(c.Classes) == 0 {
 		return amounts
 	}
-	named := Amounts{}
+	named := amount.List{}
 	for name, n := range amounts {
 		class, ofClass := strings.CutSuffix(name, classSuffix)
 		if mapped := c.Classes[class]; ofClass && mapped != "" {
 			name = mapped
 		}
-		named.Add(Amounts{name: n})
+		named.Add(amount.List{name: n})
 	}
 	return named
 }
@@ -182,19 +184,12 @@ func (a *Account) claimShared(claims []claim, c company) []claim {
 	return claims
 }
 
-// Add adds amounts to a, within the int64s.
-func (a Amounts) Add(b Amounts) {
-	for name, n := range b {
-		a[name] = plus(a[name], n)
-	}
-}
-
 // plus returns the sums of two vectors.
 func (v Vector) plus(o Vector) Vector {
 	v = slices.Clone(v)
 	for _, n := range o {
 		if at := slices.IndexFunc(v, func(m Amount) bool { return m.Dimension == n.Dimension }); at >= 0 {
-			v[at].N = plus(v[at].N, n.N)
+			v[at].N = amount.Plus(v[at].N, n.N)
 		} else {
 			v = append(v, n)
 		}

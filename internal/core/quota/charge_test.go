@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
@@ -17,9 +18,9 @@ var gpuClass = ClassDimension("gpu")
 // chargeWorld is two quotas that limit the devices of a class, each with its namespace.
 func chargeWorld(most int64) *Account {
 	a := NewAccount(Config{ScaleMin: true}, Rules{})
-	a.SetNodes(Amounts{cpuName: 100_000})
+	a.SetNodes(amount.List{cpuName: 100_000})
 	for _, name := range []string{"a", "b"} {
-		a.Set(Spec{Name: name, Namespace: name, Max: Amounts{gpuClass: most, cpuName: 50_000}})
+		a.Set(Spec{Name: name, Namespace: name, Max: amount.List{gpuClass: most, cpuName: 50_000}})
 	}
 	return a
 }
@@ -31,22 +32,22 @@ func TestMappedClasses(t *testing.T) {
 	const gpu = "example.com/gpu"
 	c := Config{ScaleMin: true, Classes: map[string]string{"x": gpu, "y": gpu}}
 	other := ClassDimension("z")
-	in := Amounts{ClassDimension("x"): 1, ClassDimension("y"): 2, other: 4, "cpu": 8, "x": 16}
-	if diff := cmp.Diff(Amounts{gpu: 3, other: 4, "cpu": 8, "x": 16}, c.Named(in)); diff != "" {
+	in := amount.List{ClassDimension("x"): 1, ClassDimension("y"): 2, other: 4, "cpu": 8, "x": 16}
+	if diff := cmp.Diff(amount.List{gpu: 3, other: 4, "cpu": 8, "x": 16}, c.Named(in)); diff != "" {
 		t.Errorf("named (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(in, (&Config{}).Named(in)); diff != "" {
 		t.Errorf("without a mapping (-want +got):\n%s", diff)
 	}
 	a := NewAccount(c, Rules{})
-	a.Set(Spec{Name: "a", Namespace: "a", Max: Amounts{gpu: 4}})
-	a.SetNodes(Amounts{cpuName: 100_000, gpu: 1})
-	a.Put(Pod{UID: "p", Namespace: "a", Name: "p", Amounts: Amounts{gpu: 1}, Claims: []string{"a/c"}})
-	a.PutCharge(Charge{ID: "a/c", Amounts: c.Named(Amounts{ClassDimension("x"): 3})})
+	a.Set(Spec{Name: "a", Namespace: "a", Max: amount.List{gpu: 4}})
+	a.SetNodes(amount.List{cpuName: 100_000, gpu: 1})
+	a.Put(Pod{UID: "p", Namespace: "a", Name: "p", Amounts: amount.List{gpu: 1}, Claims: []string{"a/c"}})
+	a.PutCharge(Charge{ID: "a/c", Amounts: c.Named(amount.List{ClassDimension("x"): 3})})
 	if x := a.Reserve("p"); x != nil {
 		t.Errorf("4 of 4 devices are refused: %v", x)
 	}
-	a.Put(Pod{UID: "q", Namespace: "a", Name: "q", Amounts: Amounts{gpu: 1}})
+	a.Put(Pod{UID: "q", Namespace: "a", Name: "q", Amounts: amount.List{gpu: 1}})
 	if x := a.Reserve("q"); x == nil {
 		t.Error("a fifth device is granted")
 	}
@@ -54,9 +55,9 @@ func TestMappedClasses(t *testing.T) {
 		t.Errorf("miscounted: %v", bad)
 	}
 	late := NewAccount(c, Rules{}) // a quota that comes after the nodes, which have none
-	late.SetNodes(Amounts{cpuName: 100_000})
-	late.Set(Spec{Name: "a", Namespace: "a", Max: Amounts{gpu: 4}})
-	late.Put(Pod{UID: "p", Namespace: "a", Name: "p", Amounts: Amounts{gpu: 4}})
+	late.SetNodes(amount.List{cpuName: 100_000})
+	late.Set(Spec{Name: "a", Namespace: "a", Max: amount.List{gpu: 4}})
+	late.Put(Pod{UID: "p", Namespace: "a", Name: "p", Amounts: amount.List{gpu: 4}})
 	if x := late.Reserve("p"); x != nil {
 		t.Errorf("4 of 4 devices are refused by a quota that came late: %v", x)
 	}
@@ -68,10 +69,10 @@ func TestAClaimIsChargedOnce(t *testing.T) {
 	t.Parallel()
 	a := chargeWorld(4)
 	for _, uid := range []string{"p1", "p2"} {
-		a.Put(Pod{UID: uid, Namespace: "a", Name: uid, Amounts: Amounts{cpuName: 1000}, Claims: []string{"a/c"}})
+		a.Put(Pod{UID: uid, Namespace: "a", Name: uid, Amounts: amount.List{cpuName: 1000}, Claims: []string{"a/c"}})
 	}
 	a.Put(Pod{UID: "p3", Namespace: "a", Name: "p3", Quota: "b", Claims: []string{"a/c"}})
-	a.PutCharge(Charge{ID: "a/c", Amounts: Amounts{gpuClass: 3}})
+	a.PutCharge(Charge{ID: "a/c", Amounts: amount.List{gpuClass: 3}})
 	check := func(when string, inA, inB int64) {
 		t.Helper()
 		if got := [...]int64{usedOf(a, "a"), usedOf(a, "b")}; got != [...]int64{inA, inB} {
@@ -93,11 +94,11 @@ func TestAClaimIsChargedOnce(t *testing.T) {
 		t.Fatalf("a pod whose claim counts already is refused: %v", x)
 	}
 	check("the claim counts with the first pod", 3, 0)
-	a.PutCharge(Charge{ID: "a/c", Amounts: Amounts{gpuClass: 2}, ReservedFor: []string{"p3", "p1"}})
+	a.PutCharge(Charge{ID: "a/c", Amounts: amount.List{gpuClass: 2}, ReservedFor: []string{"p3", "p1"}})
 	check("it counts what it was given, with the first pod that it is reserved for", 0, 2)
 	a.Remove("p3")
 	check("it moves to the next pod", 2, 0)
-	bound := Amounts{cpuName: 1000}
+	bound := amount.List{cpuName: 1000}
 	a.Put(Pod{UID: "p1", Namespace: "a", Name: "p1", Node: "n", Amounts: bound, Claims: []string{"a/c"}})
 	a.Release("p2")
 	check("a bound pod has it", 2, 0)
@@ -115,7 +116,7 @@ func TestClaimsAreRefusedAboveMax(t *testing.T) {
 	t.Parallel()
 	a := chargeWorld(4)
 	for i, uid := range []string{"p1", "p2", "p3"} {
-		a.PutCharge(Charge{ID: "a/" + uid, Amounts: Amounts{gpuClass: int64(i + 1)}})
+		a.PutCharge(Charge{ID: "a/" + uid, Amounts: amount.List{gpuClass: int64(i + 1)}})
 		a.Put(Pod{UID: uid, Namespace: "a", Name: uid, Claims: []string{"a/" + uid}})
 	}
 	if x := a.Reserve("p1", "p2"); x != nil {
@@ -129,7 +130,7 @@ func TestClaimsAreRefusedAboveMax(t *testing.T) {
 	if a.Grew("p3", x) {
 		t.Error("nothing has changed, and more is said to be left")
 	}
-	if !a.PutCharge(Charge{ID: "a/p3", Amounts: Amounts{gpuClass: 1}}) {
+	if !a.PutCharge(Charge{ID: "a/p3", Amounts: amount.List{gpuClass: 1}}) {
 		t.Error("a claim of 1 device instead of 3 is said to count no less")
 	}
 	if !a.Grew("p3", x) {
@@ -162,7 +163,7 @@ func TestMembersOfAGangAreAdmittedWithTheirClaims(t *testing.T) {
 				if !test.shared {
 					claim += uid
 				}
-				a.PutCharge(Charge{ID: claim, Amounts: Amounts{gpuClass: 2}})
+				a.PutCharge(Charge{ID: claim, Amounts: amount.List{gpuClass: 2}})
 				a.Put(Pod{UID: uid, Namespace: "a", Name: uid, Gang: "g", Claims: []string{claim}})
 				uids = append(uids, uid)
 			}
@@ -187,8 +188,8 @@ func TestAVictimFreesAClaimThatEndsWithIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := chargeWorld(2)
-			a.PutCharge(Charge{ID: "a/old", Amounts: Amounts{gpuClass: 2}, ReservedFor: []string{"v", "o"}})
-			a.PutCharge(Charge{ID: "a/new", Amounts: Amounts{gpuClass: 2}})
+			a.PutCharge(Charge{ID: "a/old", Amounts: amount.List{gpuClass: 2}, ReservedFor: []string{"v", "o"}})
+			a.PutCharge(Charge{ID: "a/new", Amounts: amount.List{gpuClass: 2}})
 			a.Put(Pod{UID: "v", Namespace: "a", Name: "v", Node: "n", Claims: []string{"a/old"}})
 			if test.shared {
 				a.Put(Pod{UID: "o", Namespace: "a", Name: "o", Node: "n", Priority: 100, Claims: []string{"a/old"}})
@@ -259,7 +260,7 @@ func TestChargesEqualTheDefinition(t *testing.T) {
 			case 2:
 				claims[c] = Charge{
 					c,
-					Amounts{gpuClass: rapid.Int64Range(0, 4).Draw(t, "n")},
+					amount.List{gpuClass: rapid.Int64Range(0, 4).Draw(t, "n")},
 					rapid.SliceOfNDistinct(uid, 0, 2, rapid.ID).Draw(t, "reserved for"),
 				}
 				a.PutCharge(claims[c])
@@ -302,13 +303,13 @@ func TestAClaimChangesWhileItsGangStarts(t *testing.T) {
 	a := chargeWorld(4)
 	a.SetGang("g", gang.Bond{Least: 2})
 	for _, uid := range []string{"p", "q"} {
-		a.PutCharge(Charge{ID: "a/" + uid, Amounts: Amounts{ClassDimension("other"): 1}})
+		a.PutCharge(Charge{ID: "a/" + uid, Amounts: amount.List{ClassDimension("other"): 1}})
 		a.Put(Pod{UID: uid, Namespace: "a", Name: uid, Gang: "g", Claims: []string{"a/" + uid}})
 	}
 	if x := a.Reserve("p"); x != nil {
 		t.Fatalf("the first member is refused: %v", x)
 	}
-	a.PutCharge(Charge{ID: "a/q", Amounts: Amounts{gpuClass: 5}})
+	a.PutCharge(Charge{ID: "a/q", Amounts: amount.List{gpuClass: 5}})
 	if x := a.Reserve("q"); x == nil {
 		t.Error("5 devices of 4 are admitted")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
@@ -28,7 +29,7 @@ import (
 func TestLentAmountsReturnWithoutAnyPodOfTheBorrower(t *testing.T) {
 	t.Parallel()
 	f := quota.New(quota.Config{ScaleMin: true})
-	f.SetNodes(quota.Amounts{cpu: 100})
+	f.SetNodes(amount.List{cpu: 100})
 	plant(t, f, 1, "lender 60/100 { l 60/100 [0] }  borrower 40/100 { b 40/100 [100] }")
 	want := func(step, text string) {
 		t.Helper()
@@ -37,15 +38,15 @@ func TestLentAmountsReturnWithoutAnyPodOfTheBorrower(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", step, diff)
 		}
 	}
-	sixty := f.Vector(quota.Amounts{cpu: 60})
+	sixty := f.Vector(amount.List{cpu: 60})
 	want("the lender is idle", "l=0 borrower=100 b=100")
 	f.Add(f.Find("l"), quota.Request, sixty)
 	want("the lender asks for its min", "l=60 borrower=40 b=40")
 	f.Subtract(f.Find("l"), quota.Request, sixty)
 	want("the lender is idle again", "l=0 borrower=100 b=100")
-	f.SetNodes(quota.Amounts{cpu: 70})
+	f.SetNodes(amount.List{cpu: 70})
 	want("the cluster shrinks", "l=0 borrower=70 b=70")
-	f.Set(quota.Spec{Name: "borrower", IsParent: true, Min: quota.Amounts{cpu: 40}, Max: quota.Amounts{cpu: 50}})
+	f.Set(quota.Spec{Name: "borrower", IsParent: true, Min: amount.List{cpu: 40}, Max: amount.List{cpu: 50}})
 	want("the borrower's max falls", "l=0 borrower=50 b=50")
 	f.Remove("borrower")
 	want("the borrower's parent is gone", "l=0 b=70")
@@ -90,7 +91,7 @@ func TestAnEvictionBeginsAboveMin(t *testing.T) {
 func TestANegativeWeightTakesNothingFromSiblings(t *testing.T) {
 	t.Parallel()
 	f := quota.New(quota.Config{ScaleMin: true})
-	f.SetNodes(quota.Amounts{cpu: 100})
+	f.SetNodes(amount.List{cpu: 100})
 	plant(t, f, 1, "a 0/100 w=30 [100]  b 0/100 w=30 [100]  bad 10/100 w=-40 [100]")
 	want := amounts(t, 1, "a=45 b=45 bad=10")
 	if diff := cmp.Diff(want, runtimes(f, want)); diff != "" {
@@ -106,7 +107,7 @@ func TestANegativeWeightTakesNothingFromSiblings(t *testing.T) {
 func TestAShrunkClusterLeavesNothingNegative(t *testing.T) {
 	t.Parallel()
 	a := quota.NewAccount(quota.Config{ScaleMin: true}, quota.Rules{})
-	ten := quota.Amounts{cpu: 10}
+	ten := amount.List{cpu: 10}
 	for _, s := range []quota.Spec{leaf("a", "", 30, 60), leaf("b", "", 20, 60), leaf("c", "", 10, 60)} {
 		a.Set(s)
 		for i := range 4 {
@@ -119,10 +120,10 @@ func TestAShrunkClusterLeavesNothingNegative(t *testing.T) {
 	}
 	check := func(total int64) {
 		t.Helper()
-		a.SetNodes(quota.Amounts{cpu: total})
+		a.SetNodes(amount.List{cpu: total})
 		sum := int64(0)
 		for _, r := range a.Forest().Reports() {
-			for _, amounts := range []quota.Amounts{r.Runtime, r.EffectiveMin, r.Used, r.Request, r.Allocated} {
+			for _, amounts := range []amount.List{r.Runtime, r.EffectiveMin, r.Used, r.Request, r.Allocated} {
 				if amounts[cpu] < 0 {
 					t.Fatalf("total %d: %+v", total, r)
 				}
@@ -166,13 +167,13 @@ func TestADivisionEndsAfterARoundPerBorrower(t *testing.T) {
 	})
 	// A path may be as deep as someone makes it without the webhook, and end in a cycle.
 	f := quota.New(quota.Config{ScaleMin: true})
-	f.SetNodes(quota.Amounts{cpu: 100})
+	f.SetNodes(amount.List{cpu: 100})
 	const depth = 200
 	for i := range depth {
 		f.Set(leaf(fmt.Sprint("q", i), fmt.Sprint("q", i+1), 1, 100))
 	}
 	deepest := f.Find("q0")
-	f.Add(deepest, quota.Request, f.Vector(quota.Amounts{cpu: 7}))
+	f.Add(deepest, quota.Request, f.Vector(amount.List{cpu: 7}))
 	if got, _ := f.Runtime(deepest, f.Dimension(cpu)); got != 7 || len(f.Report(deepest).Path) != depth {
 		t.Errorf("on a path of %d: runtime %d, want 7", len(f.Report(deepest).Path), got)
 	}
@@ -191,12 +192,12 @@ func TestTwoQueuesDoNotReclaimForEver(t *testing.T) {
 	for _, policy := range []quota.RevokePolicy{quota.OnDemand, quota.Strict} {
 		for _, first := range []string{"three", "five"} {
 			f := quota.New(quota.Config{ScaleMin: true})
-			f.SetNodes(quota.Amounts{cpu: 8})
+			f.SetNodes(amount.List{cpu: 8})
 			sizes := map[string]int64{"three": 3, "five": 5}
 			running, waiting := pods{}, pods{}
 			for name, size := range sizes {
 				f.Set(leaf(name, "", 4, 8))
-				f.Add(f.Find(name), quota.Request, f.Vector(quota.Amounts{cpu: 30 * size}))
+				f.Add(f.Find(name), quota.Request, f.Vector(amount.List{cpu: 30 * size}))
 				for i := range 30 {
 					waiting[name] = append(waiting[name], one(f, fmt.Sprint(name, i), size))
 				}
@@ -248,14 +249,14 @@ func TestTwoQueuesDoNotReclaimForEver(t *testing.T) {
 func TestTakingBackMoreThanThereIsIsExact(t *testing.T) {
 	t.Parallel()
 	f := quota.New(quota.Config{ScaleMin: true})
-	f.SetNodes(quota.Amounts{cpu: 100})
+	f.SetNodes(amount.List{cpu: 100})
 	plant(t, f, 1, "p 0/100 { a 0/100 [20]  b 0/100 [20] }")
 	d, a := f.Dimension(cpu), f.Find("a")
-	amount := func(n int64) quota.Vector { return f.Vector(quota.Amounts{cpu: n}) }
+	used := func(n int64) quota.Vector { return f.Vector(amount.List{cpu: n}) }
 	f.Reports()
 	before := f.Hash()
 	for m := quota.Request; m <= quota.NonPreemptibleUsed; m++ {
-		f.Subtract(a, m, amount(50))
+		f.Subtract(a, m, used(50))
 		for _, r := range f.Reports() {
 			if r.Request[cpu] < 0 || r.Used[cpu] < 0 || r.Runtime[cpu] < 0 || r.Runtime[cpu] > 100 {
 				t.Errorf("below 0: %+v", r)
@@ -264,15 +265,15 @@ func TestTakingBackMoreThanThereIsIsExact(t *testing.T) {
 		if got := a.Amount(m, d); got != 0 {
 			t.Errorf("sum %d is %d, want 0", m, got)
 		}
-		f.Add(a, m, amount(50))
+		f.Add(a, m, used(50))
 		for range 3 {
-			f.Add(a, m, amount(math.MaxInt64))
+			f.Add(a, m, used(math.MaxInt64))
 		}
 		if got := a.Amount(m, d); got != math.MaxInt64 {
 			t.Errorf("sum %d is %d, want the largest", m, got)
 		}
 		for range 3 {
-			f.Subtract(a, m, amount(math.MaxInt64))
+			f.Subtract(a, m, used(math.MaxInt64))
 		}
 	}
 	if f.Hash() != before {

@@ -3,6 +3,8 @@ package quota
 import (
 	"maps"
 	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/amount"
 )
 
 // Config is what holds for all quotas of a forest.
@@ -11,7 +13,7 @@ type Config struct {
 	// can exceed the total together.
 	ScaleMin bool
 	// DefaultMax is the max of Default while no spec sets one. A dimension that it lacks is not limited.
-	DefaultMax Amounts
+	DefaultMax amount.List
 	// Classes has the names under which the devices of DeviceClasses count, by class; the others count under
 	// ClassDimension.
 	Classes map[string]string
@@ -106,7 +108,7 @@ func (f *Forest) Find(name string) *Quota {
 
 // SetNodes sets what the counted nodes have together. The default tree divides what System, Default and the extra
 // trees leave of it, never less than 0.
-func (f *Forest) SetNodes(amounts Amounts) {
+func (f *Forest) SetNodes(amounts amount.List) {
 	clear(f.nodes)
 	for _, a := range f.Vector(amounts) {
 		f.nodes = append(f.nodes, make([]int64, max(int(a.Dimension)+1-len(f.nodes), 0))...)
@@ -157,7 +159,7 @@ func (f *Forest) live(q *Quota) *Quota {
 }
 
 // setDefault sets the limits of the quota Default.
-func (f *Forest) setDefault(ceilings Amounts) {
+func (f *Forest) setDefault(ceilings amount.List) {
 	f.fallback.spec = Spec{Name: Default, Max: maps.Clone(ceilings)}
 	f.limit(f.fallback)
 }
@@ -196,7 +198,7 @@ func (f *Forest) addSum(q *Quota, m Measure, d Dimension, delta sum) {
 // limit makes the cells of a quota say what its spec says.
 func (f *Forest) limit(q *Quota) {
 	s := &q.spec
-	for _, amounts := range []Amounts{s.Max, s.Total} {
+	for _, amounts := range []amount.List{s.Max, s.Total} {
 		for _, a := range f.Vector(amounts) {
 			q.at(a.Dimension)
 		}

@@ -6,11 +6,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 )
 
 func leaf(name, parent string, least, most int64) quota.Spec {
-	return quota.Spec{Name: name, Parent: parent, Min: quota.Amounts{cpu: least}, Max: quota.Amounts{cpu: most}}
+	return quota.Spec{Name: name, Parent: parent, Min: amount.List{cpu: least}, Max: amount.List{cpu: most}}
 }
 
 // TestBrokenSpecsAreReplacedAndReported: objects that are older than the webhook do not stop the scheduler.
@@ -28,7 +29,7 @@ func TestBrokenSpecsAreReplacedAndReported(t *testing.T) {
 		},
 		"negative amounts": {
 			[]quota.Spec{{
-				Name: "a", Min: quota.Amounts{cpu: -1}, Max: quota.Amounts{cpu: -2}, Weight: quota.Amounts{cpu: -3},
+				Name: "a", Min: amount.List{cpu: -1}, Max: amount.List{cpu: -2}, Weight: amount.List{cpu: -3},
 			}},
 			[]string{
 				`quota "a": max of cpu is -2, must not be negative; 0 counts`,
@@ -38,7 +39,7 @@ func TestBrokenSpecsAreReplacedAndReported(t *testing.T) {
 			map[string]string{"a": quota.Root},
 		},
 		"min and weight of a dimension without max": {
-			[]quota.Spec{{Name: "a", Min: quota.Amounts{cpu: 1}, Weight: quota.Amounts{"memory": 1}}},
+			[]quota.Spec{{Name: "a", Min: amount.List{cpu: 1}, Weight: amount.List{"memory": 1}}},
 			[]string{
 				`quota "a": min of cpu is 1 without a max; it is ignored`,
 				`quota "a": weight of memory is 1 without a max; it is ignored`,
@@ -137,25 +138,25 @@ func TestTotalOfTheDefaultTreeIsTakenOffOnce(t *testing.T) {
 		n, _ := f.Runtime(f.Find(quota.Root), d)
 		return n
 	}
-	amount := func(n int64) quota.Vector { return f.Vector(quota.Amounts{cpu: n}) }
+	used := func(n int64) quota.Vector { return f.Vector(amount.List{cpu: n}) }
 	check := func(what string, want int64) {
 		t.Helper()
 		if got := total(); got != want {
 			t.Errorf("%s: total %d, want %d", what, got, want)
 		}
 	}
-	f.SetNodes(quota.Amounts{cpu: 100})
+	f.SetNodes(amount.List{cpu: 100})
 	check("nodes", 100)
-	f.Add(f.Find(quota.System), quota.Used, amount(10))
-	f.Add(f.Find(quota.Default), quota.Used, amount(5))
+	f.Add(f.Find(quota.System), quota.Used, used(10))
+	f.Add(f.Find(quota.Default), quota.Used, used(5))
 	check("system and default pods", 85)
 	top := quota.Spec{
 		Name: "gpu-root", Tree: "gpu", IsRoot: true, IsParent: true,
-		Max: quota.Amounts{cpu: 30}, Total: quota.Amounts{cpu: 30},
+		Max: amount.List{cpu: 30}, Total: amount.List{cpu: 30},
 	}
 	f.Set(top)
 	f.Set(leaf("gpu-a", "gpu-root", 10, 40))
-	f.Add(f.Find("gpu-a"), quota.Request, amount(50))
+	f.Add(f.Find("gpu-a"), quota.Request, used(50))
 	check("an extra tree", 55)
 	if got, _ := f.Runtime(f.Find("gpu-a"), d); got != 30 {
 		t.Errorf("the only child of the extra tree: runtime %d, want 30", got)
@@ -163,14 +164,14 @@ func TestTotalOfTheDefaultTreeIsTakenOffOnce(t *testing.T) {
 	top.IgnoreDefaultTree = true
 	f.Set(top)
 	check("an extra tree that does not count", 85)
-	top.IgnoreDefaultTree, top.Total = false, quota.Amounts{cpu: 1000}
+	top.IgnoreDefaultTree, top.Total = false, amount.List{cpu: 1000}
 	f.Set(top)
 	check("an extra tree larger than the cluster", 0)
 	f.Remove("gpu-root")
 	check("without the extra tree", 85)
-	f.Subtract(f.Find(quota.System), quota.Used, amount(10))
+	f.Subtract(f.Find(quota.System), quota.Used, used(10))
 	check("without system pods", 95)
-	f.Add(f.Find("gpu-a"), quota.Used, amount(7))
+	f.Add(f.Find("gpu-a"), quota.Used, used(7))
 	f.Remove("gpu-a")
 	check("pods of a removed quota use Default", 88)
 	f.SetNodes(nil)
@@ -180,8 +181,8 @@ func TestTotalOfTheDefaultTreeIsTakenOffOnce(t *testing.T) {
 // TestRemovedQuotasMeanDefault: a handle that is older than a removal still takes back what it added.
 func TestRemovedQuotasMeanDefault(t *testing.T) {
 	t.Parallel()
-	f := quota.New(quota.Config{ScaleMin: true, DefaultMax: quota.Amounts{cpu: 3}})
-	d, five := f.Dimension(cpu), f.Vector(quota.Amounts{cpu: 5})
+	f := quota.New(quota.Config{ScaleMin: true, DefaultMax: amount.List{cpu: 3}})
+	d, five := f.Dimension(cpu), f.Vector(amount.List{cpu: 5})
 	f.Set(leaf("a", "", 1, 10))
 	old := f.Find("a")
 	f.Add(old, quota.Request, five)
@@ -209,16 +210,16 @@ func TestDimensionsWithoutMaxPassThrough(t *testing.T) {
 	t.Parallel()
 	f := quota.New(quota.Config{ScaleMin: true})
 	f.Dimension("memory") // its id is the first, so that quotas with memory alone have nothing of cpu
-	f.SetNodes(quota.Amounts{cpu: 100})
+	f.SetNodes(amount.List{cpu: 100})
 	f.Set(leaf("top", "", 0, 60))
-	f.Set(quota.Spec{Name: "open", Parent: "top", Max: quota.Amounts{"memory": 1}})
+	f.Set(quota.Spec{Name: "open", Parent: "top", Max: amount.List{"memory": 1}})
 	f.Set(leaf("c", "top", 0, 100))
-	f.Add(f.Find("c"), quota.Request, f.Vector(quota.Amounts{cpu: 200}))
+	f.Add(f.Find("c"), quota.Request, f.Vector(amount.List{cpu: 200}))
 	f.Reports() // divides while no quota below open limits the dimension
 	f.Set(leaf("a", "open", 10, 100))
 	f.Set(leaf("b", "open", 10, 100))
 	d := f.Dimension(cpu)
-	f.Add(f.Find("a"), quota.Request, f.Vector(quota.Amounts{cpu: 5}))
+	f.Add(f.Find("a"), quota.Request, f.Vector(amount.List{cpu: 5}))
 	if got := f.Find("top").Amount(quota.Request, d); got != 105 {
 		t.Errorf("request of the ancestor: %d, want the 100 that c passes and 5", got)
 	}
@@ -236,11 +237,11 @@ func TestDimensionsWithoutMaxPassThrough(t *testing.T) {
 // Q3: 8 GPUs are guaranteed, none is short, and the runtime is 7.
 func TestMinsAreNotScaledBecauseTheParentLends(t *testing.T) {
 	t.Parallel()
-	for _, parent := range []quota.Amounts{{cpu: 100}, {"memory": 1}} {
+	for _, parent := range []amount.List{{cpu: 100}, {"memory": 1}} {
 		f := quota.New(quota.Config{ScaleMin: true})
-		f.SetNodes(quota.Amounts{cpu: 100})
+		f.SetNodes(amount.List{cpu: 100})
 		plant(t, f, 1, "top 60/100 { open 60/100 { lender 30/100 [5] } }")
-		f.Set(quota.Spec{Name: "open", Parent: "top", Min: quota.Amounts{cpu: 60}, Max: parent})
+		f.Set(quota.Spec{Name: "open", Parent: "top", Min: amount.List{cpu: 60}, Max: parent})
 		keeper := leaf("keeper", "open", 30, 100)
 		keeper.KeepsMin = true
 		f.Set(keeper)
@@ -261,15 +262,15 @@ func TestMinsAreNotScaledBecauseTheParentLends(t *testing.T) {
 func TestEveryChangeOfASpecDividesAgain(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*quota.Spec){
-		"min":            func(s *quota.Spec) { s.Min = quota.Amounts{cpu: 7} },
-		"max":            func(s *quota.Spec) { s.Max = quota.Amounts{cpu: 25} },
+		"min":            func(s *quota.Spec) { s.Min = amount.List{cpu: 7} },
+		"max":            func(s *quota.Spec) { s.Max = amount.List{cpu: 25} },
 		"no max":         func(s *quota.Spec) { s.Max = nil },
-		"weight":         func(s *quota.Spec) { s.Weight = quota.Amounts{cpu: 500} },
+		"weight":         func(s *quota.Spec) { s.Weight = amount.List{cpu: 500} },
 		"lending":        func(s *quota.Spec) { s.KeepsMin = true },
 		"scaling of min": func(s *quota.Spec) { s.FixedMin = true },
 		"parent":         func(s *quota.Spec) { s.Parent = "D" },
 		"another tree": func(s *quota.Spec) {
-			s.IsRoot, s.Total = true, quota.Amounts{cpu: 30}
+			s.IsRoot, s.Total = true, amount.List{cpu: 30}
 		},
 	} {
 		for _, total := range []int64{50, 100} {
@@ -278,14 +279,14 @@ func TestEveryChangeOfASpecDividesAgain(t *testing.T) {
 					t.Parallel()
 					f, rebuilt := quota.New(quota.Config{ScaleMin: true}), quota.New(quota.Config{ScaleMin: true})
 					plant(t, f, 1, seedTree)
-					f.SetNodes(quota.Amounts{cpu: total})
+					f.SetNodes(amount.List{cpu: total})
 					f.Reports()
 					s := *f.Find(quotaName).Spec()
 					change(&s)
 					f.Set(s)
 					plant(t, rebuilt, 1, seedTree)
 					rebuilt.Set(s)
-					rebuilt.SetNodes(quota.Amounts{cpu: total})
+					rebuilt.SetNodes(amount.List{cpu: total})
 					if diff := cmp.Diff(rebuilt.Reports(), f.Reports()); diff != "" {
 						t.Errorf("changed against rebuilt (-want +got):\n%s", diff)
 					}
@@ -317,9 +318,9 @@ func TestUsageCountsInTiesAndWhereItIsGuaranteed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := quota.New(c.config)
-			f.SetNodes(quota.Amounts{cpu: c.total})
+			f.SetNodes(amount.List{cpu: c.total})
 			plant(t, f, 1, c.tree)
-			used := f.Vector(quota.Amounts{cpu: c.used})
+			used := f.Vector(amount.List{cpu: c.used})
 			for _, step := range []struct {
 				change func(*quota.Quota, quota.Measure, quota.Vector)
 				want   string

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/gang"
 )
 
@@ -186,10 +187,10 @@ func (a *Account) claimLeast(claims []claim, c choice) []claim {
 		slices.Sort(amounts[i])
 		one.n = 0
 		for _, n := range amounts[i][:max(c.n-(len(c.others)-len(amounts[i])), 0)] { // the others ask for none
-			one.n = plus(one.n, n)
+			one.n = amount.Plus(one.n, n)
 		}
 		if known := find(claims, one); known != nil {
-			known.n = plus(known.n, one.n)
+			known.n = amount.Plus(known.n, one.n)
 		} else if one.n > 0 {
 			claims = append(claims, one)
 		}
@@ -210,7 +211,7 @@ func (a *Account) Left(uids []string) (left []int64, asks map[string][]int64) {
 	limited := slices.DeleteFunc(claims, func(one claim) bool { _, kind, _ := a.limit(one); return kind == "" })
 	for _, one := range limited {
 		limit, _, used := a.limit(one)
-		left = append(left, plus(limit, -used))
+		left = append(left, amount.Plus(limit, -used))
 	}
 	refused := len(left)
 	left, asks = append(left, 0), map[string][]int64{}

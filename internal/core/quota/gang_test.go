@@ -7,20 +7,21 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
 )
 
 func member(name, gangName string, cpus int64) quota.Pod {
-	return quota.Pod{UID: name, Name: name, Quota: gangName, Amounts: quota.Amounts{"cpu": cpus}, Gang: "g"}
+	return quota.Pod{UID: name, Name: name, Quota: gangName, Amounts: amount.List{"cpu": cpus}, Gang: "g"}
 }
 
 func accountOf(limit int64) *quota.Account {
 	a := quota.NewAccount(quota.Config{}, quota.Rules{ByMax: true})
-	a.SetNodes(quota.Amounts{"cpu": 1000})
-	a.Set(quota.Spec{Name: "parent", IsParent: true, Max: quota.Amounts{"cpu": limit}})
+	a.SetNodes(amount.List{"cpu": 1000})
+	a.Set(quota.Spec{Name: "parent", IsParent: true, Max: amount.List{"cpu": limit}})
 	for _, leaf := range []string{"a", "b"} {
-		a.Set(quota.Spec{Name: leaf, Parent: "parent", Max: quota.Amounts{"cpu": 1000}})
+		a.Set(quota.Spec{Name: leaf, Parent: "parent", Max: amount.List{"cpu": 1000}})
 	}
 	return a
 }
@@ -108,7 +109,7 @@ func TestMembersOfANonStrictGangAreAdmittedOneByOne(t *testing.T) {
 	if one == nil || one.Pods != 1 || all == nil || all.Pods != 2 {
 		t.Errorf("a dry run of the pod asks for %+v, one of two for %+v; want 1 pod and 2", one, all)
 	}
-	a.Set(quota.Spec{Name: "parent", IsParent: true, Max: quota.Amounts{"cpu": 30}})
+	a.Set(quota.Spec{Name: "parent", IsParent: true, Max: amount.List{"cpu": 30}})
 	if !a.Grew("p2", x) || a.Reserve("p2") != nil || a.Reserve("p3") == nil {
 		t.Error("the quota grew by one member, and not one more is admitted")
 	}
@@ -120,7 +121,7 @@ func TestAPodIsTriedAgainWhenItsGangAsksForLess(t *testing.T) {
 	large, lost := member("p1", "a", 35), member("p1", "absent", 10)
 	for name, inTheWay := range map[string]quota.Pod{"a large one": large, "one whose quota does not exist": lost} {
 		a := quota.NewAccount(quota.Config{}, quota.Rules{ByMax: true, Missing: quota.MissingReject})
-		a.Set(quota.Spec{Name: "a", Max: quota.Amounts{"cpu": 40}})
+		a.Set(quota.Spec{Name: "a", Max: amount.List{"cpu": 40}})
 		a.SetGang("g", gang.Bond{Least: 2})
 		a.Put(member("p0", "a", 10))
 		a.Put(inTheWay)
@@ -164,7 +165,7 @@ func TestAMemberIsAdmittedBesideThoseThatAskForTheLeast(t *testing.T) {
 		}
 	})
 	a := quota.NewAccount(quota.Config{}, quota.Rules{ByMax: true})
-	a.Set(quota.Spec{Name: "a", Max: quota.Amounts{"cpu": 12, "gpu": 2}})
+	a.Set(quota.Spec{Name: "a", Max: amount.List{"cpu": 12, "gpu": 2}})
 	a.SetGang("g", gang.Bond{Least: 2})
 	for uid, gpus := range map[string]int64{"p0": 1, "p1": 2, "p2": 0} {
 		p := member(uid, "a", 10-4*gpus)
@@ -184,9 +185,9 @@ func TestAMemberIsAdmittedBesideThoseThatAskForTheLeast(t *testing.T) {
 func TestWhatTheLimitsLeaveOfAGang(t *testing.T) {
 	t.Parallel()
 	a := quota.NewAccount(quota.Config{}, quota.Rules{ByMax: true, Missing: quota.MissingReject})
-	a.Set(quota.Spec{Name: "parent", IsParent: true, Max: quota.Amounts{"cpu": 20}})
+	a.Set(quota.Spec{Name: "parent", IsParent: true, Max: amount.List{"cpu": 20}})
 	a.Set(quota.Spec{
-		Name: "a", Parent: "parent", Min: quota.Amounts{"cpu": 4}, Max: quota.Amounts{"cpu": 50, "memory": 9},
+		Name: "a", Parent: "parent", Min: amount.List{"cpu": 4}, Max: amount.List{"cpu": 50, "memory": 9},
 	})
 	runs, room, first := member("runs", "a", 3), member("room", "a", 5), member("first", "a", 2)
 	runs.Node, room.Node, room.Room, first.Nominated = "n", "n", true, true
@@ -304,18 +305,18 @@ func TestMembersThatFollowAreAdmittedAsIfEachWereAskedAboutAnew(t *testing.T) {
 		set := func(leaf string) {
 			s := quota.Spec{ // GPUs are limited above alone
 				Name: leaf, Parent: rapid.SampledFrom([]string{"p", "q"}).Draw(t, "parent"),
-				Min: quota.Amounts{"cpu": 4}, Max: quota.Amounts{"cpu": rapid.Int64Range(2, 40).Draw(t, "max")},
+				Min: amount.List{"cpu": 4}, Max: amount.List{"cpu": rapid.Int64Range(2, 40).Draw(t, "max")},
 			}
 			both(func(a *quota.Account) { a.Set(s) })
 		}
 		for _, parent := range []string{"p", "q"} {
-			limit := quota.Amounts{"cpu": rapid.Int64Range(10, 60).Draw(t, "limit"), "gpu": 8}
+			limit := amount.List{"cpu": rapid.Int64Range(10, 60).Draw(t, "limit"), "gpu": 8}
 			s := quota.Spec{Name: parent, IsParent: true, Max: limit}
 			both(func(a *quota.Account) { a.Set(s) })
 		}
 		set("a")
 		set("b")
-		both(func(a *quota.Account) { a.SetNodes(quota.Amounts{"cpu": 50, "gpu": 9}) })
+		both(func(a *quota.Account) { a.SetNodes(amount.List{"cpu": 50, "gpu": 9}) })
 		bind := func(gangName string) {
 			bond := gang.Bond{Least: rapid.SampledFrom([]int{0, 3, 5, 5, 5, 5, 5, 5, 5, 5}).Draw(t, "least")}
 			bond.Plain = rapid.IntRange(0, 9).Draw(t, "plain") == 0
@@ -346,7 +347,7 @@ func TestMembersThatFollowAreAdmittedAsIfEachWereAskedAboutAnew(t *testing.T) {
 				bind(gangName)
 			case 6:
 				cpus := rapid.Int64Range(10, 60).Draw(t, "nodes")
-				both(func(a *quota.Account) { a.SetNodes(quota.Amounts{"cpu": cpus, "gpu": 9}) })
+				both(func(a *quota.Account) { a.SetNodes(amount.List{"cpu": cpus, "gpu": 9}) })
 			case 7:
 				both(func(a *quota.Account) { a.Nominate(uid) })
 			case 8:
@@ -413,7 +414,7 @@ func TestAGangIsAdmittedBesideTheReservationThatItUses(t *testing.T) {
 		a.SetGang("g", gang.Bond{Least: n})
 		leaves := rapid.SampledFrom([]string{"a", "b"})
 		room := quota.Pod{UID: "room", Quota: leaves.Draw(rt, "quota"), Node: "n", Room: true}
-		put := func(cpus int64) { room.Amounts = quota.Amounts{"cpu": cpus}; a.Put(room) }
+		put := func(cpus int64) { room.Amounts = amount.List{"cpu": cpus}; a.Put(room) }
 		left, sum := draw("reserved", 0, 40), int64(0)
 		put(left)
 		var members []quota.Pod
@@ -431,7 +432,7 @@ func TestAGangIsAdmittedBesideTheReservationThatItUses(t *testing.T) {
 				rest -= min(left, m.Amounts["cpu"])
 			}
 			hash := a.Hash()
-			inside := a.AdmitInside(m.UID, "room", &quota.Pod{Amounts: quota.Amounts{"cpu": rest}})
+			inside := a.AdmitInside(m.UID, "room", &quota.Pod{Amounts: amount.List{"cpu": rest}})
 			if a.Hash() != hash {
 				rt.Error("the question changed the account")
 			}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/tenon-project/tenon/internal/core/amount"
 )
 
 func withPriority(n int32) func(*Pod) { return func(p *Pod) { p.Priority = n } }
@@ -190,7 +192,7 @@ func TestADryRunBeginsWithoutThePodsThatLeave(t *testing.T) {
 		for i := range 10 {
 			p := drawPod(rt, fmt.Sprint("p", i))
 			p.Quota, p.Gang = rapid.SampledFrom([]string{"train", "train", "serve", "ads"}).Draw(rt, "quota"), ""
-			p.Amounts = Amounts{cpuName: rapid.Int64Range(0, 40).Draw(rt, "CPUs")}
+			p.Amounts = amount.List{cpuName: rapid.Int64Range(0, 40).Draw(rt, "CPUs")}
 			p.Nominated = rapid.IntRange(0, 4).Draw(rt, "nominated") == 0
 			live.Put(p)
 			if !p.Leaving || p.Node == "" {

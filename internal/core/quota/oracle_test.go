@@ -7,6 +7,7 @@ import (
 	"math/big"
 	"slices"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 )
 
@@ -14,7 +15,7 @@ import (
 // own, with big numbers, maps and sorts.
 type world struct {
 	config quota.Config
-	nodes  quota.Amounts
+	nodes  amount.List
 	specs  map[string]quota.Spec
 	sums   map[string]*[4]map[string]*big.Int // what pods of each quota add up to, by measure and dimension
 }

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 )
 
@@ -88,7 +89,7 @@ func (w *world) detour(d *dice) *quota.Forest {
 	for _, spec := range w.list() {
 		events = append(events, func() { f.Set(spec) })
 	}
-	w.eachSum(func(name string, m quota.Measure, amounts quota.Amounts) {
+	w.eachSum(func(name string, m quota.Measure, amounts amount.List) {
 		events = append(events, func() { f.Add(f.Find(name), m, f.Vector(amounts)) })
 	})
 	rand.New(rand.NewPCG(uint64(d.below(1<<30)), 0)).Shuffle(len(events), func(i, j int) {
@@ -128,7 +129,7 @@ func limited(r quota.Report, dimension string) int64 {
 	return min(r.Request[dimension], r.Max[dimension])
 }
 
-func total(children []quota.Report, amounts func(quota.Report) quota.Amounts, dimension string) *big.Int {
+func total(children []quota.Report, amounts func(quota.Report) amount.List, dimension string) *big.Int {
 	sum := new(big.Int)
 	for _, c := range children {
 		sum.Add(sum, big.NewInt(amounts(c)[dimension]))
@@ -136,8 +137,8 @@ func total(children []quota.Report, amounts func(quota.Report) quota.Amounts, di
 	return sum
 }
 
-func runtimeOf(r quota.Report) quota.Amounts   { return r.Runtime }
-func effectiveOf(r quota.Report) quota.Amounts { return r.EffectiveMin }
+func runtimeOf(r quota.Report) amount.List   { return r.Runtime }
+func effectiveOf(r quota.Report) amount.List { return r.EffectiveMin }
 
 func scaling(s *shape) { s.config.ScaleMin = true }
 
@@ -204,7 +205,7 @@ func TestC5MinsAreScaledToExactlyTheTotal(t *testing.T) {
 	eachWorld(t, scaling, func(t *rapid.T, w *world, _ *dice) {
 		sets(w.forest(), func(dimension string, parent quota.Report, children []quota.Report) {
 			reference := big.NewInt(max(parent.EffectiveMin[dimension], parent.Runtime[dimension]))
-			asked := total(children, func(r quota.Report) quota.Amounts { return r.Guaranteed }, dimension)
+			asked := total(children, func(r quota.Report) amount.List { return r.Guaranteed }, dimension)
 			short := asked.Cmp(reference) > 0
 			if got := total(children, effectiveOf, dimension); short && got.Cmp(reference) != 0 {
 				t.Fatalf("mins below %s are scaled to %d of %d", parent.Name, got, reference)
@@ -313,7 +314,7 @@ func TestC9ALargerRequestGainsAndTakes(t *testing.T) {
 		f := w.forest()
 		exact, runtime := values(f, cpu)
 		own := f.Find(name(int(d.below(int64(len(w.specs))))))
-		f.Add(own, quota.Request, f.Vector(quota.Amounts{cpu: 1}))
+		f.Add(own, quota.Request, f.Vector(amount.List{cpu: 1}))
 		exactThen, runtimeThen := values(f, cpu)
 		others := func(m map[string]*big.Rat) map[string]*big.Rat {
 			m = maps.Clone(m)
@@ -345,7 +346,7 @@ func TestC10ALargerWeightDoesNotLose(t *testing.T) {
 		if _, named := s.Max[cpu]; !named || weight == math.MaxInt64 || s.IsRoot {
 			return
 		}
-		s.Weight = quota.Amounts{cpu: weight + 1}
+		s.Weight = amount.List{cpu: weight + 1}
 		f.Set(s)
 		exactThen, _ := values(f, cpu)
 		noneFalls(t, "the exact share", map[string]*big.Rat{s.Name: exact[s.Name]}, exactThen)
@@ -376,7 +377,7 @@ func TestC12ExactSharesScaleWithTheUnit(t *testing.T) {
 		const unit = 1000
 		exact, _ := values(w.forest(), cpu)
 		for _, s := range w.specs {
-			for _, amounts := range []quota.Amounts{s.Min, s.Max, s.Weight, s.Total} {
+			for _, amounts := range []amount.List{s.Min, s.Max, s.Weight, s.Total} {
 				for dimension := range amounts {
 					amounts[dimension] *= unit
 				}
@@ -406,7 +407,7 @@ func TestC13DimensionsAreIndependent(t *testing.T) {
 	eachWorld(t, anyShape, func(t *rapid.T, w *world, _ *dice) {
 		exact, runtime := values(w.forest(), cpu)
 		for _, s := range w.specs {
-			for _, amounts := range []quota.Amounts{s.Min, s.Max, s.Weight, s.Total, w.nodes} {
+			for _, amounts := range []amount.List{s.Min, s.Max, s.Weight, s.Total, w.nodes} {
 				delete(amounts, "memory")
 				delete(amounts, "nvidia.com/gpu")
 			}
@@ -479,11 +480,11 @@ func TestC17TheUnitInUseStays(t *testing.T) {
 		units := rapid.IntRange(0, n).Draw(t, "units")
 		using := rapid.SliceOfN(rapid.Bool(), n, n).Draw(t, "using")
 		f := quota.New(quota.Config{ScaleMin: true})
-		d, one := f.Dimension(cpu), f.Vector(quota.Amounts{cpu: 1})
-		f.SetNodes(quota.Amounts{cpu: int64(units)})
+		d, one := f.Dimension(cpu), f.Vector(amount.List{cpu: 1})
+		f.SetNodes(amount.List{cpu: int64(units)})
 		for i := range n {
 			f.Set(leaf(name(i), "", 0, 8))
-			f.Add(f.Find(name(i)), quota.Request, f.Vector(quota.Amounts{cpu: 8}))
+			f.Add(f.Find(name(i)), quota.Request, f.Vector(amount.List{cpu: 8}))
 			f.Runtime(f.Find(name(i)), d)
 		}
 		for i, uses := range using {
@@ -519,10 +520,10 @@ func TestR5RoundingNeverEvicts(t *testing.T) {
 		step := d.amount(max(w.nodes[cpu]/8, 2))
 		switch q := f.Find(name(int(d.below(int64(len(w.specs)))))); d.below(4) {
 		case 0:
-			f.Add(q, quota.Request, f.Vector(quota.Amounts{cpu: step}))
+			f.Add(q, quota.Request, f.Vector(amount.List{cpu: step}))
 		case 1:
 			less := min(step, q.Amount(quota.Request, f.Dimension(cpu)))
-			f.Subtract(q, quota.Request, f.Vector(quota.Amounts{cpu: less}))
+			f.Subtract(q, quota.Request, f.Vector(amount.List{cpu: less}))
 		case 2:
 			w.nodes[cpu] += min(step, math.MaxInt64-w.nodes[cpu])
 		case 3:

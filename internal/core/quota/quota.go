@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/tenon-project/tenon/internal/core/amount"
 )
 
 // Quota is one node of a Forest: the handle by which pods, admission and revocation name it. It remains valid while
@@ -138,12 +140,10 @@ const (
 	Default = "koordinator-default-quota"
 )
 
-// Amounts are quantities by dimension (resource name): CPU in milli-CPU, everything else in its own unit. An absent
-// dimension and a zero are different where the field says so.
-type Amounts map[string]int64
-
 // Spec is one quota as its object says, before any rule was applied to it. A tree accepts every Spec (Check names what
 // is wrong with it); what cannot be followed is replaced as the field's comment says.
+//
+// Dimensions are resource names. An absent one and a zero are different where the field says so.
 type Spec struct {
 	// Name is unique in the cluster. Namespace and Group are those of the object.
 	Name, Namespace, Group string
@@ -168,13 +168,13 @@ type Spec struct {
 	Namespaces []string
 
 	// Min is guaranteed. A dimension in Max and absent here is 0; one above Max counts as Max.
-	Min Amounts
+	Min amount.List
 	// Max is the ceiling. A dimension absent here is not limited by this quota and not divided among its children.
-	Max Amounts
+	Max amount.List
 	// Weight is the strength when borrowing; an absent dimension is that of Max, an explicit 0 never borrows.
-	Weight Amounts
+	Weight amount.List
 	// Total is what the top of an extra tree divides.
-	Total Amounts
+	Total amount.List
 	// Strict are the dimensions whose Max may not be set below what is used.
 	Strict []string
 
@@ -210,7 +210,7 @@ func (q *Quota) Problems() []string {
 	}
 	for _, field := range []struct {
 		name    string
-		amounts Amounts
+		amounts amount.List
 	}{{"max", s.Max}, {"min", s.Min}, {"weight", s.Weight}, {"total", s.Total}} {
 		for _, dimension := range keys(field.amounts) {
 			value := field.amounts[dimension]

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/amount"
 )
 
 // Report is what is known of one quota, by resource name. Min to Runtime have every dimension that max names, zeros
@@ -15,16 +17,16 @@ type Report struct {
 	Path            []string
 	IsParent, Lends bool
 
-	Min, Max, Weight Amounts // as they count
-	EffectiveMin     Amounts // min after scaling
+	Min, Max, Weight amount.List // as they count
+	EffectiveMin     amount.List // min after scaling
 	// Guaranteed is min. Allocated is what a leaf uses; what the children
 	// of a parent are guaranteed.
-	Guaranteed, Allocated Amounts
-	Runtime               Amounts
+	Guaranteed, Allocated amount.List
+	Runtime               amount.List
 
-	Request, Used, NonPreemptibleRequest, NonPreemptibleUsed Amounts
+	Request, Used, NonPreemptibleRequest, NonPreemptibleUsed amount.List
 	// Passed is what the quota asks of its parent: its request within max, lifted to min where it does not lend.
-	Passed Amounts
+	Passed amount.List
 }
 
 // Report describes a quota. It does not change with the forest.
@@ -45,7 +47,7 @@ func (f *Forest) Report(q *Quota) Report {
 		d, c := Dimension(i), &q.cells[i]
 		runtime, named := f.Runtime(q, d)
 		for _, field := range []struct {
-			amounts *Amounts
+			amounts *amount.List
 			n       int64
 		}{
 			{&r.Min, c.floor},
@@ -62,7 +64,7 @@ func (f *Forest) Report(q *Quota) Report {
 			{&r.NonPreemptibleUsed, c.amount(NonPreemptibleUsed)},
 		} {
 			if *field.amounts == nil {
-				*field.amounts = Amounts{}
+				*field.amounts = amount.List{}
 			}
 			if named || field.n > 0 {
 				(*field.amounts)[f.names[i]] = field.n
@@ -191,7 +193,7 @@ func (a *Account) Rebuilt() *Account {
 	for _, name := range slices.Sorted(maps.Keys(a.forest.quotas)) {
 		b.Set(a.forest.quotas[name].spec)
 	}
-	nodes := Amounts{}
+	nodes := amount.List{}
 	for d, n := range a.forest.nodes {
 		nodes[a.forest.names[d]] = n
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
@@ -41,7 +42,7 @@ func none() []quota.Claimant { return nil }
 
 // one is a pod that uses n of cpu.
 func one(f *quota.Forest, id string, n int64, change ...func(*quota.Holder)) quota.Holder {
-	h := quota.Holder{Member: quota.Member{Uses: f.Vector(quota.Amounts{cpu: n})}}
+	h := quota.Holder{Member: quota.Member{Uses: f.Vector(amount.List{cpu: n})}}
 	h.UID, h.Start = id, eleven.Add(-time.Hour)
 	for _, c := range change {
 		c(&h)
@@ -77,10 +78,10 @@ func kept(r quota.Revocation) string {
 // story is T5: at 10:00 A asks for 100 and gets it, at 11:00 B does.
 func story() (*quota.Forest, pods, []quota.Claimant) {
 	f := quota.New(quota.Config{ScaleMin: true})
-	f.SetNodes(quota.Amounts{cpu: 100})
+	f.SetNodes(amount.List{cpu: 100})
 	for _, name := range []string{"A", "B"} {
-		f.Set(quota.Spec{Name: name, Min: quota.Amounts{cpu: 50}, Max: quota.Amounts{cpu: 100}})
-		f.Add(f.Find(name), quota.Request, f.Vector(quota.Amounts{cpu: 100}))
+		f.Set(quota.Spec{Name: name, Min: amount.List{cpu: 50}, Max: amount.List{cpu: 100}})
+		f.Add(f.Find(name), quota.Request, f.Vector(amount.List{cpu: 100}))
 	}
 	p := pods{}
 	for i := range 10 {
@@ -130,7 +131,7 @@ func TestADonorIsOneWithoutABreak(t *testing.T) {
 		return plans[0].Due
 	}
 	due(eleven)
-	half := f.Vector(quota.Amounts{cpu: 50})
+	half := f.Vector(amount.List{cpu: 50})
 	f.Subtract(f.Find("A"), quota.Used, half)
 	if plans := r.Plan(eleven.Add(time.Minute), f, these(claimants), p.holdersIn); len(plans) > 0 {
 		t.Errorf("at its goal A gives back %v", plans)
@@ -163,16 +164,16 @@ func TestWhoIsAClaimant(t *testing.T) {
 			func(f *quota.Forest, c *quota.Claimant) { c.Dimension = f.Dimension("gpu") }, false,
 		},
 		"a quota whose requests are met": {func(f *quota.Forest, c *quota.Claimant) {
-			f.Subtract(c.Quota, quota.Request, f.Vector(quota.Amounts{cpu: 100}))
+			f.Subtract(c.Quota, quota.Request, f.Vector(amount.List{cpu: 100}))
 		}, false},
 		"a quota that has its exact share": {func(f *quota.Forest, c *quota.Claimant) {
-			f.Add(c.Quota, quota.Used, f.Vector(quota.Amounts{cpu: 50}))
+			f.Add(c.Quota, quota.Used, f.Vector(amount.List{cpu: 50}))
 		}, false},
 		"a quota a unit below its exact share": {func(f *quota.Forest, c *quota.Claimant) {
-			f.Add(c.Quota, quota.Used, f.Vector(quota.Amounts{cpu: 49}))
+			f.Add(c.Quota, quota.Used, f.Vector(amount.List{cpu: 49}))
 		}, true},
 		"a quota of another tree": {func(f *quota.Forest, c *quota.Claimant) {
-			all := quota.Amounts{cpu: 100}
+			all := amount.List{cpu: 100}
 			f.Set(quota.Spec{
 				Name: "other", IsRoot: true, Tree: "t", Total: all, Max: all, IgnoreDefaultTree: true, IsParent: true,
 			})
@@ -181,8 +182,8 @@ func TestWhoIsAClaimant(t *testing.T) {
 			c.Quota = f.Find("C")
 		}, false},
 		"the default quota, which is guaranteed nothing": {func(f *quota.Forest, c *quota.Claimant) {
-			f.Set(quota.Spec{Name: quota.Default, Max: quota.Amounts{cpu: 100}})
-			f.Add(f.Find(quota.Default), quota.Request, f.Vector(quota.Amounts{cpu: 100}))
+			f.Set(quota.Spec{Name: quota.Default, Max: amount.List{cpu: 100}})
+			f.Add(f.Find(quota.Default), quota.Request, f.Vector(amount.List{cpu: 100}))
 			c.Quota = f.Find(quota.Default)
 		}, false},
 	}
@@ -235,7 +236,7 @@ func TestVictims(t *testing.T) {
 		"a pod that uses CPUs alone does not hide the GPUs": {
 			run: func(f *quota.Forest) []quota.Holder {
 				both := one(f, "g", 1, urgent)
-				both.Uses = f.Vector(quota.Amounts{cpu: 1, gpu: 4})
+				both.Uses = f.Vector(amount.List{cpu: 1, gpu: 4})
 				return []quota.Holder{one(f, "a", 12), both}
 			},
 			want: "a g",
@@ -270,7 +271,7 @@ func TestVictims(t *testing.T) {
 			run: func(f *quota.Forest) []quota.Holder {
 				b := budget(&gang.Budget{Allowed: 1})
 				big := one(f, "z", 1, b, urgent)
-				big.Uses = f.Vector(quota.Amounts{gpu: 4})
+				big.Uses = f.Vector(amount.List{gpu: 4})
 				return []quota.Holder{one(f, "a", 1, b), one(f, "m", 11), big}
 			},
 			want: "m z",
@@ -385,10 +386,10 @@ func TestVictims(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := quota.New(quota.Config{ScaleMin: true})
-			limit := quota.Amounts{cpu: 10, gpu: 2}
+			limit := amount.List{cpu: 10, gpu: 2}
 			f.SetNodes(limit)
-			f.Set(quota.Spec{Name: "q", Max: quota.Amounts{cpu: 1000, gpu: 1000}})
-			f.Add(f.Find("q"), quota.Request, f.Vector(quota.Amounts{cpu: 1000, gpu: 1000}))
+			f.Set(quota.Spec{Name: "q", Max: amount.List{cpu: 1000, gpu: 1000}})
+			f.Add(f.Find("q"), quota.Request, f.Vector(amount.List{cpu: 1000, gpu: 1000}))
 			p := pods{}
 			p.run(f, "q", tt.run(f)...)
 			plans := quota.NewRevoker(quota.Strict, 0, tt.limits).Plan(eleven, f, none, p.holdersIn)
@@ -450,7 +451,7 @@ func drawn(t *rapid.T, f *quota.Forest, dimensions []string, budgets int) []quot
 	}
 	var holders []quota.Holder
 	for i := range rapid.IntRange(1, 8).Draw(t, "pods") {
-		uses := quota.Amounts{}
+		uses := amount.List{}
 		for _, d := range dimensions {
 			uses[d] = rapid.Int64Range(0, 6).Draw(t, d)
 		}
@@ -549,7 +550,7 @@ func TestNoVictimCanBePutBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := quota.New(quota.Config{})
 		dimensions := []string{cpu, "gpu"}
-		limit, ceiling := quota.Amounts{}, quota.Amounts{cpu: 1000, "gpu": 1000}
+		limit, ceiling := amount.List{}, amount.List{cpu: 1000, "gpu": 1000}
 		for _, d := range dimensions {
 			limit[d] = rapid.Int64Range(0, 12).Draw(t, "limit")
 		}
@@ -642,9 +643,9 @@ func TestAHigherPodGoesOnlyWhereAllLowerOnesAreNotEnough(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		f := quota.New(quota.Config{})
-		f.SetNodes(quota.Amounts{cpu: rapid.Int64Range(0, 12).Draw(t, "limit")})
-		f.Set(quota.Spec{Name: "q", Max: quota.Amounts{cpu: 1000}})
-		f.Add(f.Find("q"), quota.Request, f.Vector(quota.Amounts{cpu: 1000}))
+		f.SetNodes(amount.List{cpu: rapid.Int64Range(0, 12).Draw(t, "limit")})
+		f.Set(quota.Spec{Name: "q", Max: amount.List{cpu: 1000}})
+		f.Add(f.Find("q"), quota.Request, f.Vector(amount.List{cpu: 1000}))
 		holders := drawn(t, f, []string{cpu}, 0)
 		for i := range holders {
 			holders[i].Gang = nil

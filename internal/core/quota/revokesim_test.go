@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 )
 
@@ -23,7 +24,7 @@ type grove struct {
 func drawnGrove(t *rapid.T) *grove {
 	g := &grove{f: quota.New(quota.Config{ScaleMin: true})}
 	g.cpu = g.f.Dimension(cpu)
-	g.f.SetNodes(quota.Amounts{cpu: rapid.Int64Range(0, 100).Draw(t, "total")})
+	g.f.SetNodes(amount.List{cpu: rapid.Int64Range(0, 100).Draw(t, "total")})
 	var parents []string
 	for i := range rapid.IntRange(0, 3).Draw(t, "parents") {
 		s := g.spec(t, fmt.Sprintf("p%d", i), parents)
@@ -50,12 +51,12 @@ func drawnGrove(t *rapid.T) *grove {
 func (g *grove) spec(t *rapid.T, name string, parents []string) quota.Spec {
 	ceiling := rapid.Int64Range(0, 60).Draw(t, "max")
 	s := quota.Spec{
-		Name: name, Max: quota.Amounts{cpu: ceiling},
-		Min:      quota.Amounts{cpu: rapid.Int64Range(0, ceiling).Draw(t, "min")},
+		Name: name, Max: amount.List{cpu: ceiling},
+		Min:      amount.List{cpu: rapid.Int64Range(0, ceiling).Draw(t, "min")},
 		KeepsMin: rapid.IntRange(0, 4).Draw(t, "keeps") == 0,
 	}
 	if rapid.Bool().Draw(t, "weighted") {
-		s.Weight = quota.Amounts{cpu: rapid.Int64Range(0, 5).Draw(t, "weight")}
+		s.Weight = amount.List{cpu: rapid.Int64Range(0, 5).Draw(t, "weight")}
 	}
 	if len(parents) > 0 {
 		s.Parent = rapid.SampledFrom(append([]string{""}, parents...)).Draw(t, "parent")
@@ -63,7 +64,7 @@ func (g *grove) spec(t *rapid.T, name string, parents []string) quota.Spec {
 	return s
 }
 
-func (g *grove) amount(n int64) quota.Vector { return g.f.Vector(quota.Amounts{cpu: n}) }
+func (g *grove) amount(n int64) quota.Vector { return g.f.Vector(amount.List{cpu: n}) }
 
 // claimants are pods of all leaves: which of them has a claim is not theirs to say.
 func (g *grove) claimants() []quota.Claimant {
@@ -79,7 +80,7 @@ func (g *grove) change(t *rapid.T) {
 	q := rapid.SampledFrom(g.leaves).Draw(t, "changed")
 	switch rapid.IntRange(0, 3).Draw(t, "change") {
 	case 0:
-		g.f.SetNodes(quota.Amounts{cpu: rapid.Int64Range(0, 100).Draw(t, "new total")})
+		g.f.SetNodes(amount.List{cpu: rapid.Int64Range(0, 100).Draw(t, "new total")})
 	case 1:
 		g.f.Add(q, quota.Request, g.amount(rapid.Int64Range(1, 20).Draw(t, "more")))
 	case 2:

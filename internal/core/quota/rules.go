@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tenon-project/tenon/internal/core/amount"
 )
 
 // MaxDepth bounds the quotas on a path from the top of a tree to a leaf.
@@ -67,7 +69,7 @@ type World struct {
 	// Pods counts pods that have not ended.
 	Pods map[PodsOf]int
 	// Used returns what the pods of a quota hold; nil is nothing.
-	Used func(quota string) Amounts
+	Used func(quota string) amount.List
 	// RelaxResourceKeys accepts a child whose max has only some dimensions of its parent's.
 	RelaxResourceKeys bool
 }
@@ -270,7 +272,7 @@ func (x *Checker) violations(s *Spec) []Violation {
 func (x *Checker) amounts(r *report, s *Spec) {
 	for _, f := range []struct {
 		field, phrase string
-		amounts       Amounts
+		amounts       amount.List
 	}{
 		{"min", "quota.Spec.Min", s.Min},
 		{"max", "quota.Spec.Max", s.Max},
@@ -411,7 +413,7 @@ func (x *Checker) sumOfMin(r *report, s, parent *Spec) {
 		other, phrase = children[0].Name, "the children's min exceeds the parent's: "+
 			"all children's MinQuota > current MinQuota, current: %s; %s: %s > %s"
 	}
-	asked := Amounts{} // for the names of the dimensions
+	asked := amount.List{} // for the names of the dimensions
 	for _, c := range children {
 		maps.Copy(asked, c.Min)
 	}
@@ -460,10 +462,10 @@ func (x *Checker) names(r *report, s *Spec) {
 }
 
 // keys returns the dimensions of amounts, sorted.
-func keys(a Amounts) []string { return slices.Sorted(maps.Keys(a)) }
+func keys(a amount.List) []string { return slices.Sorted(maps.Keys(a)) }
 
 // includes reports whether all has every dimension of some.
-func includes(all, some Amounts) bool {
+func includes(all, some amount.List) bool {
 	for d := range some {
 		if _, ok := all[d]; !ok {
 			return false

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
@@ -24,8 +25,8 @@ const (
 func quotaIn(name, parent string, cores int64, change ...func(*quota.Spec)) quota.Spec {
 	s := quota.Spec{
 		Name: name, Namespace: "n", Group: sigs, Parent: parent,
-		Min: quota.Amounts{"cpu": cores * 250, "memory": cores * gi / 4},
-		Max: quota.Amounts{"cpu": cores * 1000, "memory": cores * gi},
+		Min: amount.List{"cpu": cores * 250, "memory": cores * gi / 4},
+		Max: amount.List{"cpu": cores * 1000, "memory": cores * gi},
 	}
 	for _, c := range change {
 		c(&s)
@@ -52,7 +53,7 @@ func least(d string, n int64) func(*quota.Spec) { return func(s *quota.Spec) { s
 func most(d string, n int64) func(*quota.Spec) { return func(s *quota.Spec) { s.Max[d] = n } }
 
 func weight(d string, n int64) func(*quota.Spec) {
-	return func(s *quota.Spec) { s.Weight = quota.Amounts{d: n} }
+	return func(s *quota.Spec) { s.Weight = amount.List{d: n} }
 }
 
 func without(d string) func(*quota.Spec) {
@@ -84,7 +85,7 @@ func chain(n int) (path []quota.Spec) {
 type edit struct {
 	world []quota.Spec
 	pods  map[quota.PodsOf]int
-	used  quota.Amounts
+	used  amount.List
 	relax bool
 	old   string // the quota of the world that is changed; "" to create
 	now   *quota.Spec
@@ -103,7 +104,7 @@ func (e edit) check(t *testing.T) []quota.Violation {
 	}
 	return quota.NewChecker(quota.World{
 		Quotas: e.world, Pods: e.pods, RelaxResourceKeys: e.relax,
-		Used: func(string) quota.Amounts { return e.used },
+		Used: func(string) amount.List { return e.used },
 	}).Check(c)
 }
 
@@ -138,8 +139,8 @@ func TestCheck(t *testing.T) {
 		},
 		"V1: negative amounts everywhere": {
 			edit: edit{now: &quota.Spec{
-				Name: "q", Namespace: "n", Max: quota.Amounts{"a": -1, "b": -2, "c": 0}, Weight: quota.Amounts{"a": -1},
-				Total: quota.Amounts{"d": -5},
+				Name: "q", Namespace: "n", Max: amount.List{"a": -1, "b": -2, "c": 0}, Weight: amount.List{"a": -1},
+				Total: amount.List{"d": -5},
 			}},
 			want: []string{
 				"V1 max : q quota.Spec.Max's value < 0, in dimensions: [a b]",
@@ -284,14 +285,14 @@ func TestCheck(t *testing.T) {
 		},
 		"V8: max below used": {
 			edit: edit{
-				world: []quota.Spec{quotaIn("q", "", 9)}, old: "q", used: quota.Amounts{"cpu": 7500, "memory": 1 << 60},
+				world: []quota.Spec{quotaIn("q", "", 9)}, old: "q", used: amount.List{"cpu": 7500, "memory": 1 << 60},
 				now: spec(quotaIn("q", "", 7, func(s *quota.Spec) { s.Strict = []string{"cpu", "gpu"} })),
 			},
 			want: []string{"V8 max[cpu] : resourceKey cpu of quota q max 7 < used 7500m"},
 		},
 		"V8: max of other dimensions": {
 			edit: edit{
-				world: []quota.Spec{quotaIn("q", "", 9)}, old: "q", used: quota.Amounts{"cpu": 7000, "memory": 1 << 60},
+				world: []quota.Spec{quotaIn("q", "", 9)}, old: "q", used: amount.List{"cpu": 7000, "memory": 1 << 60},
 				now: spec(quotaIn("q", "", 7, func(s *quota.Spec) { s.Strict = []string{"cpu"} })),
 			},
 		},
@@ -388,7 +389,7 @@ func TestCheck(t *testing.T) {
 		"a weight of 0": {edit: edit{now: spec(quotaIn("q", "", 1, weight("cpu", 0)))}},
 		"V15: every field": {
 			edit: edit{now: spec(quotaIn("q", "", 1, rootOf("t"), most("cpu", 1<<60+1), least("cpu", 1<<60+1),
-				weight("cpu", 1<<60+1), func(s *quota.Spec) { s.Total = quota.Amounts{"cpu": 1<<60 + 1} }))},
+				weight("cpu", 1<<60+1), func(s *quota.Spec) { s.Total = amount.List{"cpu": 1<<60 + 1} }))},
 			want: []string{
 				largest("min", "1152921504606846977m"), largest("max", "1152921504606846977m"),
 				largest("weight", "1152921504606846977m"), largest("total", "1152921504606846977m"),
@@ -594,8 +595,8 @@ var (
 
 func someSpec(forces bool) *rapid.Generator[quota.Spec] {
 	return rapid.Custom(func(t *rapid.T) quota.Spec {
-		amounts := func(name string, most int64) quota.Amounts {
-			a := quota.Amounts{"cpu": rapid.Int64Range(0, most).Draw(t, name)}
+		amounts := func(name string, most int64) amount.List {
+			a := amount.List{"cpu": rapid.Int64Range(0, most).Draw(t, name)}
 			if rapid.IntRange(0, 3).Draw(t, "gpus") == 0 {
 				a["gpu"] = rapid.SampledFrom([]int64{-1, 0, 1, 1 << 60, 1<<60 + 1}).Draw(t, name)
 			}
@@ -734,7 +735,7 @@ func (s state) faults() (found []string) {
 				fault("V1 V2 %s", q.Name)
 			}
 		}
-		for _, amounts := range []quota.Amounts{q.Min, q.Max, q.Weight} {
+		for _, amounts := range []amount.List{q.Min, q.Max, q.Weight} {
 			for d, n := range amounts {
 				if n < 0 || n > 1<<60 {
 					fault("V1 V15 %s %s", q.Name, d)

@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/big"
 	"slices"
+
+	"github.com/tenon-project/tenon/internal/core/amount"
 )
 
 // Shares are the runtimes of a forest without rounding: rational numbers from the totals down. Revocation compares
@@ -45,9 +47,9 @@ func (s *Shares) Goal(q *Quota, d Dimension) int64 {
 	runtime, _ := s.forest.Runtime(q, d)
 	up := floor(exact)
 	if !exact.IsInt() {
-		up = plus(up, 1)
+		up = amount.Plus(up, 1)
 	}
-	return max(runtime, plus(up, s.Slack(q, d)))
+	return max(runtime, amount.Plus(up, s.Slack(q, d)))
 }
 
 // floor returns the whole units of a share, at most the largest int64.

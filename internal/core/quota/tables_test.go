@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 )
 
@@ -18,16 +19,16 @@ const cpu = "cpu"
 // all but the name and min/max may be left out. Every amount is multiplied by unit.
 func plant(t testing.TB, f *quota.Forest, unit int64, text string) {
 	t.Helper()
-	number := func(s string) quota.Amounts {
+	number := func(s string) amount.List {
 		n, err := strconv.ParseInt(s, 10, 64)
 		if err != nil {
 			t.Fatalf("%q of %q: %v", s, text, err)
 		}
-		return quota.Amounts{cpu: n * unit}
+		return amount.List{cpu: n * unit}
 	}
 	var parents []string
 	var spec quota.Spec
-	sums := map[quota.Measure]quota.Amounts{}
+	sums := map[quota.Measure]amount.List{}
 	flush := func() {
 		if spec.Name != "" {
 			f.Set(spec)
@@ -158,7 +159,7 @@ func TestWorkedTables(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := quota.New(quota.Config{ScaleMin: true})
-			f.SetNodes(quota.Amounts{cpu: c.total * c.unit})
+			f.SetNodes(amount.List{cpu: c.total * c.unit})
 			plant(t, f, c.unit, c.tree)
 			want := amounts(t, 1, c.want)
 			if diff := cmp.Diff(want, runtimes(f, want)); diff != "" {
@@ -221,7 +222,7 @@ func TestTraceShowsTheRoundsOfTheSeed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := quota.New(quota.Config{ScaleMin: true})
-			f.SetNodes(quota.Amounts{cpu: 100})
+			f.SetNodes(amount.List{cpu: 100})
 			plant(t, f, 1, c.tree)
 			got := traces{}
 			for name := range c.want {
@@ -257,7 +258,7 @@ func TestExactSharesAreNotRounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := quota.New(quota.Config{ScaleMin: true})
-			f.SetNodes(quota.Amounts{cpu: c.total})
+			f.SetNodes(amount.List{cpu: c.total})
 			plant(t, f, 1, c.tree)
 			s, d := f.Shares(), f.Dimension(cpu)
 			got := maps.Clone(c.want)

@@ -13,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
@@ -84,8 +85,8 @@ func name(i int) string { return fmt.Sprintf("q%02d", i) }
 // spec draws the i-th of the quotas.
 func (d *dice) spec(s shape, w *world, i int) quota.Spec {
 	spec := quota.Spec{
-		Name: name(i), KeepsMin: d.oneIn(4), FixedMin: d.oneIn(8), Min: quota.Amounts{}, Max: quota.Amounts{},
-		Weight: quota.Amounts{}, Total: quota.Amounts{},
+		Name: name(i), KeepsMin: d.oneIn(4), FixedMin: d.oneIn(8), Min: amount.List{}, Max: amount.List{},
+		Weight: amount.List{}, Total: amount.List{},
 	}
 	if i > 0 && s.levels > 1 && !d.oneIn(4) {
 		spec.Parent = name(int(d.below(int64(i))))
@@ -118,7 +119,7 @@ func (d *dice) spec(s shape, w *world, i int) quota.Spec {
 			spec.Total[dimension] = d.amount(s.scale)
 		}
 		if s.broken && d.oneIn(6) {
-			for _, field := range []quota.Amounts{spec.Min, spec.Max, spec.Weight, spec.Total} {
+			for _, field := range []amount.List{spec.Min, spec.Max, spec.Weight, spec.Total} {
 				if d.oneIn(3) {
 					field[dimension] = d.amount(s.scale) - s.scale/2
 				}
@@ -129,8 +130,8 @@ func (d *dice) spec(s shape, w *world, i int) quota.Spec {
 }
 
 // pods draws what pods of a quota ask for and use.
-func (d *dice) pods(s shape) [4]quota.Amounts {
-	amounts := [4]quota.Amounts{{}, {}, {}, {}}
+func (d *dice) pods(s shape) [4]amount.List {
+	amounts := [4]amount.List{{}, {}, {}, {}}
 	for _, dimension := range dimensions {
 		request := d.amount(s.scale)
 		used := d.amount(request)
@@ -145,7 +146,7 @@ func (d *dice) pods(s shape) [4]quota.Amounts {
 	return amounts
 }
 
-func (w *world) put(name string, pods [4]quota.Amounts, sign int64) {
+func (w *world) put(name string, pods [4]amount.List, sign int64) {
 	for m, amounts := range pods {
 		for dimension, n := range amounts {
 			w.count(name, quota.Measure(m), dimension, sign*n)
@@ -153,8 +154,8 @@ func (w *world) put(name string, pods [4]quota.Amounts, sign int64) {
 	}
 }
 
-func (d *dice) nodes(s shape) quota.Amounts {
-	nodes := quota.Amounts{}
+func (d *dice) nodes(s shape) amount.List {
+	nodes := amount.List{}
 	for _, dimension := range dimensions {
 		most := new(big.Int).Mul(big.NewInt(s.scale), big.NewInt(d.below(int64(s.quotas)+1)))
 		nodes[dimension] = d.amount(clamp(most))
@@ -205,19 +206,19 @@ func (w *world) forest() *quota.Forest {
 }
 
 func (w *world) addSums(f *quota.Forest) {
-	w.eachSum(func(name string, m quota.Measure, amounts quota.Amounts) {
+	w.eachSum(func(name string, m quota.Measure, amounts amount.List) {
 		f.Add(f.Find(name), m, f.Vector(amounts))
 	})
 }
 
 // eachSum yields what the pods of each quota add up to, in parts that are an int64.
-func (w *world) eachSum(yield func(name string, m quota.Measure, amounts quota.Amounts)) {
+func (w *world) eachSum(yield func(name string, m quota.Measure, amounts amount.List)) {
 	for _, name := range slices.Sorted(maps.Keys(w.sums)) {
 		for m, amounts := range w.sums[name] {
 			for _, dimension := range slices.Sorted(maps.Keys(amounts)) {
 				for left := new(big.Int).Set(amounts[dimension]); left.Sign() > 0; {
 					part := clamp(left)
-					yield(name, quota.Measure(m), quota.Amounts{dimension: part})
+					yield(name, quota.Measure(m), amount.List{dimension: part})
 					left.Sub(left, big.NewInt(part))
 				}
 			}

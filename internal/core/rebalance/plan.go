@@ -5,24 +5,23 @@ import (
 	"maps"
 	"math"
 	"slices"
-)
 
-// Amounts are resources by their names: milli-CPUs, bytes, numbers.
-type Amounts map[string]int64
+	"github.com/tenon-project/tenon/internal/core/amount"
+)
 
 // Percentages are parts of 100 by the names of resources.
 type Percentages map[string]float64
 
 // Pod is what a plan reads of a pod.
 type Pod struct {
-	Requests Amounts
+	Requests amount.List
 	// Fixed pods belong to their node, and leave with it.
 	Fixed bool
 }
 
 // Node is a node with its pods, in the order in which they are moved.
 type Node struct {
-	Allocatable, Used Amounts
+	Allocatable, Used amount.List
 	Pods              []Pod
 }
 
@@ -76,13 +75,6 @@ func (n *Node) holds(p Pod, limits Percentages) bool {
 	return true
 }
 
-// add counts the requests of a pod, sign times.
-func (n *Node) add(p Pod, sign int64) {
-	for r, amount := range p.Requests {
-		n.Used[r] += sign * amount
-	}
-}
-
 // Means returns limits at a distance from the mean use of all nodes, from 0 to 100.
 func Means(nodes []Node, distance Percentages) Percentages {
 	limits := Percentages{}
@@ -131,8 +123,8 @@ func (p *Plan) Run(move func(source, pod, target int) bool) {
 			}
 			t := p.target(pod)
 			if t >= 0 && move(s, i, t) {
-				source.add(pod, -1)
-				p.Nodes[t].add(pod, 1)
+				source.Used.Take(pod.Requests)
+				p.Nodes[t].Used.Add(pod.Requests)
 			} else if p.Whole {
 				break
 			}
@@ -163,17 +155,17 @@ func (p *Plan) empties(source int) (all bool) {
 		if all = t >= 0; !all {
 			break
 		}
-		p.Nodes[t].add(pod, 1)
+		p.Nodes[t].Used.Add(pod.Requests)
 		placed[i] = t
 	}
 	for i, t := range placed {
-		p.Nodes[t].add(p.Nodes[source].Pods[i], -1)
+		p.Nodes[t].Used.Take(p.Nodes[source].Pods[i].Requests)
 	}
 	return all
 }
 
 // Imbalance returns the standard deviation of the used fractions of those resources that the node has.
-func Imbalance(used, allocatable Amounts, resources []string) float64 {
+func Imbalance(used, allocatable amount.List, resources []string) float64 {
 	var sum, squares, n float64
 	for _, r := range resources {
 		if allocatable[r] > 0 {
@@ -190,7 +182,7 @@ func Imbalance(used, allocatable Amounts, resources []string) float64 {
 // Falls returns by how much the imbalance of a node falls with each of its pods.
 func Falls(n *Node, resources []string) []float64 {
 	before, falls := Imbalance(n.Used, n.Allocatable, resources), make([]float64, len(n.Pods))
-	without := Amounts{}
+	without := amount.List{}
 	for i, p := range n.Pods {
 		for _, r := range resources {
 			without[r] = n.Used[r] - p.Requests[r]

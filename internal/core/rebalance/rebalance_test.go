@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
 )
 
@@ -112,14 +113,16 @@ func drawPlan(t *rapid.T) *Plan {
 	p.Limits = func(int) Percentages { return Percentages{"cpu": limit} }
 	p.Rank = func(target int) float64 { return p.Nodes[target].Use("cpu") }
 	for i := range rapid.IntRange(2, 5).Draw(t, "nodes") {
-		n := Node{Allocatable: Amounts{"cpu": 100, "memory": 50}, Used: Amounts{}}
+		n := Node{Allocatable: amount.List{"cpu": 100, "memory": 50}, Used: amount.List{}}
 		for range rapid.IntRange(0, 4).Draw(t, "pods") {
 			pod := Pod{
-				Requests: Amounts{"cpu": int64(rapid.IntRange(0, 40).Draw(t, "cpu")), "memory": int64(rapid.IntRange(0,
-					20).Draw(t, "memory"))},
+				Requests: amount.List{
+					"cpu":    rapid.Int64Range(0, 40).Draw(t, "cpu"),
+					"memory": rapid.Int64Range(0, 20).Draw(t, "memory"),
+				},
 				Fixed: rapid.IntRange(0, 3).Draw(t, "fixed") == 0,
 			}
-			n.add(pod, 1)
+			n.Used.Add(pod.Requests)
 			n.Pods = append(n.Pods, pod)
 		}
 		p.Nodes = append(p.Nodes, n)
@@ -140,9 +143,9 @@ func TestAPlanHoldsItsLimits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPlan(t)
-		used := make([]Amounts, len(p.Nodes))
+		used := make([]amount.List, len(p.Nodes))
 		for i, n := range p.Nodes {
-			used[i] = Amounts{"cpu": n.Used["cpu"], "memory": n.Used["memory"]}
+			used[i] = amount.List{"cpu": n.Used["cpu"], "memory": n.Used["memory"]}
 		}
 		moved, refused := map[[2]int]bool{}, map[[2]int]bool{}
 		p.Run(func(s, pod, target int) bool {
@@ -218,8 +221,8 @@ func TestTheImbalanceIsTheDeviationOfTheFractions(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		resources := []string{"cpu", "memory", "gpu"}
-		n := Node{Allocatable: Amounts{}, Used: Amounts{}, Pods: []Pod{{Requests: Amounts{}}}}
-		deviation := func(without Amounts) float64 {
+		n := Node{Allocatable: amount.List{}, Used: amount.List{}, Pods: []Pod{{Requests: amount.List{}}}}
+		deviation := func(without amount.List) float64 {
 			var mean, all float64
 			for _, r := range resources {
 				mean += float64(n.Used[r]-without[r]) / float64(n.Allocatable[r]) / 3
@@ -244,9 +247,9 @@ func TestTheImbalanceIsTheDeviationOfTheFractions(t *testing.T) {
 func TestMeans(t *testing.T) {
 	t.Parallel()
 	nodes := []Node{
-		{Allocatable: Amounts{"cpu": 100}, Used: Amounts{"cpu": 10}}, {
-			Allocatable: Amounts{"cpu": 100},
-			Used:        Amounts{"cpu": 50},
+		{Allocatable: amount.List{"cpu": 100}, Used: amount.List{"cpu": 10}}, {
+			Allocatable: amount.List{"cpu": 100},
+			Used:        amount.List{"cpu": 50},
 		},
 	}
 	if got := Means(nodes, Percentages{"cpu": 20})["cpu"]; got != 50 {

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/core/amount"
 )
 
 // ErrUsed says that a reservation cannot be used: it is gone, or another pod uses it, or was announced, that was to be
@@ -32,13 +32,13 @@ type Account struct {
 type use struct {
 	reservation string // its UID
 	name        string // "" where the reservation was not known when the pod began to use it
-	request     Amounts
+	request     amount.List
 }
 
 // held is a reservation with its users.
 type held struct {
 	*Spec
-	users map[string]Amounts // what they request, by UID
+	users map[string]amount.List // what they request, by UID
 }
 
 // NewAccount returns an account without reservations.
@@ -99,7 +99,7 @@ func remove(index map[string]map[string]*held, key, uid string) {
 
 // Put records a reservation, in place of one of its UID. Its users remain.
 func (a *Account) Put(s *Spec) {
-	h := &held{s, map[string]Amounts{}}
+	h := &held{s, map[string]amount.List{}}
 	if was := a.byUID[s.UID]; was != nil {
 		h.users = was.users
 		a.Remove(s.UID)
@@ -153,7 +153,7 @@ func (a *Account) On(node string) []*Spec {
 }
 
 // Use lets a pod use a reservation, or returns ErrUsed. It replaces what the pod used before.
-func (a *Account) Use(pod, uid string, request Amounts) error {
+func (a *Account) Use(pod, uid string, request amount.List) error {
 	h := a.byUID[uid]
 	if h == nil || h.Node == "" || h.Waiting || a.announcement(h) != NotAnnounced {
 		return ErrUsed
@@ -170,10 +170,10 @@ func (a *Account) Use(pod, uid string, request Amounts) error {
 }
 
 // Record notes what the API server says a pod uses, known or not.
-func (a *Account) Record(pod, uid string, request Amounts) {
+func (a *Account) Record(pod, uid string, request amount.List) {
 	a.Release(pod)
 	if request == nil {
-		request = Amounts{}
+		request = amount.List{}
 	}
 	u := use{reservation: uid, request: request}
 	if h := a.byUID[uid]; h != nil {
@@ -210,8 +210,8 @@ func (a *Account) Users(uid string) []string {
 }
 
 // Allocated is what the users of a reservation request, of each reserved resource at most what is reserved.
-func (a *Account) Allocated(uid string) Amounts {
-	h, sum := a.byUID[uid], Amounts{}
+func (a *Account) Allocated(uid string) amount.List {
+	h, sum := a.byUID[uid], amount.List{}
 	if h == nil {
 		return sum
 	}
@@ -226,21 +226,21 @@ func (a *Account) Allocated(uid string) Amounts {
 
 // Left is what a reservation keeps beside its users, without zeros: nothing once one uses a reservation for one pod, or
 // has used it.
-func (a *Account) Left(uid string) Amounts {
+func (a *Account) Left(uid string) amount.List {
 	if h := a.byUID[uid]; h != nil && a.announcement(h) != Spent {
 		return h.left(h.Once && !h.Waiting)
 	}
-	return Amounts{}
+	return amount.List{}
 }
 
 // Available is what a reservation keeps, see Left, as far as its node has it: less where pods of the node have grown
 // since, or the node has shrunk. free is what the node can allocate less what its pods request. It is negative where
 // they request more, and lacks the resources that are not compared. Of several reservations on the node, the oldest get
 // what they keep first. Devices are never compared: they are allocated one by one.
-func (a *Account) Available(uid string, free Amounts) Amounts {
+func (a *Account) Available(uid string, free amount.List) amount.List {
 	s := a.Find(uid)
 	if s == nil {
-		return Amounts{}
+		return amount.List{}
 	}
 	free = maps.Clone(free)
 	for _, other := range a.On(s.Node) {
@@ -257,7 +257,7 @@ func (a *Account) Available(uid string, free Amounts) Amounts {
 	}
 	available := a.Left(uid)
 	for name, n := range available {
-		if has, compared := free[name]; compared && has < n && !s.Running && !quota.IsDevice(name) {
+		if has, compared := free[name]; compared && has < n && !s.Running && !amount.IsDevice(name) {
 			available[name] = max(has, 0)
 		}
 	}
@@ -266,15 +266,15 @@ func (a *Account) Available(uid string, free Amounts) Amounts {
 }
 
 // left returns what the users of a Reservation leave, without zeros.
-func (h *held) left(once bool) Amounts {
-	left := Amounts{}
+func (h *held) left(once bool) amount.List {
+	left := amount.List{}
 	maps.Copy(left, Rest(h.Allocatable, once, slices.Collect(maps.Values(h.users)), subtract))
 	maps.DeleteFunc(left, func(_ string, n int64) bool { return n <= 0 })
 	return left
 }
 
 // subtract returns what is left of the resources of left.
-func subtract(left, request Amounts) Amounts {
+func subtract(left, request amount.List) amount.List {
 	left = maps.Clone(left)
 	for name, n := range under(left, request) {
 		if _, reserved := left[name]; reserved {
@@ -291,7 +291,7 @@ type candidate struct {
 }
 
 // leftover is how much of a reservation a pod would leave, in thousandths of each of its resources.
-func (h *held) leftover(request Amounts) (sum int64) {
+func (h *held) leftover(request amount.List) (sum int64) {
 	request = under(h.Allocatable, request)
 	for name, n := range h.left(false) {
 		if all := h.Allocatable[name]; all > 0 {

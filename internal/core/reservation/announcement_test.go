@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/reservation"
 )
@@ -33,13 +34,13 @@ func TestWhatBecameOfAnAnnouncedPod(t *testing.T) {
 		"it is kept for a named pod, unassigned": {[]string{"a"}, false, []string{"a"}, []string{"a"}, 0},
 	} {
 		a := reservation.NewAccount()
-		four := reservation.Amounts{"cpu": 4}
+		four := amount.List{"cpu": 4}
 		a.Put(&reservation.Spec{UID: "r", Node: "n", Once: !c.many, Announced: c.announced, Allocatable: four})
 		for _, pod := range c.pending {
 			a.SetPending(pod, true)
 		}
 		for _, pod := range c.users {
-			a.Record(pod, "r", reservation.Amounts{"cpu": 1})
+			a.Record(pod, "r", amount.List{"cpu": 1})
 		}
 		if got := a.Clone().Announcement("r"); got != c.want || a.Announcement("r") != c.want {
 			t.Errorf("%s: %d, and %d of a copy, want %d", name, a.Announcement("r"), got, c.want)
@@ -122,7 +123,7 @@ func (c *cluster) putPod(pod string) {
 		case !exists || node && !used:
 			c.account.Release(pod)
 		case node:
-			c.account.Record(pod, "r", reservation.Amounts{"cpu": 1})
+			c.account.Record(pod, "r", amount.List{"cpu": 1})
 		}
 		c.account.SetPending(pod, exists && !node)
 		c.queue[pod] = exists && !node
@@ -200,7 +201,7 @@ func (c *cluster) schedule(pod string) {
 	switch {
 	case !c.queue[pod] || slices.Contains(c.flying, pod) || slices.Contains(c.orphaned, pod):
 	case c.account.UsedBy(pod) == "":
-		_ = c.account.Use(pod, "r", reservation.Amounts{"cpu": 1})
+		_ = c.account.Use(pod, "r", amount.List{"cpu": 1})
 	case c.announced[pod]:
 		c.flying = append(c.flying, pod)
 	case c.random.IntN(8) == 0: // another step of the cycle fails
@@ -239,7 +240,7 @@ func TestAReservationForOnePodIsUsedOnce(t *testing.T) {
 func wasUsed(t *rapid.T, random *rand.Rand) bool {
 	c := &cluster{random: random, pods: map[string]bool{}}
 	c.object = reservation.Spec{
-		UID: "r", Node: "n", Once: true, Allocatable: reservation.Amounts{"cpu": 1},
+		UID: "r", Node: "n", Once: true, Allocatable: amount.List{"cpu": 1},
 		Owners: []reservation.Owner{{Selector: device.Selector{}}},
 	}
 	c.start()

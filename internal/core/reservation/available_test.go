@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/reservation"
 )
@@ -16,7 +17,7 @@ import (
 // 2 CPUs and a GPU, beside what the pods of the node leave.
 func TestAReservationHasNoMoreLeftThanItsNode(t *testing.T) {
 	t.Parallel()
-	type amounts = reservation.Amounts
+	type amounts = amount.List
 	day := func(n int) time.Time { return time.Date(2026, 1, n, 0, 0, 0, 0, time.UTC) }
 	none := func(_, _ *reservation.Spec) {}
 	for name, c := range map[string]struct {
@@ -104,7 +105,7 @@ func TestTheRoomOfANodeIsGivenToItsReservationsOneByOne(t *testing.T) {
 		for _, i := range random.Perm(len(kept)) {
 			a.Put(&reservation.Spec{
 				UID: fmt.Sprint(i), Node: "n", Created: time.Unix(int64(i), 0),
-				Allocatable: reservation.Amounts{"cpu": kept[i]},
+				Allocatable: amount.List{"cpu": kept[i]},
 			})
 		}
 		free := random.Int64N(14) - 2
@@ -118,7 +119,7 @@ func TestTheRoomOfANodeIsGivenToItsReservationsOneByOne(t *testing.T) {
 			}
 		}
 		for i := range kept {
-			if got := a.Available(fmt.Sprint(i), reservation.Amounts{"cpu": free})["cpu"]; got != want[i] {
+			if got := a.Available(fmt.Sprint(i), amount.List{"cpu": free})["cpu"]; got != want[i] {
 				t.Fatalf("%d of %v has %d, want %d: %d are free", i, kept, got, want[i], free)
 			}
 		}

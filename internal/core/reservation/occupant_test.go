@@ -7,17 +7,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/reservation"
 )
 
 func TestTheOrderOfRunningPodsToTakeOver(t *testing.T) {
 	t.Parallel()
 	app := reservation.Owner{Selector: labelled("app", "a")}
-	spec := &reservation.Spec{Owners: []reservation.Owner{app}, Allocatable: reservation.Amounts{"cpu": 4, "memory": 8}}
+	spec := &reservation.Spec{Owners: []reservation.Owner{app}, Allocatable: amount.List{"cpu": 4, "memory": 8}}
 	pod := func(name, label string, priority, cpu, memory int64) reservation.Occupant {
 		return reservation.Occupant{Pod: &reservation.Pod{
 			UID: name, Namespace: "ns", Name: name, Labels: map[string]string{"app": label},
-			Request: reservation.Amounts{"cpu": cpu, "memory": memory},
+			Request: amount.List{"cpu": cpu, "memory": memory},
 		}, Priority: priority}
 	}
 	a := reservation.NewAccount()
@@ -57,12 +58,12 @@ func TestAWaitingReservationKeepsWhatRunningPodsLeave(t *testing.T) {
 	t.Parallel()
 	a := reservation.NewAccount()
 	spec := reservation.Spec{
-		UID: "r", Node: "n", Once: true, Waiting: true, Allocatable: reservation.Amounts{"cpu": 4},
+		UID: "r", Node: "n", Once: true, Waiting: true, Allocatable: amount.List{"cpu": 4},
 		Owners: []reservation.Owner{{Selector: labelled("app", "a")}},
 	}
 	a.Put(&spec)
 	next := &reservation.Pod{UID: "next", Labels: map[string]string{"app": "a"}}
-	a.Record("old", "r", reservation.Amounts{"cpu": 3})
+	a.Record("old", "r", amount.List{"cpu": 3})
 	if left := a.Left("r")["cpu"]; left != 1 || len(a.Matching(next)) > 0 || a.Use("next", "r", nil) == nil {
 		t.Errorf("%d CPUs are left, want 1; matches %v", left, a.Matching(next))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/reservation"
 	_ "github.com/tenon-project/tenon/internal/testkit/seed"
@@ -26,7 +27,7 @@ func TestWhichPodsMayUseAReservation(t *testing.T) {
 	replicas := &reservation.Reference{UID: "rs", APIVersion: "apps/v1", Kind: "ReplicaSet", Namespace: "ns", Name: "r"}
 	pod := reservation.Pod{
 		UID: "u", Namespace: "ns", Name: "p", Labels: map[string]string{"app": "a", "tier": "1"}, Controller: replicas,
-		Request: reservation.Amounts{"cpu": 4000},
+		Request: amount.List{"cpu": 4000},
 	}
 	with := func(change func(*reservation.Pod)) *reservation.Pod {
 		p := pod
@@ -47,7 +48,7 @@ func TestWhichPodsMayUseAReservation(t *testing.T) {
 	closed.Unschedulable = true
 	named := owned(app)
 	named.Name, named.Labels = "r1", map[string]string{"pool": "gold", "rank": "7"}
-	named.Allocatable = reservation.Amounts{"cpu": 4000, "memory": 1}
+	named.Allocatable = amount.List{"cpu": 4000, "memory": 1}
 	for name, c := range map[string]struct {
 		spec reservation.Spec
 		pod  *reservation.Pod
@@ -125,17 +126,17 @@ func TestTheBestOfSeveralReservationsComesFirst(t *testing.T) {
 	day := func(n int) time.Time { return time.Date(2026, 1, n, 0, 0, 0, 0, time.UTC) }
 	a := reservation.NewAccount()
 	for _, s := range []reservation.Spec{
-		{UID: "large", Name: "large", Allocatable: reservation.Amounts{"cpu": 8000}, Created: day(1)},
-		{UID: "young", Name: "young", Allocatable: reservation.Amounts{"cpu": 4000}, Created: day(3)},
-		{UID: "old", Name: "old", Allocatable: reservation.Amounts{"cpu": 4000}, Created: day(2)},
-		{UID: "namesake", Name: "namesake", Allocatable: reservation.Amounts{"cpu": 4000}, Created: day(2)},
-		{UID: "second", Name: "second", Allocatable: reservation.Amounts{"cpu": 8000}, Order: 2},
-		{UID: "first", Name: "first", Allocatable: reservation.Amounts{"cpu": 8000}, Order: -1},
+		{UID: "large", Name: "large", Allocatable: amount.List{"cpu": 8000}, Created: day(1)},
+		{UID: "young", Name: "young", Allocatable: amount.List{"cpu": 4000}, Created: day(3)},
+		{UID: "old", Name: "old", Allocatable: amount.List{"cpu": 4000}, Created: day(2)},
+		{UID: "namesake", Name: "namesake", Allocatable: amount.List{"cpu": 4000}, Created: day(2)},
+		{UID: "second", Name: "second", Allocatable: amount.List{"cpu": 8000}, Order: 2},
+		{UID: "first", Name: "first", Allocatable: amount.List{"cpu": 8000}, Order: -1},
 	} {
 		s.Node, s.Owners = "n", []reservation.Owner{{Selector: labelled("app", "a")}}
 		a.Put(&s)
 	}
-	p := &reservation.Pod{Labels: map[string]string{"app": "a"}, Request: reservation.Amounts{"cpu": 4000}}
+	p := &reservation.Pod{Labels: map[string]string{"app": "a"}, Request: amount.List{"cpu": 4000}}
 	var got []string
 	for _, s := range a.Matching(p)["n"] {
 		got = append(got, s.Name)
@@ -149,13 +150,13 @@ func TestTheBestOfSeveralReservationsComesFirst(t *testing.T) {
 func TestTheReservationOfWhichLeastIsLeftIsFoundUnderAnyNameOfADevice(t *testing.T) {
 	t.Parallel()
 	a := reservation.NewAccount()
-	for name, amounts := range map[string]reservation.Amounts{
+	for name, amounts := range map[string]amount.List{
 		"large": {device.GPUCore: 100, device.GPURatio: 100}, "small": {device.GPUPercent: 60},
 	} {
 		owners := []reservation.Owner{{Selector: labelled("app", "a")}}
 		a.Put(&reservation.Spec{UID: name, Name: name, Node: "n", Owners: owners, Allocatable: amounts})
 	}
-	for _, request := range []reservation.Amounts{{device.GPUCore: 60, device.GPURatio: 60}, {device.GPUPercent: 60}} {
+	for _, request := range []amount.List{{device.GPUCore: 60, device.GPURatio: 60}, {device.GPUPercent: 60}} {
 		p := &reservation.Pod{Labels: map[string]string{"app": "a"}, Request: request}
 		if got := a.Matching(p)["n"]; len(got) != 2 || got[0].Name != "small" {
 			t.Errorf("%v: %v, want small first", request, got)
@@ -166,30 +167,30 @@ func TestTheReservationOfWhichLeastIsLeftIsFoundUnderAnyNameOfADevice(t *testing
 // TestRestrictedReservationsGiveNoMoreThanTheyHave are the examples of the reference: a reservation of 4 CPUs.
 func TestRestrictedReservationsGiveNoMoreThanTheyHave(t *testing.T) {
 	t.Parallel()
-	four := reservation.Amounts{"cpu": 4000, "memory": 8}
+	four := amount.List{"cpu": 4000, "memory": 8}
 	for name, c := range map[string]struct {
 		spec     reservation.Spec
-		request  reservation.Amounts
+		request  amount.List
 		resource string
 		free     int64
 	}{
-		"6 CPUs, aligned": {reservation.Spec{Allocatable: four}, reservation.Amounts{"cpu": 6000}, "", 0},
+		"6 CPUs, aligned": {reservation.Spec{Allocatable: four}, amount.List{"cpu": 6000}, "", 0},
 		"6 CPUs": {
-			reservation.Spec{Allocatable: four, Restricted: true}, reservation.Amounts{"cpu": 6000}, "cpu", 4000,
+			reservation.Spec{Allocatable: four, Restricted: true}, amount.List{"cpu": 6000}, "cpu", 4000,
 		},
 		"3 CPUs and a GPU": {
 			reservation.Spec{Allocatable: four, Restricted: true},
-			reservation.Amounts{"cpu": 3000, "gpu": 1},
+			amount.List{"cpu": 3000, "gpu": 1},
 			"", 0,
 		},
 		"memory that does not count": {
 			reservation.Spec{Allocatable: four, Restricted: true, RestrictedTo: []string{"cpu"}},
-			reservation.Amounts{"memory": 9},
+			amount.List{"memory": 9},
 			"", 0,
 		},
 		"the first by name": {
 			reservation.Spec{Allocatable: four, Restricted: true},
-			reservation.Amounts{"cpu": 4001, "memory": 9},
+			amount.List{"cpu": 4001, "memory": 9},
 			"cpu", 4000,
 		},
 	} {
@@ -204,7 +205,7 @@ func TestRestrictedReservationsGiveNoMoreThanTheyHave(t *testing.T) {
 func TestAnOwnerMayNameADeviceInAnotherWay(t *testing.T) {
 	t.Parallel()
 	const percent, core, ratio, whole = device.GPUPercent, device.GPUCore, device.GPURatio, device.NVIDIAGPU
-	type amounts = reservation.Amounts
+	type amounts = amount.List
 	for name, c := range map[string]struct {
 		reserved, asked, left amounts
 		exact                 []string // of the names that both use
@@ -306,7 +307,7 @@ func TestWhenAReservationExpires(t *testing.T) {
 type model struct {
 	specs    map[string]*reservation.Spec
 	users    map[string]string // reservations by pod
-	requests map[string]reservation.Amounts
+	requests map[string]amount.List
 }
 
 func (m *model) usersOf(uid string) (pods []string) {
@@ -362,7 +363,7 @@ func TestAccountsAgreeWithACountOfEverything(t *testing.T) {
 func useAtRandom(t *rapid.T, random *rand.Rand) {
 	pick := func(words ...string) string { return words[random.IntN(len(words))] }
 	a := reservation.NewAccount()
-	m := model{map[string]*reservation.Spec{}, map[string]string{}, map[string]reservation.Amounts{}}
+	m := model{map[string]*reservation.Spec{}, map[string]string{}, map[string]amount.List{}}
 	for range 24 {
 		pod := pick("p0", "p1", "p2", "p3")
 		switch random.IntN(6) {
@@ -376,7 +377,7 @@ func useAtRandom(t *rapid.T, random *rand.Rand) {
 			delete(m.specs, uid)
 		case 3, 4:
 			uid := pick("r0", "r1", "r2")
-			request := reservation.Amounts{"cpu": random.Int64N(5), "gpu": random.Int64N(2)}
+			request := amount.List{"cpu": random.Int64N(5), "gpu": random.Int64N(2)}
 			s := m.specs[uid]
 			others := slices.DeleteFunc(m.usersOf(uid), func(p string) bool { return p == pod })
 			possible := s != nil && s.Node != "" && !(s.Once && len(others) > 0)
@@ -401,7 +402,7 @@ func useAtRandom(t *rapid.T, random *rand.Rand) {
 func randomSpec(random *rand.Rand, pick func(...string) string) *reservation.Spec {
 	s := &reservation.Spec{
 		UID: pick("r0", "r1", "r2"), Node: pick("", "n0", "n1"), Once: random.IntN(2) == 0, Order: random.Int64N(3),
-		Allocatable: reservation.Amounts{"cpu": random.Int64N(6), "gpu": random.Int64N(3)},
+		Allocatable: amount.List{"cpu": random.Int64N(6), "gpu": random.Int64N(3)},
 	}
 	s.Name = "name-" + s.UID
 	for range 1 + random.IntN(2) {
@@ -420,7 +421,7 @@ func randomSpec(random *rand.Rand, pick func(...string) string) *reservation.Spe
 
 func randomPod(random *rand.Rand, pick func(...string) string) *reservation.Pod {
 	p := &reservation.Pod{
-		Namespace: "ns", Labels: map[string]string{}, Request: reservation.Amounts{"cpu": random.Int64N(5)},
+		Namespace: "ns", Labels: map[string]string{}, Request: amount.List{"cpu": random.Int64N(5)},
 	}
 	p.Name = pick("p0", "p1", "p2")
 	p.UID = p.Name

@@ -5,12 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/device"
-	"github.com/tenon-project/tenon/internal/core/quota"
 )
-
-// Amounts are whole numbers by resource: milli-CPU, bytes, or units.
-type Amounts = map[string]int64
 
 // Spec is what one reservation keeps, for whom and where. It does not change; Put replaces it whole.
 type Spec struct {
@@ -39,7 +36,7 @@ type Spec struct {
 	// Running: a pod of the node runs in the room, and what it requests counts among the node's pods.
 	Running     bool
 	Taints      []Taint
-	Allocatable Amounts // what is reserved
+	Allocatable amount.List // what is reserved
 }
 
 // Owner matches pods by all of its fields that are set. Invariant: at least one is.
@@ -83,7 +80,7 @@ type Pod struct {
 	Ignores  bool
 	Affinity Affinity
 	Exact    []string // resources of which a reservation must have what the pod requests
-	Request  Amounts
+	Request  amount.List
 }
 
 // Matches reports whether the pod may use the reservation, as far as that does not depend on what other pods use.
@@ -95,25 +92,25 @@ func (s *Spec) Matches(p *Pod) bool {
 
 // sameAmount reports whether as much of a resource is reserved as a pod requests, under whatever names of the device. A
 // part of a GPU, which counts as one under a vendor's name, is not as much as a whole one.
-func sameAmount(name string, reserved, request Amounts) bool {
+func sameAmount(name string, reserved, request amount.List) bool {
 	names := append(device.Names(name), name)
 	if device.IsWholeGPU(name) {
 		names = append(names, device.GPUPercent)
 	}
-	a, b := quota.Amounts(reserved).Asked(names), quota.Amounts(request).Asked(names)
+	a, b := reserved.Asked(names), request.Asked(names)
 	return !slices.ContainsFunc(names, func(name string) bool { return a[name] != b[name] })
 }
 
 // under returns what a pod requests under the names of the devices that are reserved, too: an owner may use another
 // name than the template.
-func under(reserved, request Amounts) Amounts {
+func under(reserved, request amount.List) amount.List {
 	var names []string
 	for name := range reserved {
-		if quota.IsDevice(name) {
+		if amount.IsDevice(name) {
 			names = append(names, name)
 		}
 	}
-	return quota.Amounts(request).Asked(names)
+	return request.Asked(names)
 }
 
 // matches reports whether a pod is one that the owner names. An owner that names none matches none: the webhook, which
@@ -187,7 +184,7 @@ func Expires(created, expires time.Time, ttl time.Duration) time.Time {
 // Shortage returns the first resource, by name, of which a pod may get less than it requests because the reservation is
 // restricted, with what is left of it; "" for none. The number of GPUs that shares are on does not count: further
 // shares fit on the same ones.
-func (s *Spec) Shortage(request, left Amounts) (resource string, free int64) {
+func (s *Spec) Shortage(request, left amount.List) (resource string, free int64) {
 	if !s.Restricted {
 		return "", 0
 	}

@@ -3,41 +3,22 @@ package scaleup
 import (
 	"maps"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 )
 
-// Amounts are canonical amounts by resource.
-type Amounts map[string]int64
-
-// fits reports whether a pod with the requests fits into free amounts. A resource that free does not name has none.
-func (free Amounts) fits(requests Amounts) bool {
-	for resource, n := range requests {
-		if n > free[resource] {
-			return false
-		}
-	}
-	return true
-}
-
-// Take subtracts the requests of a pod.
-func (free Amounts) Take(requests Amounts) {
-	for resource, n := range requests {
-		free[resource] -= n
-	}
-}
-
 // Pod is a pending pod for which an autoscaler acts.
 type Pod struct {
 	Request *place.Request
-	Amounts Amounts  // what it requests, 1 of "pods" included
-	Nodes   []string // the nodes whose labels and taints admit it, in the order in which they are tried
+	Amounts amount.List // what it requests, 1 of "pods" included
+	Nodes   []string    // the nodes whose labels and taints admit it, in the order in which they are tried
 }
 
 // Node is what a node has for pending pods.
 type Node struct {
-	Free     Amounts // allocatable, less what its pods request: what an autoscaler knows
-	Reserved Amounts // of it, for Reservations; nil for nothing
+	Free     amount.List // allocatable, less what its pods request: what an autoscaler knows
+	Reserved amount.List // of it, for Reservations; nil for nothing
 }
 
 // Limits bound what Plan asks for.
@@ -55,7 +36,7 @@ type Helper struct {
 // Plan returns the helpers for pods, in their order. account returns the account of a node; it is called at most once
 // for each node. Its cost is that of at most Excluded nodes for each pod.
 func Plan(pods []Pod, nodes map[string]Node, account func(node string) *ledger.View, limits Limits) []Helper {
-	p := packing{seen: map[string]Amounts{}, left: map[string]Amounts{}, views: map[string]*ledger.View{}}
+	p := packing{seen: map[string]amount.List{}, left: map[string]amount.List{}, views: map[string]*ledger.View{}}
 	for name, n := range nodes {
 		p.seen[name], p.left[name] = maps.Clone(n.Free), maps.Clone(n.Free)
 		p.left[name].Take(n.Reserved)
@@ -67,7 +48,7 @@ func Plan(pods []Pod, nodes map[string]Node, account func(node string) *ledger.V
 		hidden := p.hides(pod)
 		var fit []string
 		for _, name := range pod.Nodes {
-			if nodes[name].Free.fits(pod.Amounts) {
+			if nodes[name].Free.Holds(pod.Amounts) {
 				fit = append(fit, name)
 			}
 		}
@@ -103,15 +84,15 @@ func withoutPods(f *ledger.Facts) ledger.Facts {
 // packing is where the pods that were tried are. Each node of one map is in all others, but for views, which has those
 // that were asked for.
 type packing struct {
-	seen  map[string]Amounts      // free by amounts
-	left  map[string]Amounts      // free for the scheduler, by amounts
+	seen  map[string]amount.List  // free by amounts
+	left  map[string]amount.List  // free for the scheduler, by amounts
 	views map[string]*ledger.View // and by accounts
 }
 
 // hides places a pod by amounts, and reports whether it fits.
 func (p *packing) hides(pod *Pod) bool {
 	for _, name := range pod.Nodes {
-		if p.seen[name].fits(pod.Amounts) {
+		if p.seen[name].Holds(pod.Amounts) {
 			p.seen[name].Take(pod.Amounts)
 			return true
 		}
@@ -122,7 +103,7 @@ func (p *packing) hides(pod *Pod) bool {
 // starts places a pod on one of the nodes as the scheduler does, and reports whether it fits.
 func (p *packing) starts(pod *Pod, nodes []string) bool {
 	for _, name := range nodes {
-		if !p.left[name].fits(pod.Amounts) {
+		if !p.left[name].Holds(pod.Amounts) {
 			continue
 		}
 		offer, reason := place.Try(p.views[name], pod.Request)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/ledger"
@@ -37,13 +38,13 @@ func pod(uid string, cpus int, nodes ...string) scaleup.Pod {
 			UID: uid, Namespace: "ns", Name: uid, Class: qos.LSR, Role: qos.ExclusiveWithBE, CPUs: cpus,
 			RequestMilli: int64(cpus) * 1000, Topology: hint.SingleNUMANode,
 		},
-		Amounts: scaleup.Amounts{"cpu": int64(cpus), "pods": 1}, Nodes: nodes,
+		Amounts: amount.List{"cpu": int64(cpus), "pods": 1}, Nodes: nodes,
 	}
 }
 
 // free is a node with CPUs that no pod requests.
 func free(cpus int64) scaleup.Node {
-	return scaleup.Node{Free: scaleup.Amounts{"cpu": cpus, "pods": 10}}
+	return scaleup.Node{Free: amount.List{"cpu": cpus, "pods": 10}}
 }
 
 func TestPlan(t *testing.T) {
@@ -82,7 +83,7 @@ func TestPlan(t *testing.T) {
 		},
 		"a resource that the node does not have": {
 			[]scaleup.Pod{{
-				Request: pod("p", 4).Request, Amounts: scaleup.Amounts{"example.com/a": 1}, Nodes: []string{"n"},
+				Request: pod("p", 4).Request, Amounts: amount.List{"example.com/a": 1}, Nodes: []string{"n"},
 			}},
 			nodes{"n": free(4)},
 			accounts{"n": fragmented},
@@ -116,7 +117,7 @@ func TestPlan(t *testing.T) {
 		},
 		"a Reservation holds the capacity": {
 			[]scaleup.Pod{pod("p", 4, "n")},
-			nodes{"n": {Free: scaleup.Amounts{"cpu": 8, "pods": 10}, Reserved: scaleup.Amounts{"cpu": 6}}},
+			nodes{"n": {Free: amount.List{"cpu": 8, "pods": 10}, Reserved: amount.List{"cpu": 6}}},
 			accounts{"n": empty},
 			limits,
 			[]scaleup.Helper{{UID: "p", Excluded: []string{"n"}}},
@@ -211,7 +212,7 @@ func TestAsManyHelpersAsEqualPodsLackCapacityUnseen(t *testing.T) {
 			name := fmt.Sprint("n", i)
 			names, views[name] = append(names, name), ledger.New(facts, entries...).View()
 			nodes[name] = scaleup.Node{
-				Free: scaleup.Amounts{"cpu": left, "pods": 20}, Reserved: scaleup.Amounts{"cpu": reserved},
+				Free: amount.List{"cpu": left, "pods": 20}, Reserved: amount.List{"cpu": reserved},
 			}
 			seen += int(left) / size
 			starts += min(numa[0]/size+numa[1]/size, int(max(left-reserved, 0))/size)

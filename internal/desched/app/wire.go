@@ -21,6 +21,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
 	"github.com/tenon-project/tenon/internal/control/serving"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/evict"
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/desched/makeroom"
@@ -181,7 +182,7 @@ func (p *parts) addPlugins(mgr manager.Manager, c clients, o *Options, limits *e
 // count with the estimates that the scheduler has by default.
 func (p *parts) readMetrics(client rest.Interface) (*kube.Loads, error) {
 	loads := kube.NewLoads()
-	loads.Enable(convert.LoadSettings{Factors: load.Percents{load.CPU: 85, load.Memory: 70}}, 0)
+	loads.Enable(convert.LoadSettings{Factors: load.Percents{amount.CPU: 85, amount.Memory: 70}}, 0)
 	table := accounts.Accounts{Loads: loads}.Table()
 	reports := table.Of("NodeMetric")
 	p.metrics = reports.Sources[0].Informer(client)

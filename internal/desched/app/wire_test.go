@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/desched/watched"
 	"github.com/tenon-project/tenon/internal/kube"
@@ -76,7 +77,7 @@ func TestTheUseOfNodesIsThatOfNodeMetricsWithEstimatesOfNewPods(t *testing.T) {
 		}
 	}
 	// 85 % of the CPUs and 70 % of the memory that the pod requests.
-	want := load.Amounts{3000 + 1700, 1<<30 + (7<<30+5)/10}
+	want := amount.Pair{3000 + 1700, 1<<30 + (7<<30+5)/10}
 	if got := use.View("n").Use(load.Measure{}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}

@@ -9,6 +9,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/tenon-project/tenon/api/migration/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/core/move"
 	"github.com/tenon-project/tenon/internal/testkit/object"
@@ -42,10 +43,10 @@ func (u unequal) View(node string) load.View {
 	use := map[string]int64{"n0": 9000, "n1": 1000}[node]
 	pods := map[string]load.PodUse{}
 	for _, name := range []string{"a", "b", "c"} {
-		pods[object.Pod(name).Namespace+"/"+name] = load.PodUse{Use: load.Amounts{1000, 0}}
+		pods[object.Pod(name).Namespace+"/"+name] = load.PodUse{Use: amount.Pair{1000, 0}}
 	}
 	n := load.NewNode()
-	n.SetReport(&load.Report{Updated: u.now.Now(), Use: &load.Amounts{use, 0}, Pods: pods})
+	n.SetReport(&load.Report{Updated: u.now.Now(), Use: &amount.Pair{use, 0}, Pods: pods})
 	return n.View()
 }
 

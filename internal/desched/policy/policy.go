@@ -24,8 +24,8 @@ func NewPolicy(s descheduler.Settings, ownNamespace string, class func(name stri
 		MaxMigratingGlobally: limit(m.MaxMigratingGlobally), MaxMigratingPerNode: limit(m.MaxMigratingPerNode),
 		MaxMigratingPerNamespace:  limit(m.MaxMigratingPerNamespace),
 		MaxMigratingPerTargetNode: limit(m.MaxMigratingPerTargetNode),
-		MaxMigratingPerWorkload:   amount(m.MaxMigratingPerWorkload),
-		MaxUnavailablePerWorkload: amount(m.MaxUnavailablePerWorkload),
+		MaxMigratingPerWorkload:   numberOrPercent(m.MaxMigratingPerWorkload),
+		MaxUnavailablePerWorkload: numberOrPercent(m.MaxUnavailablePerWorkload),
 		WorkloadWindow:            window(m.ObjectLimiters.Workload),
 		NamespaceWindow:           window(m.ObjectLimiters.Namespace),
 		Include:                   m.Namespaces.Include, Exclude: m.Namespaces.Exclude,
@@ -103,8 +103,8 @@ func number(n *int32) *int {
 	return new(int(*n))
 }
 
-// amount returns a number or a percentage that was checked.
-func amount(a *intstr.IntOrString) evict.IntOrPercent {
+// numberOrPercent returns a number or a percentage that was checked.
+func numberOrPercent(a *intstr.IntOrString) evict.IntOrPercent {
 	if a == nil {
 		return evict.IntOrPercent{}
 	}
@@ -120,7 +120,7 @@ func window(l *descheduler.ObjectLimiter) *evict.Window {
 		return nil
 	}
 	return &evict.Window{
-		Duration: l.Duration.Duration, MaxMigrating: amount(l.MaxMigrating), Burst: limit(l.Burst),
+		Duration: l.Duration.Duration, MaxMigrating: numberOrPercent(l.MaxMigrating), Burst: limit(l.Burst),
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	devicev1alpha1 "github.com/tenon-project/tenon/api/device/v1alpha1"
 	reservation "github.com/tenon-project/tenon/api/reservation/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/core/topo"
 	"github.com/tenon-project/tenon/internal/kube"
@@ -160,8 +161,8 @@ func (h *history) metric() {
 		ObjectMeta: metav1.ObjectMeta{Name: h.nodeName()},
 		Report: &load.Report{
 			Updated: noon.Add(-time.Minute), Interval: time.Minute,
-			Use:  &load.Amounts{oneOf[int64](h, "use", 100, 4000), 1 << 30},
-			Pods: map[string]load.PodUse{"default/" + h.podName(): {Use: load.Amounts{500, 1 << 20}}},
+			Use:  &amount.Pair{oneOf[int64](h, "use", 100, 4000), 1 << 30},
+			Pods: map[string]load.PodUse{"default/" + h.podName(): {Use: amount.Pair{500, 1 << 20}}},
 		},
 	})
 }

@@ -7,6 +7,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 )
 
@@ -37,14 +38,14 @@ func IsMade(c *resourcev1.ResourceClaim) bool {
 // QuotaCharge is what the account of quotas reads of a claim: the devices of each class that it has, or that it may get
 // at most before it is allocated, as Kubernetes' ResourceQuota counts. Administrators' access counts for nothing.
 func QuotaCharge(c *resourcev1.ResourceClaim) quota.Charge {
-	out := quota.Charge{ID: c.Namespace + "/" + c.Name, Amounts: quota.Amounts{}}
+	out := quota.Charge{ID: c.Namespace + "/" + c.Name, Amounts: amount.List{}}
 	for i := range c.Status.ReservedFor {
 		out.ReservedFor = append(out.ReservedFor, string(c.Status.ReservedFor[i].UID))
 	}
 	a := c.Status.Allocation
 	for i := range c.Spec.Devices.Requests {
 		r := &c.Spec.Devices.Requests[i]
-		most := quota.Amounts{}
+		most := amount.List{}
 		count := func(name, class string, mode resourcev1.DeviceAllocationMode, n int64) {
 			class = quota.ClassDimension(class)
 			if a != nil {

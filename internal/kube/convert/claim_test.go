@@ -8,6 +8,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
@@ -21,32 +22,32 @@ func TestAClaimChargesTheDevicesOfEachClass(t *testing.T) {
 		"count: 3}, {name: z, deviceClassName: b}]"
 	for name, test := range map[string]struct {
 		requests, results string
-		want              quota.Amounts
+		want              amount.List
 	}{
-		"one device": {requests: "[" + one("r", "a", "") + "]", want: quota.Amounts{"a": 1}},
-		"a count":    {requests: "[" + one("r", "a", ", count: 3") + "]", want: quota.Amounts{"a": 3}},
+		"one device": {requests: "[" + one("r", "a", "") + "]", want: amount.List{"a": 1}},
+		"a count":    {requests: "[" + one("r", "a", ", count: 3") + "]", want: amount.List{"a": 3}},
 		"all devices": {
-			requests: "[" + one("r", "a", ", allocationMode: All") + "]", want: quota.Amounts{"a": 32},
+			requests: "[" + one("r", "a", ", allocationMode: All") + "]", want: amount.List{"a": 32},
 		},
 		"for administrators": {requests: "[" + one("r", "a", ", adminAccess: true") + "]"},
 		"several requests": {
 			requests: "[" + one("r", "a", "") + ", " + one("s", "b", ", count: 2") + ", " + one("u", "a", "") + "]",
-			want:     quota.Amounts{"a": 2, "b": 2},
+			want:     amount.List{"a": 2, "b": 2},
 		},
-		"the most of a choice": {requests: "[{name: r, " + alternatives + "}]", want: quota.Amounts{"a": 3, "b": 1}},
+		"the most of a choice": {requests: "[{name: r, " + alternatives + "}]", want: amount.List{"a": 3, "b": 1}},
 		"counts beyond int64": {
 			requests: "[{name: r, exactly: {deviceClassName: a, count: 9223372036854775807}}, {name: s, exactly: " +
 				"{deviceClassName: a, count: 2}}]",
-			want: quota.Amounts{"a": 1<<63 - 1},
+			want: amount.List{"a": 1<<63 - 1},
 		},
 		"what a choice was given": {
 			requests: "[{name: r, " + alternatives + "}]", results: "[{request: r/z, driver: d, pool: p, device: x}]",
-			want: quota.Amounts{"a": 0, "b": 1},
+			want: amount.List{"a": 0, "b": 1},
 		},
 		"what a request for all was given": {
 			requests: "[{name: r, exactly: {deviceClassName: a, allocationMode: All}}]",
 			results:  "[{request: r, driver: d, pool: p, device: x}, {request: r, driver: d, pool: p, device: y}]",
-			want:     quota.Amounts{"a": 2},
+			want:     amount.List{"a": 2},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +61,7 @@ func TestAClaimChargesTheDevicesOfEachClass(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(text), c); err != nil {
 				t.Fatal(err)
 			}
-			want := quota.Charge{ID: "ns/c", Amounts: quota.Amounts{}}
+			want := quota.Charge{ID: "ns/c", Amounts: amount.List{}}
 			for class, n := range test.want {
 				want.Amounts[class+".deviceclass.resource.k8s.io/devices"] = n
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/sloconfig"
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/colocation"
 	"github.com/tenon-project/tenon/internal/core/qos"
 )
@@ -34,12 +35,12 @@ func Colocation(s *sloconfig.Strategy) colocation.Strategy {
 		Update:       time.Duration(*s.UpdateTimeThresholdSeconds) * time.Second,
 		DiffPermille: int64(math.Round(*s.ResourceDiffThreshold * 1000)),
 	}
-	c.Rules[colocation.CPU] = colocation.Rule{
+	c.Rules[amount.CPU] = colocation.Rule{
 		Policy: policies[*s.CPUCalculatePolicy], ReclaimPercent: *s.CPUReclaimThresholdPercent,
 		BatchPercent: *s.BatchCPUThresholdPercent, MidPercent: *s.MidCPUThresholdPercent,
 		StaticPercent: *s.MidStaticCPUReservedPercent,
 	}
-	c.Rules[colocation.Memory] = colocation.Rule{
+	c.Rules[amount.Memory] = colocation.Rule{
 		Policy: policies[*s.MemoryCalculatePolicy], ReclaimPercent: *s.MemoryReclaimThresholdPercent,
 		BatchPercent: *s.BatchMemoryThresholdPercent, MidPercent: *s.MidMemoryThresholdPercent,
 		StaticPercent: *s.MidStaticMemoryReservedPercent,
@@ -52,31 +53,26 @@ func Colocation(s *sloconfig.Strategy) colocation.Strategy {
 // then; else of a pod that is gone.
 func Reclaimable(node *corev1.Node, m *slo.NodeMetric, pods []*corev1.Pod) *colocation.Node {
 	n := &colocation.Node{
-		Capacity: used(node.Status.Capacity), Allocatable: used(RawAllocatable(node)),
-		Use: used(m.Status.NodeMetric.NodeUsage.Resources), Reserved: Reserved(node),
+		Capacity: Pair(node.Status.Capacity), Allocatable: Pair(RawAllocatable(node)),
+		Use: Pair(m.Status.NodeMetric.NodeUsage.Resources), Reserved: Reserved(node),
 	}
 	system := m.Status.NodeMetric.SystemUsage.Resources
 	_, hasCPU := system[corev1.ResourceCPU]
 	_, hasMemory := system[corev1.ResourceMemory]
-	n.System, n.HasSystem = used(system), hasCPU && hasMemory
+	n.System, n.HasSystem = Pair(system), hasCPU && hasMemory
 	// What cannot be read is a problem of the strategy, under which the Node grants nothing.
 	third, _, _ := annotation.ParseThirdPartyAllocations(node.Annotations[annotation.NodeThirdPartyAllocations])
 	for _, one := range third.Allocations {
-		for r, given := range batchIn(one.Resources) {
-			n.ThirdParty[r] += min(given, math.MaxInt64-n.ThirdParty[r])
-		}
+		n.ThirdParty = n.ThirdParty.Plus(batchIn(one.Resources))
 	}
 	if p := m.Status.ProdReclaimableMetric; p != nil {
-		n.ProdReclaimable = used(p.Resource.Resources)
+		n.ProdReclaimable = Pair(p.Resource.Resources)
 	}
 	for _, a := range m.Status.HostApplicationMetric {
-		use := used(a.Usage.Resources)
+		use := Pair(a.Usage.Resources)
 		high := (&colocation.Pod{Band: reportedBand(a.Priority, a.QoS)}).High()
-		for r := range use {
-			n.HostUse[r] += use[r]
-			if high {
-				n.HighHostUse[r] += use[r]
-			}
+		if n.HostUse = n.HostUse.Plus(use); high {
+			n.HighHostUse = n.HighHostUse.Plus(use)
 		}
 	}
 	type name struct{ namespace, name string }
@@ -93,7 +89,7 @@ func Reclaimable(node *corev1.Node, m *slo.NodeMetric, pods []*corev1.Pod) *colo
 		p.Started = pod.Status.StartTime != nil && !pod.Status.StartTime.After(m.Status.UpdateTime.Time)
 		key := name{pod.Namespace, pod.Name}
 		if row := rows[key]; row != nil && p.Started {
-			p.Use, p.Reported = used(row.PodUsage.Resources), true
+			p.Use, p.Reported = Pair(row.PodUsage.Resources), true
 			delete(rows, key)
 		}
 		n.Pods = append(n.Pods, p)
@@ -101,7 +97,7 @@ func Reclaimable(node *corev1.Node, m *slo.NodeMetric, pods []*corev1.Pod) *colo
 	for _, row := range rows {
 		class, _ := ParseClass(row.QoS)
 		n.Pods = append(n.Pods, colocation.Pod{
-			Class: class, Band: reportedBand(row.Priority, row.QoS), Use: used(row.PodUsage.Resources), Reported: true,
+			Class: class, Band: reportedBand(row.Priority, row.QoS), Use: Pair(row.PodUsage.Resources), Reported: true,
 			Gone: true,
 		})
 	}
@@ -109,8 +105,8 @@ func Reclaimable(node *corev1.Node, m *slo.NodeMetric, pods []*corev1.Pod) *colo
 }
 
 // Reserved returns what a Node keeps for others than pods: the greater of what its kubelet and its annotations keep.
-func Reserved(node *corev1.Node) colocation.Amounts {
-	reserved, capacity, allocatable := used(takenOff(node)), used(node.Status.Capacity), used(RawAllocatable(node))
+func Reserved(node *corev1.Node) amount.Pair {
+	reserved, capacity, allocatable := Pair(takenOff(node)), Pair(node.Status.Capacity), Pair(RawAllocatable(node))
 	for r := range reserved {
 		reserved[r] = max(reserved[r], capacity[r]-allocatable[r])
 	}
@@ -140,41 +136,37 @@ func reportedBand(priority, class string) qos.Band {
 }
 
 // podRequest returns what a pod requests of CPU and memory, as prod or as mid pods do.
-func podRequest(pod *corev1.Pod) colocation.Amounts {
+func podRequest(pod *corev1.Pod) amount.Pair {
 	all := PodAmounts(pod)
-	return colocation.Amounts{
-		colocation.CPU:    all[string(corev1.ResourceCPU)] + all[string(MidCPU)],
-		colocation.Memory: all[string(corev1.ResourceMemory)] + all[string(MidMemory)],
-	}
+	return all.Pair("cpu", "memory").Plus(all.Pair(string(MidCPU), string(MidMemory)))
 }
 
 // BestEffortRequest returns what a best-effort pod requests, of whichever kind of CPU and memory.
 func BestEffortRequest(pod *corev1.Pod) (milliCPU, memoryBytes int64) {
 	ordinary, batch := podRequest(pod), BatchRequest(pod)
-	return ordinary[colocation.CPU] + batch[colocation.CPU], ordinary[colocation.Memory] + batch[colocation.Memory]
+	return ordinary[amount.CPU] + batch[amount.CPU], ordinary[amount.Memory] + batch[amount.Memory]
 }
 
 // BatchRequest returns what a pod requests of batch amounts.
-func BatchRequest(pod *corev1.Pod) colocation.Amounts {
-	all := PodAmounts(pod)
-	return colocation.Amounts{colocation.CPU: all[string(BatchCPU)], colocation.Memory: all[string(BatchMemory)]}
+func BatchRequest(pod *corev1.Pod) amount.Pair {
+	return PodAmounts(pod).Pair(string(BatchCPU), string(BatchMemory))
 }
 
-// used reads amounts; what is negative counts as none.
-func used(list corev1.ResourceList) colocation.Amounts {
-	all := Amounts(list)
-	return colocation.Amounts{
-		colocation.CPU:    max(all[string(corev1.ResourceCPU)], 0),
-		colocation.Memory: max(all[string(corev1.ResourceMemory)], 0),
+// Pair returns the CPU and the memory of a list; what is negative counts as none.
+func Pair(list corev1.ResourceList) amount.Pair {
+	var p amount.Pair
+	for r := range amount.Resources {
+		name := corev1.ResourceName(r.String())
+		p[r] = max(inUnits(name, list[name]), 0)
 	}
+	return p
 }
 
 // Granted returns the amounts of a Node's status.
 func Granted(g colocation.Grant) corev1.ResourceList {
-	return ResourceList(map[string]int64{
-		string(BatchCPU): g.Batch[colocation.CPU], string(BatchMemory): g.Batch[colocation.Memory],
-		string(MidCPU): g.Mid[colocation.CPU], string(MidMemory): g.Mid[colocation.Memory],
-	})
+	all := g.Batch.List(string(BatchCPU), string(BatchMemory))
+	all.Add(g.Mid.List(string(MidCPU), string(MidMemory)))
+	return ResourceList(all)
 }
 
 // Shown returns what a Node shows of amounts that the manager wrote, and since when.
@@ -184,13 +176,13 @@ func Shown(node *corev1.Node) (shown colocation.Shown) {
 		q := node.Status.Allocatable[corev1.ResourceName(name)]
 		switch corev1.ResourceName(name) {
 		case BatchCPU:
-			shown.Batch[colocation.CPU] = q.Value()
+			shown.Batch[amount.CPU] = q.Value()
 		case BatchMemory:
-			shown.Batch[colocation.Memory] = q.Value()
+			shown.Batch[amount.Memory] = q.Value()
 		case MidCPU:
-			shown.Mid[colocation.CPU] = q.Value()
+			shown.Mid[amount.CPU] = q.Value()
 		case MidMemory:
-			shown.Mid[colocation.Memory] = q.Value()
+			shown.Mid[amount.Memory] = q.Value()
 		}
 	}
 	for _, e := range node.ManagedFields {
@@ -204,46 +196,42 @@ func Shown(node *corev1.Node) (shown colocation.Shown) {
 }
 
 // BatchOf returns what a Node grants batch pods.
-func BatchOf(node *corev1.Node) colocation.Amounts { return batchIn(node.Status.Allocatable) }
+func BatchOf(node *corev1.Node) amount.Pair { return batchIn(node.Status.Allocatable) }
 
 // batchIn returns the batch amounts of a list; what is negative counts as none.
-func batchIn(list corev1.ResourceList) colocation.Amounts {
+func batchIn(list corev1.ResourceList) amount.Pair {
 	batchCPU, batchMemory := list[BatchCPU], list[BatchMemory]
-	return colocation.Amounts{
-		colocation.CPU: max(batchCPU.Value(), 0), colocation.Memory: max(batchMemory.Value(), 0),
+	return amount.Pair{
+		amount.CPU: max(batchCPU.Value(), 0), amount.Memory: max(batchMemory.Value(), 0),
 	}
 }
 
 // SpreadBatch divides what a Node grants batch pods over its NUMA nodes, by the last report; nil for none. capacity is
 // what batch pods could have of each NUMA node, by its kernel id.
-func SpreadBatch(granted colocation.Amounts, m *slo.NodeMetricStatus, capacity map[int]colocation.Amounts) (
+func SpreadBatch(granted amount.Pair, m *slo.NodeMetricStatus, capacity map[int]amount.Pair) (
 	parts map[int]corev1.ResourceList,
 ) {
 	ids := slices.Sorted(maps.Keys(capacity))
-	zones, batchUse := make([]colocation.Zone, len(ids)), colocation.Amounts{}
+	zones, batchUse := make([]colocation.Zone, len(ids)), amount.Pair{}
 	for i, id := range ids {
 		zones[i].Capacity = capacity[id]
 	}
 	if m != nil && m.NodeMetric != nil {
 		for _, u := range m.NodeMetric.NUMAUsages {
 			if i, ok := slices.BinarySearch(ids, int(u.NUMANodeID)); ok {
-				zones[i].Use = used(u.NodeUsage.Resources)
+				zones[i].Use = Pair(u.NodeUsage.Resources)
 			}
 		}
 		for _, row := range m.PodsMetric {
 			if (&colocation.Pod{Band: reportedBand(row.Priority, row.QoS)}).High() {
 				continue
 			}
-			for r, n := range used(row.PodUsage.Resources) {
-				batchUse[r] += n
-			}
+			batchUse = batchUse.Plus(Pair(row.PodUsage.Resources))
 		}
 	}
 	parts = make(map[int]corev1.ResourceList, len(ids))
 	for i, part := range colocation.Spread(granted, batchUse, zones) {
-		parts[ids[i]] = ResourceList(map[string]int64{
-			string(BatchCPU): part[colocation.CPU], string(BatchMemory): part[colocation.Memory],
-		})
+		parts[ids[i]] = ResourceList(part.List(string(BatchCPU), string(BatchMemory)))
 	}
 	return parts
 }

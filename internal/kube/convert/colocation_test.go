@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/sloconfig"
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
-	"github.com/tenon-project/tenon/internal/core/colocation"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -46,7 +46,7 @@ func TestApplicationsOfTheHostCountByTheirClass(t *testing.T) {
 			strategy := sloconfig.Default()
 			strategy.Enable = new(true)
 			accounts, ok := convert.Reclaim(&strategy, node, m, nil, now.Time)
-			if got := accounts[colocation.CPU].Batch; !ok || got != c.want {
+			if got := accounts[amount.CPU].Batch; !ok || got != c.want {
 				t.Errorf("batch CPU %d, want %d", got, c.want)
 			}
 		})
@@ -79,7 +79,7 @@ func TestTheSystemUsesWhatIsReportedOfIt(t *testing.T) {
 			strategy := sloconfig.Default()
 			strategy.Enable = new(true)
 			accounts, ok := convert.Reclaim(&strategy, node, m, nil, now.Time)
-			if got := accounts[colocation.CPU].Batch; !ok || got != c.want {
+			if got := accounts[amount.CPU].Batch; !ok || got != c.want {
 				t.Errorf("batch CPU %d, want %d", got, c.want)
 			}
 		})
@@ -97,7 +97,7 @@ func TestAmplifiedAmountsAreNotLent(t *testing.T) {
 		if text != "" {
 			node.Annotations = map[string]string{annotation.RawAllocatableKey: text}
 		}
-		if got := convert.Reserved(node)[colocation.CPU]; got != want {
+		if got := convert.Reserved(node)[amount.CPU]; got != want {
 			t.Errorf("%s: %d of the CPUs are reserved, want %d", text, got, want)
 		}
 	}
@@ -118,10 +118,10 @@ func TestBatchAmountsFollowWhatOthersUseOfNUMANodes(t *testing.T) {
 			{Name: "service", QoS: "LS", Priority: "koord-prod", PodUsage: used("7")},
 		},
 	}
-	ten := colocation.Amounts{colocation.CPU: 10_000, colocation.Memory: 1 << 30}
+	ten := amount.Pair{amount.CPU: 10_000, amount.Memory: 1 << 30}
 	got := map[int]string{}
-	for id, list := range convert.SpreadBatch(colocation.Amounts{colocation.CPU: 6000}, report,
-		map[int]colocation.Amounts{0: ten, 5: ten}) {
+	for id, list := range convert.SpreadBatch(amount.Pair{amount.CPU: 6000}, report,
+		map[int]amount.Pair{0: ten, 5: ten}) {
 		cpu, memory := list[convert.BatchCPU], list[convert.BatchMemory]
 		got[id] = cpu.String() + " " + memory.String()
 	}

@@ -243,7 +243,7 @@ func (r *deviceReader) device(d *devicev1alpha1.DeviceInfo, bridges map[string][
 		Degraded: meta.IsStatusConditionTrue(d.Conditions, devicev1alpha1.Degraded),
 		Location: device.Location{NUMAID: -1},
 	}
-	amounts := amountsOf(d.Resources)
+	amounts := Named(d.Resources)
 	out.Total, _ = device.Measure(out.Type, amounts)
 	if out.Type == device.GPU {
 		vendor := cmp.Or(d.Labels[annotation.GPUVendorLabel], r.Labels[annotation.GPUVendorLabel])

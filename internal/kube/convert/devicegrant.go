@@ -40,7 +40,7 @@ func Grants(annotations map[string]string) ([]device.Grant, error) {
 
 func grant(kind device.Type, d *annotation.DeviceAllocation) device.Grant {
 	g := device.Grant{Type: kind, ID: d.ID, Minor: number(d.Minor)}
-	g.Amount, g.Ratio = device.Measure(kind, amountsOf(d.Resources))
+	g.Amount, g.Ratio = device.Measure(kind, Named(corev1.ResourceList(d.Resources)))
 	if d.Extension == nil {
 		return g
 	}
@@ -50,19 +50,10 @@ func grant(kind device.Type, d *annotation.DeviceAllocation) device.Grant {
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Extension.Containers)) {
 		c := device.ContainerGrant{Name: name}
-		c.Amount, c.Ratio = device.Measure(kind, amountsOf(d.Extension.Containers[name]))
+		c.Amount, c.Ratio = device.Measure(kind, Named(corev1.ResourceList(d.Extension.Containers[name])))
 		g.Containers = append(g.Containers, c)
 	}
 	return g
-}
-
-// amountsOf are amounts of one device in whole units, rounded up.
-func amountsOf[M ~map[corev1.ResourceName]resource.Quantity](list M) map[string]int64 {
-	out := make(map[string]int64, len(list))
-	for name, q := range list {
-		out[string(name)] = q.Value()
-	}
-	return out
 }
 
 // Allocations returns the annotation device-allocated of a pod that holds grants: Grants reads the same of it. Numbers

@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/event"
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/core/qos"
 )
@@ -71,9 +72,9 @@ func LoadReport(m *slo.NodeMetric) (*load.Report, error) {
 		r.Updated = m.Status.UpdateTime.Time
 	}
 	var err error
-	read := func(use slo.ResourceMap) (out load.Amounts, whole bool) {
+	read := func(use slo.ResourceMap) (out amount.Pair, whole bool) {
 		found := 0
-		for _, resource := range load.Resources() {
+		for resource := range amount.Resources {
 			name := corev1.ResourceName(resource.String())
 			q, has := use.Resources[name]
 			switch {
@@ -82,7 +83,7 @@ func LoadReport(m *slo.NodeMetric) (*load.Report, error) {
 			case q.Sign() < 0:
 				err = fmt.Errorf("the use %s of %s is negative", q.String(), name)
 			}
-			out[resource] = min(amount(name, q), load.Most)
+			out[resource] = min(inUnits(name, q), load.Most)
 			found++
 		}
 		return out, found == len(out)
@@ -116,7 +117,7 @@ func LoadReport(m *slo.NodeMetric) (*load.Report, error) {
 	r.System, r.Whole = read(n.SystemUsage)
 	r.Whole = r.Whole && all
 	for _, over := range n.AggregatedNodeUsages {
-		a := load.Aggregate{Duration: over.Duration.Duration, Use: map[load.Statistic]load.Amounts{}}
+		a := load.Aggregate{Duration: over.Duration.Duration, Use: map[load.Statistic]amount.Pair{}}
 		for statistic, u := range over.Usage {
 			if use, whole := read(u); whole {
 				a.Use[load.Statistic(statistic)] = use
@@ -134,7 +135,7 @@ func (s *LoadSettings) customize(annotations map[string]string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", annotation.EstimatedScalingFactorsKey, err)
 		}
-		for _, r := range load.Resources() {
+		for r := range amount.Resources {
 			if n, named := factors[r.String()]; named {
 				s.Factors[r] = n
 			}
@@ -241,22 +242,22 @@ func loadAsk(pod *corev1.Pod) load.Ask {
 }
 
 // loadAmounts returns the amounts of a list in the resources of a band, and which of them the list has.
-func loadAmounts(band qos.Band, list corev1.ResourceList) (out load.Amounts, has [2]bool) {
+func loadAmounts(band qos.Band, list corev1.ResourceList) (out amount.Pair, has [2]bool) {
 	// An amount is bounded so that sums of those of all containers fit.
 	const most = load.Most >> 10
-	add := func(i load.Resource, n int64) { out[i], has[i] = out[i]+min(max(n, 0), most), true }
+	add := func(i amount.Resource, n int64) { out[i], has[i] = out[i]+min(max(n, 0), most), true }
 	names, other := loadNames[band]
 	for name, q := range list {
 		switch {
-		case other && slices.Contains(names[load.CPU], name):
-			add(load.CPU, q.Value())
-		case other && slices.Contains(names[load.Memory], name):
-			add(load.Memory, q.Value())
+		case other && slices.Contains(names[amount.CPU], name):
+			add(amount.CPU, q.Value())
+		case other && slices.Contains(names[amount.Memory], name):
+			add(amount.Memory, q.Value())
 		case other:
 		case name == corev1.ResourceCPU:
-			add(load.CPU, q.MilliValue())
+			add(amount.CPU, q.MilliValue())
 		case name == corev1.ResourceMemory:
-			add(load.Memory, q.Value())
+			add(amount.Memory, q.Value())
 		}
 	}
 	return out, has

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/testkit/object"
@@ -44,10 +45,10 @@ func TestTheAmountOfEachContainerIsBounded(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		pod  *corev1.Pod
-		want load.Amounts
+		want amount.Pair
 	}{
-		"below the bound": {newPod(both("6Ti"), both("6Ti")), load.Amounts{4000, 12 << 40}},
-		"above it":        {newPod(both("6Ti"), both("9Ti")), load.Amounts{4000, 14 << 40}},
+		"below the bound": {newPod(both("6Ti"), both("6Ti")), amount.Pair{4000, 12 << 40}},
+		"above it":        {newPod(both("6Ti"), both("9Ti")), amount.Pair{4000, 14 << 40}},
 	} {
 		got, err := convert.LoadSettings{Factors: load.Percents{100, 100}}.Pod(c.pod, time.Unix(1, 0))
 		if err != nil || got.Estimate != c.want {

@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	config "github.com/tenon-project/tenon/api/config/v1alpha1"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
@@ -37,7 +38,7 @@ func Quota(q *v1alpha1.ElasticQuota) (quota.Spec, []Problem) {
 		RunTime:    readQuota(&r, annotation.ExpectedRuntime, annotation.ParseExpectedRuntime),
 	}
 	for _, name := range readQuota(&r, annotation.QuotaStrictKeys, annotation.ParseResourceKeys) {
-		s.Strict = append(s.Strict, quota.Canonical(name))
+		s.Strict = append(s.Strict, amount.Canonical(name))
 	}
 	// These are not of the tree, and refused all the same when they cannot be read.
 	readQuota(&r, annotation.QuotaUnschedulable, annotation.ParseAmounts)
@@ -75,9 +76,9 @@ func (r *quotaReader) label(key string, otherwise bool) bool {
 }
 
 // amounts translates the quantities of a field, and reports two spellings of one resource that differ.
-func (r *quotaReader) amounts(key string, list corev1.ResourceList) quota.Amounts {
+func (r *quotaReader) amounts(key string, list corev1.ResourceList) amount.List {
 	for _, name := range slices.Sorted(maps.Keys(list)) {
-		canonical, alias := corev1.ResourceName(quota.Canonical(string(name))), list[name]
+		canonical, alias := corev1.ResourceName(amount.Canonical(string(name))), list[name]
 		if q, both := list[canonical]; both && q.Cmp(alias) != 0 {
 			r.report(BadValue, key, alias.String(), fmt.Sprintf("conflicting values for %s and its alias %s: %s and %s",
 				canonical, name, q.String(), alias.String()))
@@ -87,7 +88,7 @@ func (r *quotaReader) amounts(key string, list corev1.ResourceList) quota.Amount
 }
 
 // annotated translates the quantities of an annotation.
-func (r *quotaReader) annotated(key string) quota.Amounts {
+func (r *quotaReader) annotated(key string) amount.List {
 	return r.amounts(key, corev1.ResourceList(readQuota(r, key, annotation.ParseAmounts)))
 }
 
@@ -101,21 +102,21 @@ func readQuota[T any](r *quotaReader, key string, with func(string) (T, []annota
 
 // Amounts translates quantities, under canonical names: of two spellings of one resource the canonical one counts. A
 // quantity that does not fit an int64 in its unit becomes the closest that does; fractions of a unit are rounded up.
-func Amounts(list corev1.ResourceList) quota.Amounts {
+func Amounts(list corev1.ResourceList) amount.List {
 	if len(list) == 0 {
 		return nil
 	}
-	amounts := make(quota.Amounts, len(list))
+	amounts := make(amount.List, len(list))
 	for name, q := range list {
-		canonical := quota.Canonical(string(name))
+		canonical := amount.Canonical(string(name))
 		if _, both := list[corev1.ResourceName(canonical)]; !both || canonical == string(name) {
-			amounts[canonical] = amount(name, q)
+			amounts[canonical] = inUnits(name, q)
 		}
 	}
 	return amounts
 }
 
-func amount(name corev1.ResourceName, q apiresource.Quantity) int64 {
+func inUnits(name corev1.ResourceName, q apiresource.Quantity) int64 {
 	unit := apiresource.Scale(0)
 	if name == corev1.ResourceCPU {
 		unit = apiresource.Milli
@@ -130,7 +131,7 @@ func amount(name corev1.ResourceName, q apiresource.Quantity) int64 {
 }
 
 // ResourceList is the inverse of Amounts, in canonical form.
-func ResourceList(amounts quota.Amounts) corev1.ResourceList {
+func ResourceList(amounts amount.List) corev1.ResourceList {
 	list := make(corev1.ResourceList, len(amounts))
 	for name, n := range amounts {
 		switch {
@@ -148,36 +149,33 @@ func ResourceList(amounts quota.Amounts) corev1.ResourceList {
 // PodAmounts is what a pod counts in its quota: the sum that the scheduler accounts on a node, with init containers,
 // sidecars, overhead, pod-level resources and a resize in place. Until a resize is done the larger amount counts. Names
 // are canonical.
-func PodAmounts(pod *corev1.Pod) quota.Amounts {
+func PodAmounts(pod *corev1.Pod) amount.List {
 	if len(pod.Spec.InitContainers)+len(pod.Spec.Overhead) > 0 || pod.Spec.Resources != nil || IsResizing(pod) {
-		return sumOf(boundRequests(pod))
+		return Named(boundRequests(pod)).Canonical() // spellings of one resource add up
 	}
 	// Of most pods only the containers count, and then the sum needs no more than its result.
-	var amounts quota.Amounts
+	var amounts amount.List
 	for i := range pod.Spec.Containers {
 		requests := pod.Spec.Containers[i].Resources.Requests
 		if amounts == nil && len(requests) > 0 {
-			amounts = make(quota.Amounts, len(requests))
+			amounts = make(amount.List, len(requests))
 		}
 		for name, q := range requests {
 			if _, counted := amounts[string(name)]; !counted {
-				amounts[string(name)] = amount(name, withLater(q, name, pod.Spec.Containers[i+1:]))
+				amounts[string(name)] = inUnits(name, withLater(q, name, pod.Spec.Containers[i+1:]))
 			}
 		}
 	}
 	return amounts.Canonical()
 }
 
-// sumOf translates a sum over containers, whose spellings of one resource add up.
-func sumOf(list corev1.ResourceList) quota.Amounts {
-	if len(list) == 0 {
-		return nil
-	}
-	amounts := make(quota.Amounts, len(list))
+// Named translates quantities under the names that they have, as Amounts does under canonical ones.
+func Named(list corev1.ResourceList) amount.List {
+	amounts := make(amount.List, len(list))
 	for name, q := range list {
-		amounts[string(name)] = amount(name, q)
+		amounts[string(name)] = inUnits(name, q)
 	}
-	return amounts.Canonical()
+	return amounts
 }
 
 // withLater returns q and what later containers request, not rounded.
@@ -241,7 +239,7 @@ func PodsOf(pod *corev1.Pod) quota.PodsOf {
 func IsPreemptible(pod *corev1.Pod) bool { return pod.Labels[annotation.QuotaPreemptible] != "false" }
 
 // QuotaPod is what the account of quotas reads of a pod that asks for amounts.
-func QuotaPod(p *corev1.Pod, amounts quota.Amounts) quota.Pod {
+func QuotaPod(p *corev1.Pod, amounts amount.List) quota.Pod {
 	out := quota.Pod{
 		UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Quota: p.Labels[annotation.QuotaName],
 		Bound:   p.Annotations[annotation.QuotaBound],
@@ -263,7 +261,7 @@ func QuotaPod(p *corev1.Pod, amounts quota.Amounts) quota.Pod {
 
 // QuotaText writes an amount as a quantity.
 func QuotaText(dimension string, n int64) string {
-	q := ResourceList(quota.Amounts{dimension: n})[corev1.ResourceName(dimension)]
+	q := ResourceList(amount.List{dimension: n})[corev1.ResourceName(dimension)]
 	return q.String()
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/testkit/object"
@@ -53,9 +54,9 @@ func TestQuotaReadsEveryLabelAndAnnotation(t *testing.T) {
 			Name: "q", Namespace: "n", Group: group, Parent: "p", Tree: "t",
 			IsParent: true, IsRoot: true, IgnoreDefaultTree: true, ForceUpdate: true, KeepsMin: true,
 			Namespaces: []string{"a", "b"},
-			Min:        quota.Amounts{"cpu": 1500, "memory": 1 << 30},
-			Max:        quota.Amounts{"cpu": 4000, "memory": 8 << 30, "nvidia.com/gpu": 2},
-			Weight:     quota.Amounts{"cpu": 2000, "nvidia.com/gpu": 0}, Total: quota.Amounts{"cpu": 100_000},
+			Min:        amount.List{"cpu": 1500, "memory": 1 << 30},
+			Max:        amount.List{"cpu": 4000, "memory": 8 << 30, "nvidia.com/gpu": 2},
+			Weight:     amount.List{"cpu": 2000, "nvidia.com/gpu": 0}, Total: amount.List{"cpu": 100_000},
 			Strict: []string{"nvidia.com/gpu"}, RunTime: 90 * time.Minute,
 		}
 		got, problems := convert.Quota(q)
@@ -145,14 +146,14 @@ func TestAmountsAreRoundedUpAndNeverWrap(t *testing.T) {
 func TestAmountsSurviveAResourceList(t *testing.T) {
 	names := []string{"cpu", "memory", "hugepages-2Mi", "koordinator.sh/gpu-memory", "koordinator.sh/gpu-core"}
 	rapid.Check(t, func(t *rapid.T) {
-		want := quota.Amounts(rapid.MapOfN(rapid.SampledFrom(names), rapid.Int64(), 1, 5).Draw(t, "amounts"))
+		want := amount.List(rapid.MapOfN(rapid.SampledFrom(names), rapid.Int64(), 1, 5).Draw(t, "amounts"))
 		list := convert.ResourceList(want)
 		text := annotation.Amounts(list).String()
 		if got := convert.Amounts(list); !cmp.Equal(want, got) {
 			t.Fatalf("%v became %s, which is %v", want, text, got)
 		}
 	})
-	got := annotation.Amounts(convert.ResourceList(quota.Amounts{
+	got := annotation.Amounts(convert.ResourceList(amount.List{
 		"cpu": 1500, "memory": 3 << 30, "koordinator.sh/gpu-memory-ratio": 2048,
 	})).String()
 	if want := `{"cpu":"1500m","koordinator.sh/gpu-memory-ratio":"2048","memory":"3Gi"}`; got != want {
@@ -168,13 +169,13 @@ func TestPodAmountsAreTheSchedulers(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		pod  corev1.Pod
-		want quota.Amounts
+		want amount.List
 	}{
 		"containers": {
 			corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{
 				{Resources: requests("cpu", "1", "nvidia.com/gpu", "1")}, {Resources: requests("cpu", "500m")},
 			}}},
-			quota.Amounts{"cpu": 1500, "nvidia.com/gpu": 1},
+			amount.List{"cpu": 1500, "nvidia.com/gpu": 1},
 		},
 		"init containers, a sidecar and overhead": {
 			corev1.Pod{Spec: corev1.PodSpec{
@@ -184,14 +185,14 @@ func TestPodAmountsAreTheSchedulers(t *testing.T) {
 				Containers: []corev1.Container{{Resources: requests("cpu", "2")}},
 				Overhead:   object.List("cpu", "250m"),
 			}},
-			quota.Amounts{"cpu": 6250},
+			amount.List{"cpu": 6250},
 		},
 		"resources of the pod": {
 			corev1.Pod{Spec: corev1.PodSpec{
 				Containers: []corev1.Container{{Resources: requests("cpu", "2", "nvidia.com/gpu", "1")}},
 				Resources:  &corev1.ResourceRequirements{Requests: object.List("cpu", "3", "memory", "1Gi")},
 			}},
-			quota.Amounts{"cpu": 3000, "memory": 1 << 30, "nvidia.com/gpu": 1},
+			amount.List{"cpu": 3000, "memory": 1 << 30, "nvidia.com/gpu": 1},
 		},
 		"a resize that is not done": {
 			corev1.Pod{
@@ -201,7 +202,7 @@ func TestPodAmountsAreTheSchedulers(t *testing.T) {
 					Resources: &corev1.ResourceRequirements{Requests: object.List("cpu", "3")},
 				}}},
 			},
-			quota.Amounts{"cpu": 3000},
+			amount.List{"cpu": 3000},
 		},
 		"a resize that the node has no room for": {
 			corev1.Pod{
@@ -215,7 +216,7 @@ func TestPodAmountsAreTheSchedulers(t *testing.T) {
 					}},
 				},
 			},
-			quota.Amounts{"cpu": 1000},
+			amount.List{"cpu": 1000},
 		},
 		"no requests": {corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{}}}}, nil},
 	} {

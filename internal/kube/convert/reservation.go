@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/qos"
@@ -338,7 +339,7 @@ func ExcludedNodes(spec *corev1.PodSpec) (nodes []string) {
 
 // HoldingReservePod is the pod that holds the room of a Reservation on its node: what its users leave of it. It cannot
 // be a victim of preemption.
-func HoldingReservePod(r *v1alpha1.Reservation, node, profile string, left reservation.Amounts) *corev1.Pod {
+func HoldingReservePod(r *v1alpha1.Reservation, node, profile string, left amount.List) *corev1.Pod {
 	pod := reservedTemplate(r)
 	guaranteed := true
 	var ports []corev1.ContainerPort

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/reservation/v1alpha1"
-	"github.com/tenon-project/tenon/internal/core/reservation"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
@@ -26,7 +26,7 @@ func TestAReservationHasDevicesUnderTheNamesThatPodsHave(t *testing.T) {
 	}}}}
 	before := r.DeepCopy()
 	s := convert.Reservation(r, "n")
-	want := reservation.Amounts{
+	want := amount.List{
 		"cpu": 2000, "koordinator.sh/gpu-core": 50, "koordinator.sh/gpu-memory-ratio": 50,
 		"koordinator.sh/gpu.shared": 1,
 	}
@@ -38,7 +38,7 @@ func TestAReservationHasDevicesUnderTheNamesThatPodsHave(t *testing.T) {
 		t.Errorf("restricted to (-want +got):\n%s", diff)
 	}
 	pod := convert.PendingReservePod(r, "tenon-scheduler", false)
-	if diff := cmp.Diff(want, reservation.Amounts(convert.PodAmounts(pod))); diff != "" {
+	if diff := cmp.Diff(want, convert.PodAmounts(pod)); diff != "" {
 		t.Errorf("its reserve pod requests (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(before, r); diff != "" {

@@ -38,7 +38,7 @@ func newMemoryBook(v *ledger.View, t *v1alpha2.NodeResourceTopology) memoryBook 
 		for _, r := range z.Resources {
 			if r.Name == string(corev1.ResourceMemory) || strings.HasPrefix(r.Name, corev1.ResourceHugePagesPrefix) {
 				b.amounts[memoryOf{id, r.Name}] = view.Memory{
-					Capacity: amount(r.Capacity), Allocatable: amount(r.Allocatable), Free: amount(r.Available),
+					Capacity: reported(r.Capacity), Allocatable: reported(r.Allocatable), Free: reported(r.Available),
 				}
 			}
 		}
@@ -78,7 +78,7 @@ func (b memoryBook) recorded(state annotation.NUMAState) {
 	}
 }
 
-func amount(q resource.Quantity) string {
+func reported(q resource.Quantity) string {
 	if q.Format == "" && q.IsZero() {
 		return "" // not reported
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/sloconfig"
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
-	"github.com/tenon-project/tenon/internal/core/colocation"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/kube/describe"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -28,24 +28,24 @@ func TestWhatTakesWhatBatchPodsMayNotHave(t *testing.T) {
 	ended := batch.DeepCopy()
 	ended.Status.Phase = corev1.PodSucceeded
 	for name, c := range map[string]struct {
-		asks   colocation.Amounts
+		asks   amount.Pair
 		age    time.Duration
 		enable bool
 		want   []string
 	}{
-		"enough is left": {asks: colocation.Amounts{8000, 1}, enable: true},
-		"less CPU is left than the pod asks for": {asks: colocation.Amounts{9000, 1}, enable: true, want: []string{
+		"enough is left": {asks: amount.Pair{8000, 1}, enable: true},
+		"less CPU is left than the pod asks for": {asks: amount.Pair{9000, 1}, enable: true, want: []string{
 			"node n grants batch pods 20 of 100 CPUs, growing to 23, and 8 of it is left: other pods take 30, the " +
 				"system uses 7 (0 is reserved), and 40 is kept free",
 		}},
-		"less memory": {asks: colocation.Amounts{0, 50 << 30}, enable: true, want: []string{
+		"less memory": {asks: amount.Pair{0, 50 << 30}, enable: true, want: []string{
 			"node n grants batch pods 10Gi of 100Gi memory, growing to 55Gi, and 10Gi of it is left: other pods " +
 				"take 4Gi, the system uses 6Gi (0 is reserved), and 35Gi is kept free",
 		}},
-		"the report is old": {asks: colocation.Amounts{9000, 0}, age: time.Hour, enable: true, want: []string{
+		"the report is old": {asks: amount.Pair{9000, 0}, age: time.Hour, enable: true, want: []string{
 			"node n grants batch pods nothing: its NodeMetric has no report of the last 15 minutes",
 		}},
-		"batch amounts are off": {asks: colocation.Amounts{9000, 0}, want: []string{
+		"batch amounts are off": {asks: amount.Pair{9000, 0}, want: []string{
 			"node n grants batch pods nothing: colocation-config of slo-controller-config is not enabled for it",
 		}},
 	} {

@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-project/tenon/api/config/sloconfig"
 	"github.com/tenon-project/tenon/api/event"
 	slo "github.com/tenon-project/tenon/api/slo/v1alpha1"
-	"github.com/tenon-project/tenon/internal/core/colocation"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/occupancy"
 	"github.com/tenon-project/tenon/internal/core/quiet"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -197,7 +197,7 @@ func Interrupts(reported *slo.PodMetricInfo) *quiet.Rate {
 
 // Reclaim says what a Node grants batch pods of each amount of which it has less left than a pod asks for, and what
 // takes the rest. pods are those of the Node.
-func Reclaim(node *corev1.Node, m *slo.NodeMetric, s *sloconfig.Strategy, pods []*corev1.Pod, asks colocation.Amounts,
+func Reclaim(node *corev1.Node, m *slo.NodeMetric, s *sloconfig.Strategy, pods []*corev1.Pod, asks amount.Pair,
 	now time.Time,
 ) (notes []string) {
 	say := func(format string, args ...any) {
@@ -212,12 +212,10 @@ func Reclaim(node *corev1.Node, m *slo.NodeMetric, s *sloconfig.Strategy, pods [
 		say("nothing: its NodeMetric has no report of the last %d minutes", *s.DegradeTimeMinutes)
 		return notes
 	}
-	granted, requested := convert.BatchOf(node), colocation.Amounts{}
+	granted, requested := convert.BatchOf(node), amount.Pair{}
 	for _, p := range pods {
 		if !convert.Ended(p) {
-			for r, n := range convert.BatchRequest(p) {
-				requested[r] += n
-			}
+			requested = requested.Plus(convert.BatchRequest(p))
 		}
 	}
 	for r, text := range []func(int64) string{cpuText, memoryText} {

@@ -12,6 +12,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -72,11 +73,11 @@ func (c *Copy) Set(name string, least, most corev1.ResourceList) (wrong string) 
 }
 
 // with returns a copy of amounts in which those of list replace the old ones.
-func with(amounts quota.Amounts, list corev1.ResourceList) quota.Amounts {
+func with(amounts amount.List, list corev1.ResourceList) amount.List {
 	if len(list) == 0 {
 		return amounts
 	}
-	next := quota.Amounts{}
+	next := amount.List{}
 	maps.Copy(next, amounts)
 	maps.Copy(next, convert.Amounts(list))
 	return next
@@ -126,7 +127,7 @@ func (c *Copy) Most(pod *corev1.Pod, own []*resourcev1.ResourceClaim, limit int,
 				continue
 			}
 			some := one
-			some.UID, some.Amounts = fmt.Sprintf("%s and %d more", pod.UID, n), quota.Amounts{}
+			some.UID, some.Amounts = fmt.Sprintf("%s and %d more", pod.UID, n), amount.List{}
 			for name, each := range one.Amounts {
 				some.Amounts[name] = times(each, int64(size))
 			}

@@ -3,6 +3,7 @@ package elasticquota
 import (
 	"k8s.io/component-base/metrics"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/quota"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
@@ -63,7 +64,7 @@ func (c *resources) CollectWithStability(ch chan<- metrics.Metric) {
 		if i >= quotasShown {
 			name = "other"
 		}
-		for kind, amounts := range map[string]quota.Amounts{
+		for kind, amounts := range map[string]amount.List{
 			"min": r.Min, "max": r.Max, "runtime": r.Runtime, "request": r.Request, "used": r.Used,
 		} {
 			for resource, n := range amounts {

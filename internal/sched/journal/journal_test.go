@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tenon-project/tenon/api/scheduling/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/testkit"
@@ -247,8 +248,8 @@ func TestObjectsKeepWhatTheirJSONFormLacks(t *testing.T) {
 		},
 		&kube.NodeMetric{
 			ObjectMeta: metav1.ObjectMeta{Name: "n"}, Report: &load.Report{
-				Updated: start, Use: &load.Amounts{1},
-				Pods: map[string]load.PodUse{"a/b": {Use: load.Amounts{2}, Prod: true}},
+				Updated: start, Use: &amount.Pair{1},
+				Pods: map[string]load.PodUse{"a/b": {Use: amount.Pair{2}, Prod: true}},
 			},
 		},
 	} {

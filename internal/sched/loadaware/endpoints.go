@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/sched/diag"
@@ -83,6 +84,6 @@ func (p *Plugin) use(name string, mayRead func(namespace string) bool) any {
 }
 
 // amounts returns amounts as quantities.
-func amounts(a load.Amounts) corev1.ResourceList {
-	return convert.ResourceList(map[string]int64{"cpu": a[load.CPU], "memory": a[load.Memory]})
+func amounts(a amount.Pair) corev1.ResourceList {
+	return convert.ResourceList(a.List("cpu", "memory"))
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
 	slov1alpha1 "github.com/tenon-project/tenon/api/slo/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/kube"
@@ -46,8 +47,8 @@ type Plugin struct {
 
 	// overrides remembers the parsed thresholds of nodes, and raw their parsed unamplified resources, both by the text
 	// of the annotation. Many nodes have equal texts.
-	overrides *memo.Table[string, override]     // by the text of the annotation
-	raw       *memo.Table[string, load.Amounts] // by the text of the annotation
+	overrides *memo.Table[string, override]    // by the text of the annotation
+	raw       *memo.Table[string, amount.Pair] // by the text of the annotation
 	// seed is that of the hashes by which both remember.
 	seed maphash.Seed
 }
@@ -103,7 +104,7 @@ func newPlugin(l *kube.Loads, now func() time.Time, a *v1alpha1.LoadAwareSchedul
 			Weights: load.Weights{Resources: percents(a.ResourceWeights), Dominant: a.DominantResourceWeight},
 			Prod:    a.ScoreAccordingProdUsage, ProdWithSystem: a.ProdUsageIncludeSys,
 		},
-		overrides: memo.New[string, override](64), raw: memo.New[string, load.Amounts](64), seed: maphash.MakeSeed(),
+		overrides: memo.New[string, override](64), raw: memo.New[string, amount.Pair](64), seed: maphash.MakeSeed(),
 	}
 	if g := a.Aggregated; g != nil {
 		p.rules.Aggregated = percents(g.UsageThresholds)
@@ -127,7 +128,7 @@ func seconds(n *int64) *time.Duration {
 
 // percents returns percentages by resource from those by name. Names of other resources are ignored.
 func percents[K ~string](all map[K]int64) (out load.Percents) {
-	for _, r := range load.Resources() {
+	for r := range amount.Resources {
 		out[r] = all[K(r.String())]
 	}
 	return out
@@ -250,13 +251,13 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *corev1.Pod, n
 }
 
 // allocatable returns the CPU and memory that a node really has: if its status was amplified, the amounts before.
-func (p *Plugin) allocatable(node fwk.NodeInfo) load.Amounts {
+func (p *Plugin) allocatable(node fwk.NodeInfo) amount.Pair {
 	a := node.GetAllocatable()
-	return p.unamplified(node.Node(), load.Amounts{load.CPU: a.GetMilliCPU(), load.Memory: a.GetMemory()})
+	return p.unamplified(node.Node(), amount.Pair{amount.CPU: a.GetMilliCPU(), amount.Memory: a.GetMemory()})
 }
 
 // unamplified returns the smaller of the shown amounts and those that the node's annotation records.
-func (p *Plugin) unamplified(node *corev1.Node, shown load.Amounts) load.Amounts {
+func (p *Plugin) unamplified(node *corev1.Node, shown amount.Pair) amount.Pair {
 	text, amplified := node.Annotations[annotation.RawAllocatableKey]
 	if !amplified {
 		return shown
@@ -265,7 +266,7 @@ func (p *Plugin) unamplified(node *corev1.Node, shown load.Amounts) load.Amounts
 	raw, known := p.raw.Recall(text, hash)
 	if !known {
 		list, _, _ := annotation.ParseRawAllocatable(text) // what cannot be read changes nothing
-		raw = amountsOf(corev1.ResourceList(list))
+		raw = convert.Pair(corev1.ResourceList(list))
 		p.raw.Keep(text, hash, raw)
 	}
 	for r, n := range raw {
@@ -276,14 +277,9 @@ func (p *Plugin) unamplified(node *corev1.Node, shown load.Amounts) load.Amounts
 	return shown
 }
 
-// amountsOf returns quantities as milli-CPUs and bytes.
-func amountsOf(list corev1.ResourceList) load.Amounts {
-	return load.Amounts{load.CPU: list.Cpu().MilliValue(), load.Memory: list.Memory().Value()}
-}
-
 // refuses returns why the node would use more than a threshold with the pod, that the pod avoids it, or that its report
 // is too old; false if none of them holds.
-func (p *Plugin) refuses(c *cycle, node *corev1.Node, allocatable load.Amounts) (why.Reason, bool) {
+func (p *Plugin) refuses(c *cycle, node *corev1.Node, allocatable amount.Pair) (why.Reason, bool) {
 	if c.workload != "" && p.loads.Avoids(c.workload, node.Name, c.now) {
 		return why.Reason{Code: why.RecentlyEvicted}, true
 	}
@@ -453,7 +449,7 @@ func (p *Plugin) hint(_ klog.Logger, pod *corev1.Pod, old, object any) (fwk.Queu
 	if err != nil {
 		return fwk.QueueSkip, nil //nolint:nilerr // only a change of the pod helps
 	}
-	has := p.unamplified(node, amountsOf(node.Status.Allocatable))
+	has := p.unamplified(node, convert.Pair(node.Status.Allocatable))
 	if _, refused := p.refuses(&cycle{
 		pod: estimated, workload: p.loads.WorkloadEvicted(pod), now: p.now(),
 	}, node, has); refused {
@@ -465,7 +461,7 @@ func (p *Plugin) hint(_ klog.Logger, pod *corev1.Pod, old, object any) (fwk.Queu
 // signature has all that the plugin reads of a pod. Pods with equal signatures get equal answers.
 type signature struct {
 	// Estimate is what the pod is expected to use.
-	Estimate load.Amounts
+	Estimate amount.Pair
 	// Prod is true for a production pod, Daemon for a pod of a DaemonSet: both select the thresholds.
 	Prod, Daemon bool
 	// Workload is that of a pod that avoids nodes, else "".

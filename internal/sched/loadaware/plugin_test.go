@@ -21,6 +21,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/v1alpha1"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/kube/convert"
@@ -53,10 +54,10 @@ func newJudging(t *testing.T, args string, annotations map[string]string) judgin
 // metric is a NodeMetric of the node, with one prod pod that uses 1 CPU.
 func (j judging) metric(cpu int64, age time.Duration) {
 	j.loads.PutMetric(&kube.NodeMetric{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Report: &load.Report{
-		Updated: now.Add(-age), Interval: time.Minute, Use: &load.Amounts{cpu, 1 << 30},
-		Pods: map[string]load.PodUse{"default/prod": {Use: load.Amounts{1000, 1 << 20}, Prod: true}},
+		Updated: now.Add(-age), Interval: time.Minute, Use: &amount.Pair{cpu, 1 << 30},
+		Pods: map[string]load.PodUse{"default/prod": {Use: amount.Pair{1000, 1 << 20}, Prod: true}},
 		Aggregates: []load.Aggregate{{
-			Duration: 5 * time.Minute, Use: map[load.Statistic]load.Amounts{load.P95: {9000, 1 << 30}},
+			Duration: 5 * time.Minute, Use: map[load.Statistic]amount.Pair{load.P95: {9000, 1 << 30}},
 		}},
 	}})
 }

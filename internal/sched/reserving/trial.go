@@ -7,6 +7,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/reservation"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/placement"
@@ -17,7 +18,7 @@ type account interface {
 	// Matching returns the Reservations that a pod may use, by node and in the order in which they are tried.
 	Matching(p *reservation.Pod) map[string][]*reservation.Spec
 	// Left returns what the users of a Reservation leave of it.
-	Left(uid string) reservation.Amounts
+	Left(uid string) amount.List
 }
 
 // accountOf returns the Reservations of the trial that a cycle is on, or else the live ones. cs is nil outside of one.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	use "github.com/tenon-project/tenon/internal/core/load"
 )
 
@@ -55,7 +56,7 @@ type burstPod struct {
 type burstNode struct {
 	account *use.Node
 	base    int64 // that runs since long ago
-	asked   use.Amounts
+	asked   amount.Pair
 	pods    []burstPod
 	reports time.Duration // the second of the minute in which it reports
 }
@@ -83,7 +84,7 @@ func burst(seed uint64, r rule) (highest, deviation float64, without int) {
 		n := &nodes[i]
 		*n = burstNode{
 			account: use.NewNode(), base: burstCPUs * (5 + rnd.Int64N(50)) / 100,
-			asked:   use.Amounts{burstCPUs * (10 + rnd.Int64N(50)) / 100, burstMemory / 4},
+			asked:   amount.Pair{burstCPUs * (10 + rnd.Int64N(50)) / 100, burstMemory / 4},
 			reports: time.Duration(rnd.Int64N(60)) * time.Second,
 		}
 		n.account.Put(use.Pod{
@@ -121,9 +122,9 @@ func burst(seed uint64, r rule) (highest, deviation float64, without int) {
 
 // report reports the use of a node.
 func (n *burstNode) report(now, start time.Time, r rule) {
-	total := use.Amounts{n.uses(now), burstMemory / 5}
+	total := amount.Pair{n.uses(now), burstMemory / 5}
 	report := &use.Report{Updated: now, Interval: interval, Use: &total, Pods: map[string]use.PodUse{
-		"d/base": {Use: use.Amounts{n.base, burstMemory / 5}, Prod: true},
+		"d/base": {Use: amount.Pair{n.base, burstMemory / 5}, Prod: true},
 	}}
 	for i, p := range n.pods {
 		if p.started.Before(now) {
@@ -131,12 +132,12 @@ func (n *burstNode) report(now, start time.Time, r rule) {
 			if now.Sub(p.started) < lateness {
 				part /= 10
 			}
-			report.Pods[fmt.Sprint("d/", i)] = use.PodUse{Use: use.Amounts{part, 1 << 30}, Prod: true}
+			report.Pods[fmt.Sprint("d/", i)] = use.PodUse{Use: amount.Pair{part, 1 << 30}, Prod: true}
 		}
 	}
 	if r.percentile && now.Sub(start) >= 5*time.Minute {
 		report.Aggregates = []use.Aggregate{{
-			Duration: 5 * time.Minute, Use: map[use.Statistic]use.Amounts{use.P95: total},
+			Duration: 5 * time.Minute, Use: map[use.Statistic]amount.Pair{use.P95: total},
 		}}
 	}
 	n.account.SetReport(report)
@@ -144,20 +145,20 @@ func (n *burstNode) report(now, start time.Time, r rule) {
 
 // place puts a pod on the node with the highest score; false where none takes it.
 func place(nodes []burstNode, p burstPod, now time.Time, r rule) bool {
-	ask := use.Amounts{p.request, 1 << 30}
-	all := use.Amounts{burstCPUs, burstMemory}
+	ask := amount.Pair{p.request, 1 << 30}
+	all := amount.Pair{burstCPUs, burstMemory}
 	pod := use.Pod{Assigned: now, Prod: true, Estimate: use.Estimate(use.Ask{Request: ask}, use.Percents{85, 70})}
 	measure := use.Measure{}
 	if r.percentile {
 		measure = use.Measure{Statistic: use.P95, Duration: 5 * time.Minute}
 	}
-	limits := use.Rules{Aggregated: use.Percents{use.CPU: cpuThreshold}, AggregatedBy: measure}
+	limits := use.Rules{Aggregated: use.Percents{amount.CPU: cpuThreshold}, AggregatedBy: measure}
 	scoring := use.Scoring{Weights: use.Weights{Resources: use.Percents{1, 1}}, By: measure}
 	best, most := -1, int64(-1)
 	for i := range nodes {
 		n := &nodes[i]
 		asked := n.asked.Plus(ask)
-		if asked[use.CPU] > burstCPUs {
+		if asked[amount.CPU] > burstCPUs {
 			continue
 		}
 		score := stockScore(asked, all)
@@ -200,8 +201,9 @@ func (n *burstNode) view(r rule) use.View {
 }
 
 // stockScore is the sum of LeastAllocated and of the balance of the requests, as kube-scheduler computes them.
-func stockScore(asked, all use.Amounts) int64 {
-	cpu, memory := float64(asked[use.CPU])/float64(all[use.CPU]), float64(asked[use.Memory])/float64(all[use.Memory])
+func stockScore(asked, all amount.Pair) int64 {
+	share := func(r amount.Resource) float64 { return float64(asked[r]) / float64(all[r]) }
+	cpu, memory := share(amount.CPU), share(amount.Memory)
 	return int64(100*(2-cpu-memory)/2) + int64(100*(1-math.Abs(cpu-memory)/2))
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/api/config/descheduler"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/view"
@@ -98,7 +99,7 @@ func (l lowNodeLoad) measure(band descheduler.LoadBand, nodes []*corev1.Node) *l
 		load.All:  {Low: shares(band.LowThresholds), High: shares(band.HighThresholds)},
 		load.Prod: {Low: shares(band.ProdLowThresholds), High: shares(band.ProdHighThresholds)},
 	}}}
-	for _, r := range load.Resources() {
+	for r := range amount.Resources {
 		p.Weights[r] = 1
 		if weight, set := band.ResourceWeights[r.String()]; set {
 			p.Weights[r] = weight
@@ -112,12 +113,8 @@ func (l lowNodeLoad) measure(band descheduler.LoadBand, nodes []*corev1.Node) *l
 		}
 		m := load.Member{Closed: !takes(node) || moving}
 		m.Use[load.All], m.Use[load.Prod] = use.Use(load.Measure{}), use.ProdUse()
-		for name, n := range amounts(convert.RawAllocatable(node)) {
-			for _, r := range load.Resources() {
-				if r.String() == name {
-					m.Allocatable[r] = min(max(n, 0), load.Most)
-				}
-			}
+		for r, n := range convert.Pair(convert.RawAllocatable(node)) {
+			m.Allocatable[r] = min(n, load.Most)
 		}
 		p.Members = append(p.Members, m)
 		p.nodes, p.moving = append(p.nodes, node), append(p.moving, moving)
@@ -185,7 +182,7 @@ func (l lowNodeLoad) move(ctx context.Context, p *loadPool, pod *corev1.Pod, tar
 
 // shares converts percentages.
 func shares(given descheduler.Percentages) (out load.Shares) {
-	for _, r := range load.Resources() {
+	for r := range amount.Resources {
 		out[r] = int64(math.Round(given[r.String()] * 100))
 	}
 	return out

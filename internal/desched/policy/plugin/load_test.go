@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/testkit/object"
 )
@@ -51,12 +52,12 @@ func (s *stage) rounds(t *testing.T, args string, rounds int) []string {
 				break
 			}
 			r := &load.Report{
-				Updated: s.Now().Add(-s.age[node]), Interval: time.Minute, Use: &load.Amounts{use, 1 << 30},
+				Updated: s.Now().Add(-s.age[node]), Interval: time.Minute, Use: &amount.Pair{use, 1 << 30},
 				Pods: map[string]load.PodUse{},
 			}
 			for _, p := range s.pods {
 				if p.milliCPU >= 0 && p.Spec.NodeName == node {
-					r.Pods[p.Namespace+"/"+p.Name] = load.PodUse{Use: load.Amounts{p.milliCPU, 1 << 20}, Prod: true}
+					r.Pods[p.Namespace+"/"+p.Name] = load.PodUse{Use: amount.Pair{p.milliCPU, 1 << 20}, Prod: true}
 				}
 			}
 			s.loads[node] = r

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-project/tenon/api/config/descheduler"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/kube/convert"
 	"github.com/tenon-project/tenon/internal/testkit/object"
@@ -46,7 +47,7 @@ func (c *cluster) Load(node string) (load.View, bool) {
 	n := load.NewNode()
 	for _, p := range c.pods {
 		if p.Spec.NodeName == node {
-			one, _ := convert.LoadSettings{Factors: load.Percents{load.CPU: 100, load.Memory: 100}}.Pod(p,
+			one, _ := convert.LoadSettings{Factors: load.Percents{amount.CPU: 100, amount.Memory: 100}}.Pod(p,
 				convert.AssignedAt(p))
 			n.Put(one)
 		}

@@ -12,7 +12,9 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/tenon-project/tenon/api/config/descheduler"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/rebalance"
+	"github.com/tenon-project/tenon/internal/kube/convert"
 )
 
 // fleet is what a BalancePlugin compares: nodes with what their pods request.
@@ -29,18 +31,16 @@ type fleet struct {
 func measure(r Round, nodes []*corev1.Node, movable func(*corev1.Pod) bool) fleet {
 	f := fleet{nodes: nodes}
 	for _, node := range nodes {
-		row := rebalance.Node{Allocatable: amounts(node.Status.Allocatable), Used: rebalance.Amounts{}}
+		row := rebalance.Node{Allocatable: convert.Named(node.Status.Allocatable), Used: amount.List{}}
 		var pods []*corev1.Pod
 		bound := false
 		for _, pod := range r.Pods(node.Name) {
 			if ended(pod) {
 				continue
 			}
-			requests := amounts(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}))
+			requests := convert.Named(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}))
 			requests["pods"] = 1
-			for name, amount := range requests {
-				row.Used[name] += amount
-			}
+			row.Used.Add(requests)
 			fixed := ownedBy(pod, []string{"DaemonSet", "Node"})
 			if !fixed && !movable(pod) {
 				bound = true
@@ -52,18 +52,6 @@ func measure(r Round, nodes []*corev1.Node, movable func(*corev1.Pod) bool) flee
 		f.pods, f.rows, f.bound = append(f.pods, pods), append(f.rows, row), append(f.bound, bound)
 	}
 	return f
-}
-
-// amounts counts CPUs in milli, and all else in its own unit.
-func amounts(list corev1.ResourceList) rebalance.Amounts {
-	all := rebalance.Amounts{}
-	for name, q := range list {
-		all[string(name)] = q.Value()
-		if name == corev1.ResourceCPU {
-			all[string(name)] = q.MilliValue()
-		}
-	}
-	return all
 }
 
 // takes reports whether new pods can be scheduled to a node at all.
@@ -120,7 +108,7 @@ func targeted(name string, given descheduler.Target,
 func utilization(r Round, spaces descheduler.Namespaces, modes []string, limits descheduler.Percentages,
 ) func(*corev1.Pod) bool {
 	return func(p *corev1.Pod) bool {
-		requests := amounts(resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}))
+		requests := convert.Named(resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}))
 		asks := len(modes) == 0
 		for name := range limits {
 			asks = asks || requests[name] > 0
@@ -252,18 +240,15 @@ func (f fleet) even(ctx context.Context, a *descheduler.FragmentationAwareArgs, 
 		if !r.Move(ctx, pod, fmt.Sprintf("the resources of node %s are used unevenly", f.nodes[i].Name)) {
 			continue
 		}
-		for name, amount := range requests {
-			row.Used[name] -= amount
-			if to != nil {
-				to.Used[name] += amount
-			}
+		if row.Used.Take(requests); to != nil {
+			to.Used.Add(requests)
 		}
 	}
 }
 
 // rise returns by how much the imbalance of a node rises with a pod.
-func (fleet) rise(n *rebalance.Node, requests rebalance.Amounts, resources []string) float64 {
-	with := rebalance.Amounts{}
+func (fleet) rise(n *rebalance.Node, requests amount.List, resources []string) float64 {
+	with := amount.List{}
 	for _, name := range resources {
 		with[name] = n.Used[name] + requests[name]
 	}

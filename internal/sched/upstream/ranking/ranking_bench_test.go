@@ -18,6 +18,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/testkit/object"
@@ -104,10 +105,10 @@ func processTime() time.Duration {
 // reportIdle makes a report of a node that uses little, and of 30 pods.
 func (c *cluster) reportIdle(node int) {
 	r := &load.Report{
-		Updated: c.now, Interval: time.Minute, Pods: map[string]load.PodUse{}, Use: &load.Amounts{1000, 1 << 30},
+		Updated: c.now, Interval: time.Minute, Pods: map[string]load.PodUse{}, Use: &amount.Pair{1000, 1 << 30},
 	}
 	for i := range 30 {
-		r.Pods[fmt.Sprintf("bench/%d", i)] = load.PodUse{Use: load.Amounts{30, 30 << 20}}
+		r.Pods[fmt.Sprintf("bench/%d", i)] = load.PodUse{Use: amount.Pair{30, 30 << 20}}
 	}
 	c.loads.PutMetric(&kube.NodeMetric{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("bench-%05d", node)}, Report: r,

@@ -32,6 +32,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/tenon-project/tenon/api/annotation"
+	"github.com/tenon-project/tenon/internal/core/amount"
 	"github.com/tenon-project/tenon/internal/core/load"
 	"github.com/tenon-project/tenon/internal/kube"
 	"github.com/tenon-project/tenon/internal/sched/follow"
@@ -664,7 +665,7 @@ func (c *cluster) disturb() {
 func (c *cluster) report(node string) {
 	m := &kube.NodeMetric{ObjectMeta: metav1.ObjectMeta{Name: node}, Report: &load.Report{
 		Updated: c.now, Interval: time.Minute, Pods: map[string]load.PodUse{},
-		Use: &load.Amounts{c.rnd.Int64N(8000), c.rnd.Int64N(16 << 30)},
+		Use: &amount.Pair{c.rnd.Int64N(8000), c.rnd.Int64N(16 << 30)},
 	}}
 	if c.rnd.IntN(30) == 0 {
 		c.loads.RemoveMetric(m)
@@ -672,7 +673,7 @@ func (c *cluster) report(node string) {
 	}
 	for _, uid := range slices.Sorted(maps.Keys(c.pods)) {
 		if p := c.pods[uid]; p.Spec.NodeName == node && c.rnd.IntN(3) > 0 {
-			use := load.Amounts{c.rnd.Int64N(1000), 1 << 20}
+			use := amount.Pair{c.rnd.Int64N(1000), 1 << 20}
 			m.Report.Pods[p.Namespace+"/"+p.Name] = load.PodUse{Use: use, Prod: true}
 		}
 	}

@@ -1,4 +1,4 @@
-package quota_test
+package amount_test
 
 import (
 	"maps"
@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/tenon-project/tenon/internal/core/quota"
+	"github.com/tenon-project/tenon/internal/core/amount"
 )
 
 // deviceNames are all names under which a quota can limit GPUs, RDMA and FPGAs.
@@ -28,41 +28,41 @@ func TestDevicesCountUnderEveryName(t *testing.T) {
 	type counts [5]int64 // under names
 	for _, c := range []struct {
 		name    string
-		amounts quota.Amounts
+		amounts amount.List
 		asked   counts
 		offered counts
 	}{
-		{"nothing", quota.Amounts{"cpu": 1000}, counts{}, counts{}},
-		{"2 whole", quota.Amounts{"nvidia.com/gpu": 2}, counts{200, 200, 0, 200, 2}, counts{200, 200, 0, 200, 2}},
-		{"2 of AMD", quota.Amounts{"amd.com/gpu": 2}, counts{200, 200, 0, 200, 0}, counts{200, 200, 0, 200, 0}},
-		{"half of one", quota.Amounts{"koordinator.sh/gpu": 50}, counts{50, 50, 0, 50, 1}, counts{50, 50, 0, 50, 0}},
+		{"nothing", amount.List{"cpu": 1000}, counts{}, counts{}},
+		{"2 whole", amount.List{"nvidia.com/gpu": 2}, counts{200, 200, 0, 200, 2}, counts{200, 200, 0, 200, 2}},
+		{"2 of AMD", amount.List{"amd.com/gpu": 2}, counts{200, 200, 0, 200, 0}, counts{200, 200, 0, 200, 0}},
+		{"half of one", amount.List{"koordinator.sh/gpu": 50}, counts{50, 50, 0, 50, 1}, counts{50, 50, 0, 50, 0}},
 		{
 			"alias of a half",
-			quota.Amounts{"kubernetes.io/gpu": 50},
+			amount.List{"kubernetes.io/gpu": 50},
 			counts{50, 50, 0, 50, 1},
 			counts{50, 50, 0, 50, 0},
 		},
 		{
 			"core and ratio",
-			quota.Amounts{"koordinator.sh/gpu-core": 50, "koordinator.sh/gpu-memory-ratio": 60},
+			amount.List{"koordinator.sh/gpu-core": 50, "koordinator.sh/gpu-memory-ratio": 60},
 			counts{60, 50, 0, 60, 1},
 			counts{50, 50, 0, 60, 0},
 		},
 		{
 			"core and bytes",
-			quota.Amounts{"koordinator.sh/gpu-core": 60, "koordinator.sh/gpu-memory": 4 * gib},
+			amount.List{"koordinator.sh/gpu-core": 60, "koordinator.sh/gpu-memory": 4 * gib},
 			counts{100, 60, 4 * gib, 100, 1},
 			counts{0, 60, 4 * gib, 0, 0},
 		},
 		{
 			"bytes alone",
-			quota.Amounts{"kubernetes.io/gpu-memory": 4 * gib},
+			amount.List{"kubernetes.io/gpu-memory": 4 * gib},
 			counts{100, 0, 4 * gib, 100, 1},
 			counts{0, 0, 4 * gib, 0, 0},
 		},
 		{
 			"spread over two",
-			quota.Amounts{
+			amount.List{
 				"koordinator.sh/gpu.shared": 2, "koordinator.sh/gpu-core": 100, "koordinator.sh/gpu-memory": 4 * gib,
 			},
 			counts{200, 100, 4 * gib, 200, 2},
@@ -70,13 +70,13 @@ func TestDevicesCountUnderEveryName(t *testing.T) {
 		},
 		{
 			"a whole one and a share",
-			quota.Amounts{"nvidia.com/gpu": 1, "koordinator.sh/gpu": 30},
+			amount.List{"nvidia.com/gpu": 1, "koordinator.sh/gpu": 30},
 			counts{130, 130, 0, 130, 2},
 			counts{30, 30, 0, 30, 1},
 		},
 		{
 			"a node of Koordinator",
-			quota.Amounts{
+			amount.List{
 				"koordinator.sh/gpu-core": 400, "koordinator.sh/gpu-memory": 32 * gib,
 				"koordinator.sh/gpu-memory-ratio": 400,
 			},
@@ -85,7 +85,7 @@ func TestDevicesCountUnderEveryName(t *testing.T) {
 		},
 		{
 			"both on a node",
-			quota.Amounts{
+			amount.List{
 				"nvidia.com/gpu": 3, "koordinator.sh/gpu-core": 400, "koordinator.sh/gpu-memory-ratio": 400,
 			},
 			counts{700, 700, 0, 700, 7},
@@ -93,7 +93,7 @@ func TestDevicesCountUnderEveryName(t *testing.T) {
 		},
 		{
 			"absurd",
-			quota.Amounts{"nvidia.com/gpu": math.MaxInt64, "koordinator.sh/gpu": -5},
+			amount.List{"nvidia.com/gpu": math.MaxInt64, "koordinator.sh/gpu": -5},
 			counts{
 				math.MaxInt64 / 1000 * 100, math.MaxInt64 / 1000 * 100, 0, math.MaxInt64 / 1000 * 100, math.MaxInt64,
 			},
@@ -113,7 +113,7 @@ func TestDevicesCountUnderEveryName(t *testing.T) {
 		if !maps.Equal(before, c.amounts) {
 			t.Errorf("%s: the amounts themselves changed to %v", c.name, c.amounts)
 		}
-		for _, amounts := range []quota.Amounts{asked, offered} {
+		for _, amounts := range []amount.List{asked, offered} {
 			for name := range amounts {
 				if _, stated := c.amounts[name]; !stated && !slices.Contains(names, name) {
 					t.Errorf("%s: %s is added though no quota names it", c.name, name)
@@ -125,16 +125,16 @@ func TestDevicesCountUnderEveryName(t *testing.T) {
 
 func TestIsDevice(t *testing.T) {
 	for _, name := range []string{"cpu", "memory", "example.com/gpu", "koordinator.sh/gpu.shared"} {
-		if quota.IsDevice(name) {
+		if amount.IsDevice(name) {
 			t.Errorf("%s has other names", name)
 		}
 	}
 	for _, name := range deviceNames {
-		if !quota.IsDevice(name) {
+		if !amount.IsDevice(name) {
 			t.Errorf("%s has no other name", name)
 		}
 	}
-	if a := (quota.Amounts{"nvidia.com/gpu": 1}); len(a.Asked(nil)) != 1 || len(a.Offered(nil)) != 1 {
+	if a := (amount.List{"nvidia.com/gpu": 1}); len(a.Asked(nil)) != 1 || len(a.Offered(nil)) != 1 {
 		t.Error("amounts change though no quota names a device")
 	}
 }
@@ -146,8 +146,8 @@ func TestALimitUnderOneNameHoldsPodsThatUseAnother(t *testing.T) {
 		"koordinator.sh/gpu", "koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio", "kubernetes.io/gpu",
 		"kubernetes.io/gpu-core", "kubernetes.io/gpu-memory-ratio", "nvidia.com/gpu",
 	}
-	spellings := func(whole int64) []quota.Amounts {
-		return []quota.Amounts{
+	spellings := func(whole int64) []amount.List {
+		return []amount.List{
 			{"nvidia.com/gpu": whole},
 			{"koordinator.sh/gpu": 100 * whole},
 			{"kubernetes.io/gpu": 100 * whole},
@@ -160,7 +160,7 @@ func TestALimitUnderOneNameHoldsPodsThatUseAnother(t *testing.T) {
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		asked, offered := quota.Amounts{}, quota.Amounts{}
+		asked, offered := amount.List{}, amount.List{}
 		var given int64
 		for range rapid.IntRange(1, 5).Draw(t, "nodes") {
 			has := rapid.Int64Range(1, 8).Draw(t, "GPUs")

@@ -1,4 +1,4 @@
-package quota
+package amount
 
 import (
 	"maps"
@@ -34,14 +34,14 @@ func Canonical(name string) string {
 
 // Canonical returns amounts under canonical names, each the sum over its spellings; a itself where no name is
 // deprecated.
-func (a Amounts) Canonical() Amounts {
+func (a List) Canonical() List {
 	for name := range a {
 		if Canonical(name) == name {
 			continue
 		}
-		out := make(Amounts, len(a))
+		out := make(List, len(a))
 		for name, n := range a {
-			out[Canonical(name)] = plus(out[Canonical(name)], n)
+			out[Canonical(name)] = Plus(out[Canonical(name)], n)
 		}
 		return out
 	}
@@ -52,7 +52,7 @@ func (a Amounts) Canonical() Amounts {
 // pods that use another. What cannot be known before the pod has its GPU counts as all of one: a share of a GPU
 // under the name of whole ones (NVIDIA's, since a share names no vendor), and a share in bytes as a share in percent.
 // The bytes of a share in percent, and of a whole GPU, count for none.
-func (a Amounts) Asked(names []string) Amounts {
+func (a List) Asked(names []string) List {
 	return a.spelled(names, func(d devices) devices {
 		shares := max(percentToWhole(d.core), percentToWhole(d.ratio), d.shared)
 		if d.bytes > 0 {
@@ -70,7 +70,7 @@ func (a Amounts) Asked(names []string) Amounts {
 
 // Offered adds to what a node has what that is under the names that limit devices. What the node says itself
 // counts; a part of a GPU does not count.
-func (a Amounts) Offered(names []string) Amounts {
+func (a List) Offered(names []string) List {
 	return a.spelled(names, func(d devices) devices {
 		if d.core == 0 && d.ratio == 0 {
 			d.core, d.ratio = wholeGPU*d.whole, wholeGPU*d.whole
@@ -93,7 +93,7 @@ type devices struct {
 
 // spelled returns amounts in which devices are counted by these names alone. derive computes the other names from the
 // ones that were written. Amounts without devices are returned as they are.
-func (a Amounts) spelled(names []string, derive func(devices) devices) Amounts {
+func (a List) spelled(names []string, derive func(devices) devices) List {
 	if len(names) == 0 || !a.hasDevices() {
 		return a
 	}
@@ -129,7 +129,7 @@ func (a Amounts) spelled(names []string, derive func(devices) devices) Amounts {
 }
 
 // hasDevices reports whether one of the amounts is of devices.
-func (a Amounts) hasDevices() bool {
+func (a List) hasDevices() bool {
 	for name := range a {
 		if IsDevice(name) {
 			return true
