@@ -42,9 +42,6 @@ func (f *Forest) Dimension(name string) Dimension {
 		d = Dimension(len(f.names))
 		f.names = append(f.names, name)
 		f.dimensions[name] = d
-		if isClass(name) || f.config.isMapped(name) {
-			f.updateTotal(d)
-		}
 	}
 	return d
 }
