@@ -8,11 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
-	"github.com/tenon-project/tenon/internal/sched/app"
 	"github.com/tenon-project/tenon/internal/sched/elasticquota"
 	"github.com/tenon-project/tenon/internal/testkit"
 )
@@ -239,19 +235,8 @@ func TestDevicesOfAClassCountUnderAnotherName(t *testing.T) {
 		"claims alone":     {quotaOf(1) + claiming, "b Scheduled"},
 		"more than a node": {quotaOf(9) + byPlugin + claiming, "a Scheduled, b Scheduled"},
 	} {
-		cfg, err := app.DefaultConfig([]string{corev1.DefaultSchedulerName})
-		testkit.Check(t, err)
-		profile := &cfg.Profiles[0]
-		profile.PluginConfig = slices.DeleteFunc(profile.PluginConfig, func(c config.PluginConfig) bool {
-			return c.Name == elasticquota.Name
-		})
-		profile.PluginConfig = append(profile.PluginConfig, config.PluginConfig{
-			Name: elasticquota.Name,
-			Args: &runtime.Unknown{
-				Raw:         []byte("deviceClassMappings: [{name: nvidia.com/gpu, deviceClassNames: [gpu]}]"),
-				ContentType: runtime.ContentTypeYAML,
-			},
-		})
+		cfg := configured(t, elasticquota.Name,
+			"deviceClassMappings: [{name: nvidia.com/gpu, deviceClassNames: [gpu]}]")
 		in := machine("n0") + plugin + c.in + publishedOn(numaCards(0, 0), claimTemplates)
 		r, err := Run(t.Context(), Input{
 			Paths: []string{"-"}, Stdin: strings.NewReader(in), Warn: io.Discard, Config: cfg,

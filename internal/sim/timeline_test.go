@@ -29,17 +29,22 @@ func passing(t *testing.T, in string, until Until) (Result, []string) {
 // passingWithoutHolds is passing where no nodes are held until a declared start.
 func passingWithoutHolds(t *testing.T, in string, until Until) (Result, []string) {
 	t.Helper()
+	return passingBy(t, configured(t, coscheduling.Name, "maxHolds: 0"), in, until)
+}
+
+// configured returns the default configuration in which one plugin has other arguments, as YAML.
+func configured(t *testing.T, plugin, args string) *config.KubeSchedulerConfiguration {
+	t.Helper()
 	cfg, err := app.DefaultConfig([]string{corev1.DefaultSchedulerName})
 	testkit.Check(t, err)
 	profile := &cfg.Profiles[0]
 	profile.PluginConfig = slices.DeleteFunc(profile.PluginConfig, func(c config.PluginConfig) bool {
-		return c.Name == coscheduling.Name
+		return c.Name == plugin
 	})
 	profile.PluginConfig = append(profile.PluginConfig, config.PluginConfig{
-		Name: coscheduling.Name,
-		Args: &runtime.Unknown{Raw: []byte("maxHolds: 0"), ContentType: runtime.ContentTypeYAML},
+		Name: plugin, Args: &runtime.Unknown{Raw: []byte(args), ContentType: runtime.ContentTypeYAML},
 	})
-	return passingBy(t, cfg, in, until)
+	return cfg
 }
 
 func passingBy(t *testing.T, cfg *config.KubeSchedulerConfiguration, in string, until Until) (Result, []string) {
