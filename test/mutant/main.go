@@ -49,9 +49,10 @@ var deciding = []string{
 	"internal/sched/reserving",
 }
 
-// explanation says why a mutant changes no decision. It names the mutant by what stays if lines move.
+// explanation says why a mutant changes no decision. It names the mutant by what stays if lines move. Line is the text
+// of its line, without white space around it.
 type explanation struct {
-	File, Function, Was, Becomes, Why string
+	File, Function, Line, Was, Becomes, Why string
 }
 
 //go:embed explained.yaml
@@ -198,8 +199,7 @@ func mix(list []mutant, seed uint64) {
 	slices.SortStableFunc(list, func(a, b mutant) int { return cmp.Compare(keys[a], keys[b]) })
 }
 
-// testAll tests the first o.n mutants that compile, o.jobs at once, and prints each survivor when it is found. With an
-// error it returns the results so far.
+// testAll tests the mutants that were drawn, see testEach.
 func testAll(ctx context.Context, root string, o options, drawn []mutant, out io.Writer) ([]result, error) {
 	folder, err := os.MkdirTemp("", "mutant")
 	if err != nil {
@@ -210,14 +210,23 @@ func testAll(ctx context.Context, root string, o options, drawn []mutant, out io
 	if err := j.importers(ctx); err != nil {
 		return nil, err
 	}
-	var known []explanation
-	if err := yaml.UnmarshalStrict(explained, &known); err != nil {
-		return nil, fmt.Errorf("explained.yaml: %w", err)
+	known, err := explanations()
+	if err != nil {
+		return nil, err
 	}
+	return testEach(ctx, o, drawn, known, j.try, out)
+}
+
+// testEach tries the first o.n mutants that compile, o.jobs at once, and prints each survivor when it is found. With an
+// error it returns the results of those before the first one that has none, and names that one.
+func testEach(ctx context.Context, o options, drawn []mutant, known []explanation,
+	try func(context.Context, int, mutant) (verdict, error), out io.Writer,
+) ([]result, error) {
 	var (
 		mu       sync.Mutex
 		next     int
 		results  = make([]result, len(drawn))
+		done     = make([]bool, len(drawn))
 		programs int
 		first    error
 		wait     sync.WaitGroup
@@ -233,14 +242,14 @@ func testAll(ctx context.Context, root string, o options, drawn []mutant, out io
 				}
 				next++
 				mu.Unlock()
-				v, err := j.try(ctx, i, drawn[i])
+				v, err := try(ctx, i, drawn[i])
 				r := result{mutant: drawn[i], verdict: v, why: explain(known, drawn[i])}
 				mu.Lock()
 				switch {
 				case err != nil && first == nil:
-					first = fmt.Errorf("stopped at mutant %d: %w", o.from+i, err)
-				case err == nil && first == nil:
-					results[i] = r
+					first = err
+				case err == nil:
+					results[i], done[i] = r, true
 					if v != uncompiled {
 						programs++
 					}
@@ -253,16 +262,32 @@ func testAll(ctx context.Context, root string, o options, drawn []mutant, out io
 		})
 	}
 	wait.Wait()
+	if first != nil { // mutants behind the first one that has no result are tested again
+		at := slices.Index(done, false)
+		results, first = results[:at], fmt.Errorf("stopped at mutant %d: %w", o.from+at, first)
+	}
 	return slices.DeleteFunc(results, func(r result) bool { return r.verdict == uncompiled }), first
 }
 
+func explanations() (known []explanation, err error) {
+	if err := yaml.UnmarshalStrict(explained, &known); err != nil {
+		return nil, fmt.Errorf("explained.yaml: %w", err)
+	}
+	return known, nil
+}
+
 func explain(known []explanation, m mutant) string {
-	for _, e := range known {
-		if e.File == m.File && e.Function == m.Function && strings.HasPrefix(m.Was, e.Was) && e.Becomes == m.Becomes {
+	for i := range known {
+		if e := &known[i]; e.covers(m) {
 			return e.Why
 		}
 	}
 	return ""
+}
+
+func (e *explanation) covers(m mutant) bool {
+	return e.File == m.File && e.Function == m.Function && e.Line == m.Text && strings.HasPrefix(m.Was, e.Was) &&
+		e.Becomes == m.Becomes
 }
 
 // report prints a row for each package, and what is wrong.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"go/ast"
 	"go/parser"
@@ -20,6 +21,8 @@ type mutant struct {
 	Kind string
 	// Was and Becomes are the texts. A Becomes of "" drops the text.
 	Was, Becomes string
+	// Text is the line where it begins, without white space around it.
+	Text string
 
 	start, end int // bytes of the file
 }
@@ -110,6 +113,8 @@ func (w *walker) add(kind string, from, to token.Pos, becomes string) {
 	m, start := w.base, w.files.Position(from)
 	m.Kind, m.Line, m.start, m.end = kind, start.Line, start.Offset, w.files.Position(to).Offset
 	m.Was, m.Becomes = w.text(from, to), becomes
+	line, _, _ := bytes.Cut(w.source[start.Offset-start.Column+1:], []byte("\n"))
+	m.Text = string(bytes.TrimSpace(line))
 	w.found = append(w.found, m)
 }
 

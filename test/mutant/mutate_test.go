@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,6 +67,65 @@ func TestEachFaultOfAFileIsFound(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("mutants (-want +got):\n%s", diff)
+	}
+}
+
+// TestEachExplanationIsOfAMutant: one that covers none is of a line that has changed since.
+func TestEachExplanationIsOfAMutant(t *testing.T) {
+	t.Parallel()
+	core, others, err := candidates("../..")
+	testkit.Check(t, err)
+	known, err := explanations()
+	testkit.Check(t, err)
+	for i := range known {
+		e := &known[i]
+		if !slices.ContainsFunc(slices.Concat(core, others), e.covers) || e.Why == "" {
+			t.Errorf("%s %s: %q of the line %q is explained by %q", e.File, e.Function, e.Was, e.Line, e.Why)
+		}
+	}
+}
+
+func TestAnExplanationIsOfItsLineAlone(t *testing.T) {
+	t.Parallel()
+	m := mutant{File: "a.go", Function: "f", Text: "if n > 0 {", Was: "0", Becomes: "1"}
+	e := explanation{File: "a.go", Function: "f", Line: "if n > 0 {", Was: "0", Becomes: "1", Why: "because"}
+	for name, change := range map[string]func(*mutant){
+		"file": func(m *mutant) { m.File = "b.go" }, "function": func(m *mutant) { m.Function = "g" },
+		"line": func(m *mutant) { m.Text = "if m > 0 {" }, "fault": func(m *mutant) { m.Becomes = "2" },
+	} {
+		other := m
+		if change(&other); e.covers(other) {
+			t.Errorf("it excuses a fault of another %s", name)
+		}
+	}
+	if why := explain([]explanation{e}, m); why != "because" {
+		t.Errorf("its own mutant is explained by %q", why)
+	}
+}
+
+// TestAnInterruptedRunNamesWhereToGoOn: with several mutants at once, the first one without a result.
+func TestAnInterruptedRunNamesWhereToGoOn(t *testing.T) {
+	root := t.TempDir()
+	testkit.Check(t, os.WriteFile(filepath.Join(root, "go.mod"), []byte("module "+module+"\n\ngo 1.24\n"), 0o600))
+	ctx, stop := context.WithCancel(t.Context())
+	drawn := make([]mutant, 9)
+	for i := range drawn {
+		drawn[i] = mutant{Package: "p", File: fmt.Sprintf("%d.go", i), Was: "x"}
+	}
+	tried := func(_ context.Context, i int, _ mutant) (verdict, error) {
+		switch {
+		case i == 4: // ends after the ones behind it
+			<-ctx.Done()
+			return killed, ctx.Err()
+		case i == 6:
+			stop()
+			return killed, ctx.Err()
+		}
+		return killed, nil
+	}
+	results, err := testEach(ctx, options{jobs: 2, from: 10}, drawn, nil, tried, io.Discard)
+	if err == nil || !strings.HasPrefix(err.Error(), "stopped at mutant 14: ") || len(results) != 4 {
+		t.Errorf("%d results, %v; want 4, and to go on with 14", len(results), err)
 	}
 }
 
