@@ -74,3 +74,19 @@ func TestEveryKeyIsInTheReference(t *testing.T) {
 		}
 	}
 }
+
+// TestPagesOfMeasurementsAreShort: what was measured, the table and how to repeat it. Commits, loads and older figures
+// are data in test/bench/results.
+func TestPagesOfMeasurementsAreShort(t *testing.T) {
+	for page, most := range map[string]int{
+		"performance.md": 2500, "testing.md": 1800, "placement.md": 900, "oracle.md": 700, "waiting.md": 950,
+	} {
+		text, err := os.ReadFile(filepath.Join(root(t), "docs", "reference", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(strings.Fields(string(text))); n > most {
+			t.Errorf("%s has %d words, want at most %d", page, n, most)
+		}
+	}
+}

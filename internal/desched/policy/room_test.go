@@ -154,9 +154,9 @@ func TestTheOrderOfPodsThatWait(t *testing.T) {
 
 func TestMembersOfAGangWaitTogether(t *testing.T) {
 	t.Parallel()
-	x := unplaced("x", 0)
+	x, first := unplaced("x", 0), unplaced("g-0", 0)
 	x.Status.Conditions[0].Reason = "WaitingForReservation" // it waits as the others do
-	s := newStage(t, making(noLimits), nodes("n1"), unplaced("g-0", 0), unplaced("g-1", 0), x)
+	s := newStage(t, making(noLimits), nodes("n1"), first, unplaced("g-1", 0), x)
 	for _, pod := range slices.Collect(s.state.Pods()) {
 		if strings.HasPrefix(pod.Name, "g-") {
 			pod.Gang = "default/g"
@@ -167,6 +167,15 @@ func TestMembersOfAGangWaitTogether(t *testing.T) {
 	_ = s.moved(t)
 	if diff := cmp.Diff([]string{"default/g", "default/x"}, *asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+	job := &v1alpha1.PodMigrationJob{ObjectMeta: metav1.ObjectMeta{Name: "job", Annotations: map[string]string{
+		annotation.MigrationRoomKey: `{"pods":[{"namespace":"default","name":"g-0","uid":"` + string(first.UID) + `"}]}`,
+	}}}
+	testkit.Check(t, s.Jobs.Add(job))
+	*asked = nil
+	_ = s.moved(t)
+	if diff := cmp.Diff([]string{"default/x"}, *asked); diff != "" {
+		t.Errorf("asked while a job makes room for a member (-want +got):\n%s", diff)
 	}
 }
 

@@ -127,6 +127,7 @@ func Steps() []Step {
 		{Blocks: "docs/guide/isolate.md ", Scene: Unrun, Why: "changes the boot options of a machine"},
 		{Blocks: "docs/guide/nvidia.md ", Scene: Unrun, Why: "needs a card"},
 		{Blocks: "docs/reference/placement.md ", Scene: Unrun, Why: "a benchmark: minutes"},
+		{Blocks: "docs/reference/waiting.md ", Scene: Unrun, Why: "a benchmark: minutes"},
 		{Blocks: "docs/reference/performance.md ", Scene: Unrun, Why: "benchmarks: minutes to hours"},
 		{
 			Blocks: "docs/start/install.md make push", Scene: Unrun,
