@@ -71,3 +71,45 @@ func TestNamesOfDevicesAreKnownInEverySpelling(t *testing.T) {
 		t.Errorf("names that a vendor's device plugin serves (-want +got):\n%s", diff)
 	}
 }
+
+// TestASelectorMatchesByEachOfItsOperators as Kubernetes' label selectors do.
+func TestASelectorMatchesByEachOfItsOperators(t *testing.T) {
+	t.Parallel()
+	labels := map[string]string{"color": "red", "speed": "200"}
+	for name, c := range map[string]struct {
+		key      string
+		operator device.Operator
+		values   []string
+		want     bool
+	}{
+		"in":                            {"color", device.In, []string{"blue", "red"}, true},
+		"in others":                     {"color", device.In, []string{"blue"}, false},
+		"in, of a label that is away":   {"shape", device.In, []string{""}, false},
+		"not in":                        {"color", device.NotIn, []string{"red"}, false},
+		"not in others":                 {"color", device.NotIn, []string{"blue"}, true},
+		"not in, of one that is away":   {"shape", device.NotIn, []string{""}, true},
+		"exists":                        {"color", device.Exists, nil, true},
+		"exists, and is away":           {"shape", device.Exists, nil, false},
+		"does not exist":                {"color", device.DoesNotExist, nil, false},
+		"does not exist, and is away":   {"shape", device.DoesNotExist, nil, true},
+		"greater":                       {"speed", device.Gt, []string{"199"}, true},
+		"not greater":                   {"speed", device.Gt, []string{"200"}, false},
+		"less":                          {"speed", device.Lt, []string{"201"}, true},
+		"not less":                      {"speed", device.Lt, []string{"200"}, false},
+		"greater, of what is no number": {"color", device.Gt, []string{"1"}, false},
+		"greater than no number":        {"speed", device.Gt, []string{"slow"}, false},
+		"greater than two numbers":      {"speed", device.Gt, []string{"1", "2"}, false},
+	} {
+		s := device.Selector{{Key: c.key, Operator: c.operator, Values: c.values}}
+		if got := s.Matches(labels); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+		other := device.Term{Key: "color", Operator: device.In, Values: []string{"blue"}}
+		if append(s, other).Matches(labels) {
+			t.Errorf("%s: it matches with a term that does not hold", name)
+		}
+	}
+	if !(device.Selector{}).Matches(nil) {
+		t.Error("no term does not match")
+	}
+}
