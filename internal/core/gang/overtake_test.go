@@ -180,3 +180,30 @@ func TestTheRestOfAnInterruptedGangPrecedesOlderGangs(t *testing.T) {
 		t.Errorf("the rest of an interrupted gang has the turn %+v, not before %+v", rest, old)
 	}
 }
+
+// TestAStartedGangOvertakesTheOnesBeforeIt that lack room: nodes are kept for these then, so they are tried again. Members
+// of a NonStrict gang overtake one by one, when they are bound.
+func TestAStartedGangOvertakesTheOnesBeforeIt(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		mode   gang.Mode
+		opened []string
+	}{{gang.Strict, []string{"ns/h", "ns/g"}}, {gang.NonStrict, nil}} {
+		s, waits := waiting(t, 1, gang.Failure{Outlook: gang.Short})
+		for _, uid := range []string{"x", "y", "z"} {
+			s.Put(gang.Pod{
+				UID: uid, Namespace: "ns", Name: uid, Gang: "ns/h", Settings: gang.Settings{Min: 2, Mode: c.mode},
+				Created: time.Unix(30, 0),
+			})
+		}
+		s.Begin("x")
+		tried, placed := []string{"x", "y", "z"}, []string{"x", "y"}
+		opened := s.Conclude(tried, placed, gang.Failure{UID: "z"}, time.Unix(40, 0)).Opened
+		slices.Sort(opened)
+		slices.Sort(c.opened)
+		if !slices.Equal(opened, c.opened) || s.Overtaken(waits, false) != (c.mode == gang.Strict) {
+			t.Errorf("mode %v opens %v, want %v; nodes are kept for the gang before it: %t", c.mode, opened, c.opened,
+				s.Overtaken(waits, false))
+		}
+	}
+}

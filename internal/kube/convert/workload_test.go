@@ -5,11 +5,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-project/tenon/api/annotation"
 	"github.com/tenon-project/tenon/internal/core/workload"
 	"github.com/tenon-project/tenon/internal/kube/convert"
+	"github.com/tenon-project/tenon/internal/testkit/object"
 )
 
 func TestALinkSaysOfAnObjectWhatRulesRead(t *testing.T) {
@@ -52,6 +54,32 @@ func TestALinkSaysOfAnObjectWhatRulesRead(t *testing.T) {
 	} {
 		if diff := cmp.Diff(c.want, convert.WorkloadLink(c.apiVersion, "Job", &c.object)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestWhichPodsNameAGang: Tenon groups none of these by their workload.
+func TestWhichPodsNameAGang(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		pod  *corev1.Pod
+		want bool
+	}{
+		"none":              {object.Pod("p"), false},
+		"another label":     {object.Pod("p", object.Label("app", "off")), false},
+		"by its annotation": {object.Pod("p", object.Gang("g", "2")), true},
+		"by a PodGroup":     {object.Pod("p", object.Label(annotation.PodGroup, "g")), true},
+		"to another scheduler": {
+			object.Pod("p", object.Annotation("scheduling.k8s.io/group-name", "g")), true,
+		},
+		"as Kubernetes does": {
+			object.Pod("p", func(p *corev1.Pod) { p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{} }), true,
+		},
+		"wants none":       {object.Pod("p", object.Label(annotation.GangLabel, "off")), true},
+		"no word for that": {object.Pod("p", object.Label(annotation.GangLabel, "on")), false},
+	} {
+		if got := convert.NamesGang(c.pod); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 	}
 }
