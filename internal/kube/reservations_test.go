@@ -414,6 +414,22 @@ func TestTheStatusOfAReservationFollowsItsPods(t *testing.T) {
 	}
 }
 
+// TestAReservationThatCannotBeReadIsLeftAlone: nothing is written of it even after its time, nor of one that is gone.
+func TestAReservationThatCannotBeReadIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	now := early.Add(2 * time.Hour)
+	s, requests, _ := reservations(t, &now)
+	if got, again := reconciled(t, s, requests, false); len(got) > 0 || !again.IsZero() {
+		t.Errorf("wrote %s, next look %s, for a Reservation that is gone", got, again)
+	}
+	s.Put(newReservation("n", func(r *v1alpha1.Reservation) {
+		r.Unread = map[string]string{"spec.owners": "not a list"}
+	}))
+	if got, again := reconciled(t, s, requests, false); len(got) > 0 || !again.IsZero() {
+		t.Errorf("wrote %s, next look %s, for a Reservation that cannot be read", got, again)
+	}
+}
+
 // TestAReservationSaysWhatItsNodeLacks: the node has 8 CPUs, the Reservation keeps 4 of them, and a pod that requests 4
 // grows while no webhook answers.
 func TestAReservationSaysWhatItsNodeLacks(t *testing.T) {

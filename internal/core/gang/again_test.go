@@ -148,6 +148,27 @@ func TestAGroupIsTriedAgainWhenItsPlanSaysSo(t *testing.T) {
 	}
 }
 
+func TestAGangThatFailsKeepsTheTimeOfItsFirstFailure(t *testing.T) {
+	t.Parallel()
+	s, begin := gangOfThree(), time.Unix(1000, 0)
+	for _, c := range []struct {
+		after  time.Duration
+		placed []string
+		since  time.Duration
+	}{
+		{after: time.Minute, since: time.Minute},
+		{after: 2 * time.Minute, since: time.Minute},
+		{after: 3 * time.Minute, placed: []string{"p1", "p2", "p3"}, since: 3 * time.Minute}, // it has started
+	} {
+		now := begin.Add(c.after)
+		plan, _ := s.Begin("p1")
+		s.Conclude(plan.Members, c.placed, gang.Failure{UID: "p3"}, now)
+		if got := s.FailedSince("p2", now); got != begin.Add(c.since) {
+			t.Errorf("after %v: it fails since %v, want %v", c.after, got.Sub(begin), c.since)
+		}
+	}
+}
+
 // A reservation that ends by itself lets the other members of a NonStrict gang be tried. The round of a Strict gang
 // ends.
 func TestAReservationThatIsLost(t *testing.T) {

@@ -181,8 +181,8 @@ func TestTheRestOfAnInterruptedGangPrecedesOlderGangs(t *testing.T) {
 	}
 }
 
-// TestAStartedGangOvertakesTheOnesBeforeIt that lack room: nodes are kept for these then, so they are tried again. Members
-// of a NonStrict gang overtake one by one, when they are bound.
+// TestAStartedGangOvertakesTheOnesBeforeIt that lack room: nodes are kept for these then, so they are tried again.
+// Members of a NonStrict gang overtake one by one, when they are bound.
 func TestAStartedGangOvertakesTheOnesBeforeIt(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

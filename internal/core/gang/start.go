@@ -28,7 +28,7 @@ func (g *gang) hasStarted() bool { return g.start.proved || g.count[Bound] > 0 &
 // isInterrupted reports whether the scheduler stopped while the members of a Strict group were being bound. The others
 // follow together or not at all.
 func (g *gang) isInterrupted() bool {
-	return g.start.partial && g.count[Bound] > 0 && (g.group == nil || g.group.isStrict())
+	return g.start.partial && (g.group == nil || g.group.isStrict())
 }
 
 // noteStart follows a change of the members or the minimum of a gang. The work is constant where it is proved that the

@@ -98,14 +98,14 @@ func (v *View) Inside(uid string) *View {
 		row := &v.summary.Rows[i]
 		has := func(h align.Hold) bool { return h.Resource == row.Resource }
 		for node, free := range row.Free {
-			if slices.ContainsFunc(r.holds, has) && free > 0 {
+			if slices.ContainsFunc(r.holds, has) {
 				rest.holds = append(rest.holds, align.Hold{Node: topo.NUMA(node), Amount: align.Amount{
 					NUMAID: m.NUMAID(topo.NUMA(node)), Resource: row.Resource, N: free,
 				}})
 			}
 		}
 	}
-	if v.devices != nil && len(r.devices) > 0 {
+	if v.devices != nil {
 		var types []device.Type
 		for _, g := range r.devices {
 			types = append(types, g.Type)

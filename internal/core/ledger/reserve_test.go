@@ -7,13 +7,16 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/align"
 	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/tenancy"
+	"github.com/tenon-project/tenon/internal/core/why"
 	"github.com/tenon-project/tenon/internal/testkit"
 	"github.com/tenon-project/tenon/internal/testkit/grid"
 )
@@ -204,6 +207,28 @@ func TestInsideAReservationOnlyItsCPUsAreFree(t *testing.T) {
 	}
 	if other := v.Inside("other"); other != v {
 		t.Error("a reservation that is not there changes the view")
+	}
+}
+
+// TestInsideAReservationOnlyItsMemoryIsFree: of a resource of which it holds nothing all remains free.
+func TestInsideAReservationOnlyItsMemoryIsFree(t *testing.T) {
+	t.Parallel()
+	m := grid.Machine{Nodes: 2, Cores: 2}.Build(t)
+	amounts := func(numa int, memory, pages int64) []align.Amount {
+		return []align.Amount{
+			{NUMAID: numa, Resource: "memory", N: memory}, {NUMAID: numa, Resource: "hugepages-1Ki", N: pages},
+		}
+	}
+	facts := ledger.Facts{Machine: m, Amounts: slices.Concat(amounts(0, 8, 4<<10), amounts(1, 8, 4<<10))}
+	r, full := reserve(lsr("r", "0"), false), lsr("full", "2")
+	r.Amounts, full.Amounts = amounts(0, 3, 0), amounts(1, 8, 1<<10)
+	got := map[why.Resource][]int64{}
+	for _, row := range ledger.New(facts, r, full).View().Inside("r").Summary().Rows {
+		got[row.Resource] = row.Free
+	}
+	want := map[why.Resource][]int64{"memory": {3, 0}, "hugepages-1Ki": {4 << 10, 3 << 10}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("free inside the reservation (-want +got):\n%s", diff)
 	}
 }
 

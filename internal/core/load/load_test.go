@@ -419,6 +419,17 @@ func drawReport(t *rapid.T) *Report {
 	return r
 }
 
+func TestTheSystemUsesWhatTheReportSays(t *testing.T) {
+	t.Parallel()
+	use := pair{100, 1 << 20}
+	if got := (View{Report: &Report{System: use}}).System(); got != use {
+		t.Errorf("the system uses %v, want %v", got, use)
+	}
+	if got := (View{}).System(); got != (pair{}) {
+		t.Errorf("without a report it uses %v", got)
+	}
+}
+
 // counted returns the use of a node, counting each pod once: system, what is reported of pods that are not assigned,
 // and each assigned pod.
 func counted(r *Report, pods map[string]Pod) pair {

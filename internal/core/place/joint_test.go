@@ -199,35 +199,41 @@ func TestClosestNUMANodesAreChosen(t *testing.T) {
 }
 
 // TestScoreFollowsSocketsThenDistances: a pod of two NUMA nodes on machines from best to worst; what the strategy says
-// counts only between equal ones.
+// counts only between equal ones. Machines from the nearest to the farthest distance of a band are equal.
 func TestScoreFollowsSocketsThenDistances(t *testing.T) {
 	t.Parallel()
 	worst, best := place.Usage{MilliCPU: 1, AllocatableMilliCPU: 1, Memory: 1, AllocatableMemory: 1},
 		place.Usage{AllocatableMilliCPU: 1, AllocatableMemory: 1}
 	last, lastWorst := int64(50), int64(50) // below every machine where one NUMA node does
-	for _, shape := range []struct{ sockets, distance int }{
-		{1, 12},
-		{1, 20},
-		{1, 28},
-		{1, 40},
-		{2, 12},
-		{2, 20},
-		{2, 28},
-		{2, 40},
+	for _, shape := range []struct{ sockets, nearest, farthest int }{
+		{1, 10, 17},
+		{1, 18, 25},
+		{1, 26, 33},
+		{1, 34, 254},
+		{2, 10, 17},
+		{2, 18, 25},
+		{2, 26, 33},
+		{2, 34, 254},
 	} {
-		s := spec(shape.sockets, 2/shape.sockets, 4, 2)
-		s.NUMA = []topo.NUMASpec{
-			{ID: 0, Distances: []int{10, shape.distance}},
-			{ID: 1, Distances: []int{shape.distance, 10}},
+		scores := func(distance int) (high, low int64) {
+			s := spec(shape.sockets, 2/shape.sockets, 4, 2)
+			s.NUMA = []topo.NUMASpec{
+				{ID: 0, Distances: []int{10, distance}},
+				{ID: 1, Distances: []int{distance, 10}},
+			}
+			m := grid.Build(t, s)
+			v := ledger.New(ledger.Facts{Machine: m, Topology: hint.Restricted, Amounts: on4(8, 8)}).View()
+			r := binding(12, asking(gib(12)))
+			return place.Score(v, r, best, cpualloc.LeastAllocated), place.Score(v, r, worst, cpualloc.LeastAllocated)
 		}
-		m := grid.Build(t, s)
-		v := ledger.New(ledger.Facts{Machine: m, Topology: hint.Restricted, Amounts: on4(8, 8)}).View()
-		r := binding(12, asking(gib(12)))
-		high, low := place.Score(v, r, best, cpualloc.LeastAllocated),
-			place.Score(v, r, worst, cpualloc.LeastAllocated)
+		high, low := scores(shape.nearest)
 		if high >= last || high > lastWorst || low < 25 || low > high {
 			t.Errorf("%d sockets, distance %d: %d to %d, want less than %d and at most %d, from 25 on", shape.sockets,
-				shape.distance, low, high, last, lastWorst)
+				shape.nearest, low, high, last, lastWorst)
+		}
+		if far, farWorst := scores(shape.farthest); far != high || farWorst != low {
+			t.Errorf("%d sockets, distance %d: %d to %d, want what distance %d has, %d to %d", shape.sockets,
+				shape.farthest, farWorst, far, shape.nearest, low, high)
 		}
 		last, lastWorst = high, low
 	}

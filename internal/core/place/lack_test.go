@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tenon-project/tenon/internal/core/device"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
@@ -67,5 +68,23 @@ func TestNoRefusalHidesAnother(t *testing.T) {
 	})
 	if hidden == 0 {
 		t.Error("no pod was refused for two reasons")
+	}
+}
+
+// TestAPodIsAlsoRefusedAsItIsWithoutItsDevices: the devices need two NUMA nodes, and let the CPUs use both. Without
+// them the policy Restricted wants the CPUs on one, and none has them all.
+func TestAPodIsAlsoRefusedAsItIsWithoutItsDevices(t *testing.T) {
+	t.Parallel()
+	m := worked(t)
+	facts := ledger.Facts{Machine: m, Devices: cards(t, m, []int{0, 0, 1, 1}), OwnDevices: true}
+	busy := held("0-2,4-6,8-10,12-14,16-18,20-22,24-26,28-30") // each NUMA node has two CPUs left
+	v := ledger.New(facts, busy, holding(0, 10)).View()
+	var got []why.Code
+	r := binding(4, policy(hint.Restricted), gpus(t, map[string]int64{device.NVIDIAGPU: 4}))
+	for _, reason := range place.Refusals(v, r) {
+		got = append(got, reason.Code)
+	}
+	if want := []why.Code{why.InsufficientDevices, why.TopologyPolicy}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -195,20 +195,18 @@ type history struct {
 	stages []kubelet.Placement
 }
 
-// stagesBetween returns what a pod has had between two reports. Its init containers release memory one by one.
+// stagesBetween returns what a pod has had between two reports. Its init containers release memory one by one. Of a pod
+// that has left it is not known which of them had ended before.
 func stagesBetween(p *kubelet.Pod, first, last kubelet.Placement) []kubelet.Placement {
-	stages := []kubelet.Placement{first}
-	if first != nil && last != nil {
-		stage := slices.Clone(first)
-		for i := range stage {
-			ended := p.RoleOf(stage[i].Container) == kubelet.Init && len(stage[i].Memory) > 0
-			if g := last.Find(stage[i].Container); ended && (g == nil || len(g.Memory) == 0) {
-				stage[i].Memory = nil
-				stages = append(stages, slices.Clone(stage))
-			}
+	stages, stage := []kubelet.Placement{first}, slices.Clone(first)
+	for i := range stage {
+		ended := p.RoleOf(stage[i].Container) == kubelet.Init && len(stage[i].Memory) > 0
+		if g := last.Find(stage[i].Container); ended && (g == nil || len(g.Memory) == 0) {
+			stage[i].Memory = nil
+			stages = append(stages, slices.Clone(stage))
 		}
 	}
-	if !stages[len(stages)-1].Equal(last) || first == nil {
+	if !stages[len(stages)-1].Equal(last) {
 		stages = append(stages, last)
 	}
 	return stages

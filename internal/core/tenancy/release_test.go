@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tenon-project/tenon/internal/core/cpuset"
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/kubelet"
 	"github.com/tenon-project/tenon/internal/core/tenancy"
@@ -20,7 +21,7 @@ func TestEndedInitContainersAreNoMispredictions(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []hint.Policy{hint.None, hint.BestEffort, hint.Restricted, hint.SingleNUMANode} {
 		r := rand.New(rand.NewPCG(1, uint64(policy)))
-		node := memoryNode(t, policy)
+		node := memoryNode(t, policy, 2)
 		var tenants []*tenancy.Tenant
 		var given []tenancy.Grant
 		released, foreign := 0, 0
@@ -68,7 +69,7 @@ func TestEndedInitContainersAreNoMispredictions(t *testing.T) {
 // 1. The kubelet has released that memory when it admits this pod, and places it on node 0.
 func TestReleasedMemoryLeavesTheModelTrusted(t *testing.T) {
 	t.Parallel()
-	node := memoryNode(t, hint.SingleNUMANode)
+	node := memoryNode(t, hint.SingleNUMANode, 2)
 	first := &kubelet.Pod{UID: "a", Guaranteed: true, Containers: []kubelet.Container{
 		container("init", kubelet.Init, 1, 16), container("app", kubelet.App, 1, 1),
 	}}
@@ -108,15 +109,103 @@ func TestReleasedMemoryLeavesTheModelTrusted(t *testing.T) {
 	}
 }
 
-// memoryNode has two NUMA nodes of 16 CPUs and 16 bytes of memory each, and all managers.
-func memoryNode(t *testing.T, policy hint.Policy) *kubelet.Node {
+// TestAPlacementIsExplainedByWhatAPodHadBetweenTwoReports: the app container of a pod fills NUMA node 0, its init
+// containers fill the nodes 2 and 1. So the node of the next pod shows what the pod had when that one was admitted.
+func TestAPlacementIsExplainedByWhatAPodHadBetweenTwoReports(t *testing.T) {
+	t.Parallel()
+	node := memoryNode(t, hint.SingleNUMANode, 4)
+	pod := &kubelet.Pod{UID: "a", Guaranteed: true, Containers: []kubelet.Container{
+		container("i1", kubelet.Init, 0, 16), container("i2", kubelet.Init, 0, 16),
+		container("app", kubelet.App, 1, 16),
+	}}
+	next := &kubelet.Pod{UID: "b", Guaranteed: true, Containers: []kubelet.Container{
+		container("app", kubelet.App, 1, 4),
+	}}
+	fills := func(name string, numa topo.NUMA) kubelet.Given {
+		return kubelet.Given{Container: name, Memory: []kubelet.Block{{Type: "memory", Nodes: 1 << numa, Bytes: 16}}}
+	}
+	i1, i2, app := fills("i1", 2), fills("i2", 1), fills("app", 0)
+	ended := func(name string) kubelet.Given { return kubelet.Given{Container: name} }
+	app.CPUs = cpuset.Of(0)
+	all, one := kubelet.Placement{i1, i2, app}, kubelet.Placement{ended("i1"), i2, app}
+	both := kubelet.Placement{ended("i1"), ended("i2"), app}
+	for name, c := range map[string]struct {
+		first, last kubelet.Placement // nil: the pod is not there
+		explained   [4]bool           // that the next pod is on each NUMA node
+	}{
+		"it runs":                              {all, all, [4]bool{3: true}},
+		"it comes":                             {nil, all, [4]bool{0: true, 3: true}},
+		"it leaves":                            {both, nil, [4]bool{0: true, 1: true}},
+		"it ends an init container":            {all, one, [4]bool{2: true, 3: true}},
+		"it ends the other one":                {one, both, [4]bool{1: true, 2: true}},
+		"it ends both":                         {all, both, [4]bool{1: true, 2: true, 3: true}},
+		"it ends both, and shows them no more": {all, both[2:], [4]bool{1: true, 2: true, 3: true}},
+		"it may have ended them and left":      {all, nil, [4]bool{true, true, true, true}},
+	} {
+		for numa, had := range []kubelet.Placement{nil, both, one, all} {
+			_, actual, refusal := node.Empty().With(pod, had).Admit(next)
+			if refusal != nil || actual[0].NodesOn(node.Machine()) != 1<<numa {
+				t.Fatalf("beside %+v the next pod gets %+v (%+v), want NUMA node %d", had, actual, refusal, numa)
+			}
+			tenants := []*tenancy.Tenant{bound(node, 0, pod), tenantOf(node, next, 2, elsewhere(actual))}
+			given := func(pl kubelet.Placement) (grants []tenancy.Grant) {
+				if pl != nil {
+					grants = append(grants, tenancy.Grant{UID: pod.UID, Placement: pl})
+				}
+				return grants
+			}
+			before := stateOf(node, 2, given(c.first), tenants)
+			after := append(given(c.last), tenancy.Grant{UID: next.UID, Placement: actual})
+			got := stateOf(node, 3, after, tenants).Confirmations(before)
+			got = slices.DeleteFunc(got, func(c tenancy.Confirmation) bool { return c.UID != next.UID })
+			if len(got) != 1 || got[0].Difference == 0 || got[0].ModelError == c.explained[numa] {
+				t.Errorf("%s: the next pod is on NUMA node %d: %+v, want a difference with model error %t", name, numa,
+					got, !c.explained[numa])
+			}
+		}
+	}
+}
+
+// TestPodsThatKeepWhatTheyHaveLeaveNothingOpen: that there are many of them excuses no placement.
+func TestPodsThatKeepWhatTheyHaveLeaveNothingOpen(t *testing.T) {
+	t.Parallel()
+	node := memoryNode(t, hint.SingleNUMANode, 2)
+	next := &kubelet.Pod{UID: "next", Guaranteed: true, Containers: []kubelet.Container{
+		container("app", kubelet.App, 1, 4),
+	}}
+	var given []tenancy.Grant
+	var tenants []*tenancy.Tenant
+	for i := range 9 { // with two histories each they would be too many to try
+		p := &kubelet.Pod{UID: fmt.Sprint("a", i), Guaranteed: true, Containers: []kubelet.Container{
+			container("init", kubelet.Init, 0, 1), container("app", kubelet.App, 1, 0),
+		}}
+		tenants = append(tenants, bound(node, 0, p))
+		given = append(given, tenancy.Grant{UID: p.UID, Placement: kubelet.Placement{
+			{Container: "init"}, {Container: "app", CPUs: cpuset.Of(i)}, // the init container has ended
+		}})
+	}
+	before := stateOf(node, 2, given, tenants)
+	_, predicted, refusal := before.Kubelet().Admit(next)
+	if refusal != nil {
+		t.Fatalf("the next pod is refused: %+v", refusal)
+	}
+	tenants = append(tenants, tenantOf(node, next, 2, predicted))
+	given = append(given, tenancy.Grant{UID: next.UID, Placement: elsewhere(predicted)})
+	got := stateOf(node, 3, given, tenants).Confirmations(before)
+	if len(got) != 1 || !got[0].ModelError {
+		t.Errorf("%+v, want a model error", got)
+	}
+}
+
+// memoryNode has NUMA nodes of 16 CPUs and 16 bytes of memory each, and all managers.
+func memoryNode(t *testing.T, policy hint.Policy, nodes int) *kubelet.Node {
 	t.Helper()
 	model, _ := kubelet.ModelOf("v1.36.3")
 	zone := map[string]int64{"memory": 16, "hugepages-2Mi": 16}
-	node, reason := kubelet.NewNode(grid.Machine{Sockets: 2, Cores: 16}.Build(t), kubelet.Config{
+	node, reason := kubelet.NewNode(grid.Machine{Sockets: nodes, Cores: 16}.Build(t), kubelet.Config{
 		Model: model, CPU: kubelet.CPU{Static: true}, Memory: kubelet.Memory{Static: true},
 		Topology: kubelet.Topology{Policy: policy},
-	}, kubelet.Inventory{Zones: []map[string]int64{zone, zone}})
+	}, kubelet.Inventory{Zones: slices.Repeat([]map[string]int64{zone}, nodes)})
 	if !reason.OK() {
 		t.Fatalf("NewNode: %+v", reason)
 	}

@@ -154,6 +154,20 @@ func TestTextsThatUsersSearchForAreKept(t *testing.T) {
 		"node(s) didn't match the requested node name":               {Code: why.NodeName},
 		"node(s) didn't match pod topology spread constraints":       {Code: why.PodTopologySpread},
 		"Insufficient gpu devices":                                   {Code: why.InsufficientDevices, Resource: "gpu"},
+		"node(s) cpu usage exceed threshold":                         {Code: why.UsageThreshold, Resource: why.CPU},
+		"node(s) memory aggregated usage exceed threshold": {
+			Code: why.UsageThreshold, Resource: why.Memory, Extra: why.ByPercentile,
+		},
+		"Insufficient example.com/card": {
+			Code: why.InsufficientExtended, Resource: "example.com/card",
+		},
+		"Insufficient extended resource":                                     {Code: why.InsufficientExtended},
+		"node(s) kubelet would hang":                                         {Code: why.KubeletWouldHang},
+		"node(s) kubelet would hang (merging its NUMA hints takes too long)": {Code: why.KubeletWouldHang, Extra: 1},
+		"node(s) kubelet would crash on the machine's NUMA node ids":         {Code: why.KubeletPanics},
+		"node(s) kubelet would crash on a hugepage size that the machine does not have": {
+			Code: why.KubeletPanics, Resource: "hugepages-1Gi",
+		},
 	}
 	for want, reason := range tests {
 		if got := reason.Text(); got != want {

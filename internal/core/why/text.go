@@ -54,9 +54,9 @@ func (r Reason) Text() string {
 	case r.Code == InsufficientExtended && r.Resource != NoResource:
 		return "Insufficient " + string(r.Resource) // as NodeResourcesFit says it
 	case r.Code == UsageThreshold && r.Extra == ByPercentile:
-		return strings.Replace(text, "usage", string(r.Resource)+" aggregated usage", 1)
+		return strings.ReplaceAll(text, "usage", string(r.Resource)+" aggregated usage")
 	case r.Code == UsageThreshold:
-		return strings.Replace(text, "usage", string(r.Resource)+" usage", 1)
+		return strings.ReplaceAll(text, "usage", string(r.Resource)+" usage")
 	case r.Resource != NoResource && r.Code >= DeviceMissing && r.Code <= InsufficientDevices:
 		return r.device(text)
 	case r.Code < numCodes && r.Extra > 0 && r.Extra <= int64(len(variants[r.Code])):
@@ -71,7 +71,7 @@ func (r Reason) device(text string) string {
 	case InsufficientDevices, VirtualFunctionsMissing:
 		return word + " " + string(r.Resource) + " " + rest
 	case InsufficientScopedDevices:
-		return strings.Replace(text, "Devices", strings.Replace(string(r.Resource), "gpu", "GPU", 1)+" Devices", 1)
+		return strings.ReplaceAll(text, "Devices", strings.ReplaceAll(string(r.Resource), "gpu", "GPU")+" Devices")
 	case SharedTemplateMissing:
 		return text + ": the node's devices have " + string(r.Resource)
 	case DeviceShareUnsupported:

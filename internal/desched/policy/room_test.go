@@ -169,7 +169,7 @@ func TestMembersOfAGangWaitTogether(t *testing.T) {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}
 	job := &v1alpha1.PodMigrationJob{ObjectMeta: metav1.ObjectMeta{Name: "job", Annotations: map[string]string{
-		annotation.MigrationRoomKey: `{"pods":[{"namespace":"default","name":"g-0","uid":"` + string(first.UID) + `"}]}`,
+		annotation.MigrationRoomKey: `{"pods":[{"namespace":"default","uid":"` + string(first.UID) + `"}]}`,
 	}}}
 	testkit.Check(t, s.Jobs.Add(job))
 	*asked = nil

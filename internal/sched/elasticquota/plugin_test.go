@@ -716,3 +716,24 @@ func TestProfilesMustAgreeOnArguments(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestADryRunWithoutATrialOfQuotasChangesNothing: the pod is one that no quota limits, or has no cycle.
+func TestADryRunWithoutATrialOfQuotasChangesNothing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "{}")
+	victim, err := framework.NewPodInfo(object.Pod("victim"))
+	testkit.Check(t, err)
+	for _, c := range []*cycle{nil, {}} {
+		cs := framework.NewCycleState()
+		if c != nil {
+			cs.Write(stateKey, c)
+		}
+		for _, status := range []*fwk.Status{
+			f.RemovePod(t.Context(), cs, nil, victim, nil), f.AddPod(t.Context(), cs, nil, victim, nil),
+		} {
+			if status != nil {
+				t.Errorf("with cycle %v: %v", c, status)
+			}
+		}
+	}
+}
