@@ -309,3 +309,20 @@ func TestTheOrderOfRoles(t *testing.T) {
 		t.Errorf("a JobSet in order: %+v, %v", p, err)
 	}
 }
+
+// TestASummaryNamesEightGangsAndCountsTheRest; one more is named instead.
+func TestASummaryNamesEightGangsAndCountsTheRest(t *testing.T) {
+	t.Parallel()
+	p := Plan{}
+	for i := range 10 {
+		p.Gangs = append(p.Gangs, Gang{Name: fmt.Sprint("g", i), Min: 1, Members: 1 + int64(i%2)})
+	}
+	const eight = "g0 1, g1 1 of 2, g2 1, g3 1 of 2, g4 1, g5 1 of 2, g6 1, g7 1 of 2, "
+	if got := p.Summary(); got != eight+"2 more" {
+		t.Errorf("ten gangs: %q", got)
+	}
+	p.Gangs = p.Gangs[:9]
+	if got := p.Summary(); got != eight+"g8 1" {
+		t.Errorf("nine gangs: %q", got)
+	}
+}
