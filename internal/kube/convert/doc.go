@@ -4,7 +4,7 @@
 //	Pod  → place.Request (before it is bound), ledger.Entry (after)
 //	Node, NodeResourceTopology, Device → ledger.Facts
 //	ledger.Offer → annotation.ResourceStatus, annotation.DeviceAllocations
-//	ElasticQuota → quota.Spec, Pod → quota.Amounts, and amounts back
+//	ElasticQuota → quota.Spec, Pod → amount.List, and amounts back
 //	PodGroup → gang.Object, Pod → gang.Pod
 //
 // Translating what runs never fails: what cannot be used is left out and reported as a Problem. Only a request, which
