@@ -10,7 +10,7 @@ var mutants = []mutant{
 	{"kubelet/model.go", "OneSocketFirst:   m >= 37", "OneSocketFirst:   m >= 38"},
 	{"kubelet/model.go", "ChecksPinned:     m <= 36", "ChecksPinned:     m <= 37"},
 	{"kubelet/model.go", "SkipsEmptyMemory: m >= 37", "SkipsEmptyMemory: m >= 38"},
-	{"kubelet/pod.go", "most = max(most, plus(running, n))", "most = max(most, n)"},
+	{"kubelet/pod.go", "most = max(most, amount.Plus(running, n))", "most = max(most, n)"},
 	{"kubelet/merge.go", "list[i].Mask.Len() == least", "list[i].Mask.Len() <= least+1"},
 	{"kubelet/memory.go", "z.assignments > 0 && z.group != nodes", "z.assignments > 1 && z.group != nodes"},
 	{"kubelet/memory.go", "best.Preferred && !wider.Preferred", "best.Preferred && wider.Preferred"},
