@@ -56,3 +56,22 @@ func TestTheAmountOfEachContainerIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestAPodThatAsksForNothingIsEstimatedUnlessItIsMid: Koordinator estimates nothing for class mid.
+func TestAPodThatAsksForNothingIsEstimatedUnlessItIsMid(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		pod  *corev1.Pod
+		want amount.Pair
+	}{
+		"production": {newPod(priority(9500)), amount.Pair{250, 200 << 20}},
+		"mid":        {newPod(priority(7500)), amount.Pair{}},
+		"batch":      {newPod(priority(5500)), amount.Pair{250, 200 << 20}},
+		"no class":   {newPod(), amount.Pair{250, 200 << 20}},
+	} {
+		got, err := convert.LoadSettings{Factors: load.Percents{100, 100}}.Pod(c.pod, time.Unix(1, 0))
+		if err != nil || got.Estimate != c.want {
+			t.Errorf("%s: %v, %v, want %v", name, got.Estimate, err, c.want)
+		}
+	}
+}

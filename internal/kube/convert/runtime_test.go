@@ -56,6 +56,9 @@ func TestDeclared(t *testing.T) {
 		"a deadline": {
 			object.Pod("p", podDeadline(60)), nil, forecast.Declaration{PodDeadline: time.Minute},
 		},
+		"the shortest deadline": {
+			object.Pod("p", podDeadline(1)), nil, forecast.Declaration{PodDeadline: time.Second},
+		},
 		"a negative deadline": {object.Pod("p", podDeadline(-60)), nil, forecast.Declaration{}},
 		"a deadline that overflows": {
 			object.Pod("p", podDeadline(1<<62)), nil, forecast.Declaration{PodDeadline: forecast.Longest},

@@ -411,6 +411,18 @@ func TestPreemptionRemainsInsideTheQuota(t *testing.T) {
 			},
 			pod: func(t *testing.T, f *fixture) *corev1.Pod { return f.put(t, "p", "", "", 5, 5) }, node: "n",
 		},
+		"a pod that may not preempt has no victim": {
+			setUp: func(t *testing.T, f *fixture) {
+				f.put(t, "equal-n", "", "n", 10, 0)
+				f.put(t, "equal-m", "", "m", 10, 0)
+			},
+			pod: func(t *testing.T, f *fixture) *corev1.Pod {
+				return f.put(t, "p", "", "", 4, 5, func(p *corev1.Pod) {
+					p.Spec.PreemptionPolicy = new(corev1.PreemptNever)
+				})
+			},
+			said: "not eligible",
+		},
 		"the default quota's max does not preempt": {
 			args:  `{"defaultQuotaGroupMax":{"cpu":"4"}}`,
 			setUp: func(t *testing.T, f *fixture) { f.put(t, "spared", "", "n", 4, 0) },

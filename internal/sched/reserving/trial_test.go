@@ -105,3 +105,28 @@ func TestPodsThatMustUseAReservation(t *testing.T) {
 		t.Errorf("a pod that was skipped is refused: %v", status)
 	}
 }
+
+// TestPodsThatMayUseAReservationAreNotSigned: pods that are equal but for it would share one ranking of the nodes.
+func TestPodsThatMayUseAReservationAreNotSigned(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		reservations  int
+		app, affinity string
+		signed        bool
+	}{
+		"no Reservation":                {app: "web", signed: true},
+		"an owner":                      {reservations: 1, app: "web"},
+		"no owner":                      {reservations: 1, app: "other", signed: true},
+		"one that must use one":         {app: "other", affinity: `{"name":"r0"}`},
+		"an annotation of another form": {app: "other", affinity: "{"},
+	} {
+		p := reservedFor(t, c.reservations)
+		pod := object.Pod("p", object.UID("p"), object.Label("app", c.app), object.Requests("cpu", "1"))
+		if c.affinity != "" {
+			object.Annotation(annotation.ReservationAffinityKey, c.affinity)(pod)
+		}
+		if _, status := p.SignPod(t.Context(), pod); status.IsSuccess() != c.signed {
+			t.Errorf("%s: signing says %v, want success: %t", name, status, c.signed)
+		}
+	}
+}

@@ -711,6 +711,24 @@ func TestFragmentsAreLoweredByMovesOfTheTarget(t *testing.T) {
 	}
 }
 
+// TestGuaranteedPodsAreMovedLast: those with the weakest promise of resources first, whatever their age.
+func TestGuaranteedPodsAreMovedLast(t *testing.T) {
+	t.Parallel()
+	order := []corev1.PodQOSClass{corev1.PodQOSBestEffort, corev1.PodQOSBurstable, corev1.PodQOSGuaranteed}
+	made := func(at int) *corev1.Pod {
+		p := pod("p", "n", object.Created(now.Add(-time.Duration(at)*time.Hour)))
+		p.Status.QOSClass = order[2-at]
+		return p
+	}
+	pods := []*corev1.Pod{made(0), made(1), made(2)}
+	slices.SortFunc(pods, Before)
+	for i, want := range order {
+		if got := pods[i].Status.QOSClass; got != want {
+			t.Errorf("pod %d to move is %s, want %s", i, got, want)
+		}
+	}
+}
+
 func TestAPodWithoutPriorityHasZero(t *testing.T) {
 	t.Parallel()
 	if got := Priority(&corev1.Pod{}); got != 0 {
