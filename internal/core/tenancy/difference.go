@@ -196,9 +196,12 @@ type history struct {
 }
 
 // stagesBetween returns what a pod has had between two reports. Its init containers release memory one by one. Of a pod
-// that has left it is not known which of them had ended before.
+// that has left, no state between is tried: with so many, a wrong model would be explained as well.
 func stagesBetween(p *kubelet.Pod, first, last kubelet.Placement) []kubelet.Placement {
 	stages, stage := []kubelet.Placement{first}, slices.Clone(first)
+	if last == nil {
+		stage = nil
+	}
 	for i := range stage {
 		ended := p.RoleOf(stage[i].Container) == kubelet.Init && len(stage[i].Memory) > 0
 		if g := last.Find(stage[i].Container); ended && (g == nil || len(g.Memory) == 0) {

@@ -140,7 +140,7 @@ func TestAPlacementIsExplainedByWhatAPodHadBetweenTwoReports(t *testing.T) {
 		"it ends the other one":                {one, both, [4]bool{1: true, 2: true}},
 		"it ends both":                         {all, both, [4]bool{1: true, 2: true, 3: true}},
 		"it ends both, and shows them no more": {all, both[2:], [4]bool{1: true, 2: true, 3: true}},
-		"it may have ended them and left":      {all, nil, [4]bool{true, true, true, true}},
+		"it leaves, and nothing had ended":     {all, nil, [4]bool{0: true, 3: true}},
 	} {
 		for numa, had := range []kubelet.Placement{nil, both, one, all} {
 			_, actual, refusal := node.Empty().With(pod, had).Admit(next)
