@@ -207,6 +207,14 @@ func TestAllocate(t *testing.T) {
 			spec: ptr(shape{1, 1, 4, 2, 2}.spec()), taken: "0,4", req: cpualloc.Request{Count: 3, Bind: full},
 			want: "2-3,6",
 		},
+		"of NUMA nodes with as many free CPUs the one with a whole core gives one thread of it": {
+			spec: ptr(shape{1, 2, 2, 2, 0}.spec()), taken: "4-5,3,7", req: cpualloc.Request{Count: 1, Bind: spread},
+			want: "2",
+		},
+		"single free threads of cores count as much as several": {
+			spec: ptr(shape{1, 2, 3, 4, 0}.spec()), taken: "18,7,13,19,8,14,20,15,21,16,22,11,17,23",
+			req: cpualloc.Request{Count: 3, Bind: spread}, want: "0-2",
+		},
 		"no CPUs asked, none given": {
 			req: cpualloc.Request{}, want: "",
 		},

@@ -167,6 +167,27 @@ func TestGPUsAndTheirNICs(t *testing.T) {
 	}
 }
 
+// TestAJointAllocationWithoutGPUsGoesFirst: it takes the NIC that is in use, and a GPU that has no part in it follows.
+func TestAJointAllocationWithoutGPUsGoesFirst(t *testing.T) {
+	t.Parallel()
+	spec := hgx()
+	for i := range 8 {
+		at := spec.Devices[2*i].Location
+		at.Bus = fmt.Sprintf("0000:%d7:00.0", i)
+		spec.Devices = append(spec.Devices, device.Device{
+			Type: device.FPGA, ID: fmt.Sprint("fpga-", i), Healthy: true, Location: at,
+		})
+	}
+	g := device.Grant{Type: device.RDMA, ID: "0000:59:00.0", Amount: device.Vector{device.Share: 50}}
+	v := empty(t, spec).With(&device.Holding{UID: "a", Grants: []device.Grant{g}})
+	p := pod(asks{device.NVIDIAGPU: 1, device.RDMAShare: 50, device.FPGAShare: 50})
+	p.Joint = joined(device.Anywhere, device.RDMA, device.FPGA)
+	c, reason := v.Choose(read(t, p), nil)
+	if ids(c, device.RDMA) != "0000:59:00.0" || ids(c, device.FPGA) != "fpga-5" || ids(c, device.GPU) != "GPU-5" {
+		t.Errorf("got %+v, %+v; want the NIC in use and what is beside it", c.Grants, reason)
+	}
+}
+
 // TestAllNICs: an amount of every NIC, whatever NUMA nodes they are on.
 func TestAllNICs(t *testing.T) {
 	t.Parallel()
@@ -498,6 +519,22 @@ func TestTemplatesMatchExactly(t *testing.T) {
 	if _, reason := v.Choose(read(t, pod(ask)), &o); reason.Code != why.SharedTemplateMissing ||
 		reason.Model != "vir01, vir02_1c" {
 		t.Errorf("no such template: %+v", reason)
+	}
+}
+
+// TestOfEqualDevicesTheFirstShowsWhatIsFree: equal are those with as many cores and bytes, whatever else they have.
+func TestOfEqualDevicesTheFirstShowsWhatIsFree(t *testing.T) {
+	t.Parallel()
+	npu := func(id string, cores int64) device.Device {
+		return device.Device{
+			Type: device.GPU, ID: id, Healthy: true, Model: "huawei-310P",
+			Total: device.Vector{device.Bytes: 24 * gib, device.NPUCores: cores},
+		}
+	}
+	v := empty(t, device.Spec{Devices: []device.Device{npu("npu-0", 8), npu("npu-1", 6)}})
+	_, reason := v.Choose(read(t, pod(asks{device.GPUCore: 300, device.GPURatio: 300})), nil)
+	if reason.Code != why.InsufficientDevices || reason.Best[device.NPUCores] != 8 {
+		t.Errorf("three of two: %+v, want the 8 cores of npu-0", reason)
 	}
 }
 

@@ -186,6 +186,11 @@ func TestBadRequestsNameContainerFieldAndRule(t *testing.T) {
 		"must be requested as huawei.com/npu-core and": {
 			device.TemplateForm, device.NPUCore, asks{device.NPUCore: 1, device.GPUMemory: 1},
 		},
+		"must be requested as huawei.com/npu-core": {
+			device.TemplateForm, device.NPUCore, asks{
+				device.GPUShared: 1, device.NPUCore: 1, device.NPUCPU: 1, device.GPUMemory: 1, device.GPUCore: 1,
+			},
+		},
 	} {
 		_, faults := device.NewRequest(pod(asks{"cpu": 1}, c.asks), nil)
 		if len(faults) != 1 {

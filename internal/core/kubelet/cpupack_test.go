@@ -16,6 +16,14 @@ func TestTake(t *testing.T) {
 	eight := grid.Machine{Sockets: 2, Nodes: 4, Cores: 8, Threads: 1}
 	uneven := grid.Machine{Sockets: 2, Nodes: 1, Cores: 4, Threads: 1}.Spec()
 	uneven.CPUs[7].Offline = true
+	small := grid.Machine{Sockets: 2, Nodes: 1, Cores: 6, Threads: 1}.Spec()   // 6 CPUs and 2
+	unequal := grid.Machine{Sockets: 4, Nodes: 1, Cores: 8, Threads: 1}.Spec() // 4 CPUs, 8, 2 and 2
+	for i := range unequal.CPUs {
+		if i < len(small.CPUs) {
+			small.CPUs[i].Offline = i >= 8
+		}
+		unequal.CPUs[i].Offline = 4 <= i && i < 8 || 18 <= i && i < 24 || 26 <= i
+	}
 	moved := grid.Machine{Sockets: 1, Nodes: 1, Cores: 3, Threads: 2}.Spec()
 	moved.CPUs[0].Offline, moved.CPUs[3].Offline = true, true // the first threads of core 0 and the second of core 1
 	tests := map[string]struct {
@@ -94,6 +102,13 @@ func TestTake(t *testing.T) {
 		"1.36 with align-by-socket looks at balance alone": {
 			spec: grid.Machine{Sockets: 2, Nodes: 2, Cores: 4, Threads: 1}.Spec(),
 			cpu:  CPU{DistributeAcrossNUMA: true, AlignBySocket: true}, busy: "0-1", n: 6, want: "4-6,8-10",
+		},
+		"more than an average NUMA node has come from two, though one has them": {
+			spec: small, cpu: CPU{DistributeAcrossNUMA: true}, n: 5, want: "0-2,6-7",
+		},
+		"a NUMA node without free CPUs does not count as one of two": {
+			spec: unequal, minor: 37, cpu: CPU{DistributeAcrossNUMA: true, AlignBySocket: true}, busy: "0-3", n: 6,
+			want: "8-11,16-17",
 		},
 	}
 	for name, tt := range tests {

@@ -458,6 +458,7 @@ func TestSummaryLeavesConfinedPodsTheirShare(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		entries   []ledger.Entry
+		reserved  string  // for the kubelet
 		room      []int64 // of each NUMA node
 		limits    []ledger.Limit
 		promised  []int64
@@ -484,6 +485,11 @@ func TestSummaryLeavesConfinedPodsTheirShare(t *testing.T) {
 			limits: []ledger.Limit{{Nodes: 0b11, Group: 0b11, Milli: 3000}}, usable: []int{1, 3, 8, 8},
 			committed: true,
 		},
+		"a pod on two NUMA nodes leaves exactly the CPUs that the kubelet does not reserve": {
+			entries: []ledger.Entry{confined("a", 3000, 0, 1)}, reserved: "0-2",
+			room: []int64{8000, 8000, 8000, 8000}, limits: []ledger.Limit{{Nodes: 0b11, Group: 0b11, Milli: 13000}},
+			promised: []int64{1500, 1500, 0, 0}, usable: []int{5, 8, 8, 8},
+		},
 		"pods that share one NUMA node": {
 			entries: []ledger.Entry{confined("a", 12000, 0, 1), confined("b", 11000, 1, 2)},
 			room:    []int64{1000, 1000, 1000, 8000}, promised: []int64{6000, 11500, 5500, 0},
@@ -498,7 +504,9 @@ func TestSummaryLeavesConfinedPodsTheirShare(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := ledger.New(ledger.Facts{Machine: worked(t)}, test.entries...).View().Summary()
+			f := ledger.Facts{Machine: worked(t)}
+			f.Model.Config.CPU = kubelet.CPU{Static: true, Reserved: cpuset.MustParse(test.reserved)}
+			s := ledger.New(f, test.entries...).View().Summary()
 			var room, promised []int64
 			var usable []int
 			for i := range s.Nodes {

@@ -4,12 +4,28 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tenon-project/tenon/internal/core/hint"
 	"github.com/tenon-project/tenon/internal/core/ledger"
 	"github.com/tenon-project/tenon/internal/core/place"
 	"github.com/tenon-project/tenon/internal/core/qos"
 	"github.com/tenon-project/tenon/internal/core/why"
 )
+
+// TestThePoolsOfNUMANodesAreComparedWithARequest: neither whole CPUs nor milli-CPU need a number of NUMA nodes.
+func TestThePoolsOfNUMANodesAreComparedWithARequest(t *testing.T) {
+	t.Parallel()
+	v := ledger.New(ledger.Facts{Machine: worked(t)}, confined(2500, 1)).View()
+	got, ok := place.Align(v, sharing(1500, policy(hint.Restricted)))
+	want := []place.AlignmentRow{
+		{Resource: "pool", Need: 2, Have: []int64{8, 8, 8, 8}},
+		{Resource: "pool-left", Need: 1500, Have: []int64{8000, 5500, 8000, 8000}},
+	}
+	if diff := cmp.Diff(want, got.Rows); diff != "" || !ok {
+		t.Errorf("explained: %v; rows (-want +got):\n%s", ok, diff)
+	}
+}
 
 // TestSharedPoolPodsAreConfinedWhereTheAgentWritesCpusets: under a Restricted or tighter policy of the node, a pod of
 // the shared pool is kept to NUMA nodes in mode Own alone. Elsewhere no agent would: it runs everywhere, and one that
