@@ -113,11 +113,11 @@ func TestAnInterruptedRunNamesWhereToGoOn(t *testing.T) {
 		drawn[i] = mutant{Package: "p", File: fmt.Sprintf("%d.go", i), Was: "x"}
 	}
 	tried := func(_ context.Context, i int, _ mutant) (verdict, error) {
-		switch {
-		case i == 4: // ends after the ones behind it
+		switch i {
+		case 4: // ends after the ones behind it
 			<-ctx.Done()
 			return killed, ctx.Err()
-		case i == 6:
+		case 6:
 			stop()
 			return killed, ctx.Err()
 		}

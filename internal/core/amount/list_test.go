@@ -1,10 +1,10 @@
 package amount_test
 
 import (
-	"fmt"
 	"maps"
 	"math"
 	"math/big"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -146,7 +146,11 @@ func TestPartsAreExact(t *testing.T) {
 
 func TestResourcesHaveTheirNamesInKubernetes(t *testing.T) {
 	t.Parallel()
-	if got := fmt.Sprint(amount.Both()); got != "[cpu memory]" {
+	var got []string
+	for _, r := range amount.Both() {
+		got = append(got, r.String())
+	}
+	if !slices.Equal(got, []string{"cpu", "memory"}) {
 		t.Errorf("the resources are %v", got)
 	}
 }
