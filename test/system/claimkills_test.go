@@ -212,8 +212,8 @@ func TestClaimsHoldWhileSchedulersDie(t *testing.T) {
 	}
 	for round := range kills() {
 		name := "nic-" + strconv.Itoa(round)
-		// Where a scheduler died between the two writes of a made claim, the next one deletes it, and kube-scheduler's
-		// plugin tries the pod again only after 5 minutes.
+		// Where a scheduler died between the two writes of a made claim, the next one deletes it, and the queue gives
+		// the pod out again only after 5 minutes.
 		waitFor(t, 6*time.Minute, name+" to have its device", func() error {
 			p, err := pods.Get(t.Context(), name, metav1.GetOptions{})
 			if err != nil {

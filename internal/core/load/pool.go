@@ -123,9 +123,9 @@ const minImprovement = 500
 
 // Relieve moves pods from high members to low ones, from the most used one first, until each is below the threshold, or
 // no low member holds a pod that would help. A move helps if of a resource that the source uses too much, the larger
-// use of both members falls by 5 percent of what they can allocate. A target stays below each high threshold with the pod.
-// move gets the targets that do, the least used first, and returns the one that the pod moves to; false where it does
-// not move.
+// use of both members falls by 5 percent of what they can allocate. A target stays below each high threshold with the
+// pod. move gets the targets that do, the least used first, and returns the one that the pod moves to; false where it
+// does not move.
 func (p *Pool) Relieve(kind Kind, high, low []int, move func(source, pod int, targets []int) (target int, ok bool)) {
 	use := func(i int) int64 { return p.Weighted(i, p.Members[i].Use[kind]) }
 	high = slices.Clone(high)
