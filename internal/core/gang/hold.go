@@ -3,7 +3,6 @@ package gang
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -52,13 +51,8 @@ type Hold struct {
 	Over  map[string][]string
 }
 
-// Unit names what the room is kept for: "pod/NAMESPACE/NAME", or "gang/" and the gangs that start together.
-func (h Hold) Unit() string {
-	if strings.Count(h.Rank.Name, "/") == 2 && strings.HasPrefix(h.Rank.Name, "pod/") {
-		return h.Rank.Name
-	}
-	return "gang/" + h.Rank.Name
-}
+// Unit names what the room is kept for.
+func (h Hold) Unit() string { return h.Rank.Unit() }
 
 // HoldUser is a unit that asks for held room.
 type HoldUser struct {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -11,7 +12,15 @@ import (
 type Rank struct {
 	Priority int32 // of a group the lowest of its members'
 	Turn
-	Name string // decides between equals: of the group or gang, or namespace/name of a pod without one
+	Name string // decides between equals: of the group, or "pod/NAMESPACE/NAME" where a pod starts alone
+}
+
+// Unit names what has the rank: "pod/NAMESPACE/NAME", or "gang/" and the gangs that start together.
+func (r Rank) Unit() string {
+	if strings.Count(r.Name, "/") == 2 && strings.HasPrefix(r.Name, "pod/") {
+		return r.Name
+	}
+	return "gang/" + r.Name
 }
 
 // Before reports whether r is to be served before o. Of two different ranks one is.
@@ -51,8 +60,10 @@ func (s *State) RankOf(uid string, priority int32, created time.Time, name strin
 	m := s.members[uid]
 	switch {
 	case m == nil || m.gang.isPlain():
-		return Rank{priority, Turn{Created: created}, name}
-	case m.gang.group == nil || m.gang.isOpen() || m.phase == Bound:
+		return Rank{priority, Turn{Created: created}, "pod/" + name}
+	case m.gang.isOpen():
+		return Rank{priority, m.gang.turn(), "pod/" + name}
+	case m.gang.group == nil || m.phase == Bound:
 		return Rank{priority, m.gang.turn(), m.gang.id}
 	}
 	return m.gang.group.rank()

@@ -89,8 +89,10 @@ func TestWhoOvertakesAGang(t *testing.T) {
 		"a higher one":                           {plain(2, 15, "ns/p"), false},
 		"younger":                                {plain(1, 11, "ns/p"), true},
 		"older":                                  {plain(1, 9, "ns/p"), false},
-		"of the same age, and behind it by name": {plain(1, 10, "ns/p"), true},
-		"of the same age, and before it by name": {plain(1, 10, "ns/a"), false},
+		"of the same age, and behind it by name": {plain(1, 10, "ns/a"), true},
+		"of the same age, and before it by name": {
+			gang.Rank{Priority: 1, Turn: gang.Turn{Created: time.Unix(10, 0)}, Name: "ns/a"}, false,
+		},
 		"a gang that lacks some of its minimum": {
 			gang.Rank{Priority: 1, Turn: gang.Turn{Degraded: true, Created: time.Unix(15, 0)}, Name: "ns/x"}, false,
 		},
@@ -204,6 +206,32 @@ func TestAStartedGangOvertakesTheOnesBeforeIt(t *testing.T) {
 		if !slices.Equal(opened, c.opened) || s.Overtaken(waits, false) != (c.mode == gang.Strict) {
 			t.Errorf("mode %v opens %v, want %v; nodes are kept for the gang before it: %t", c.mode, opened, c.opened,
 				s.Overtaken(waits, false))
+		}
+	}
+}
+
+// TestARankNamesWhatStarts: a pod that starts alone, also where its gang has started or its PodGroup makes no gang, or
+// the gang. A gang in a namespace pod remains a gang.
+func TestARankNamesWhatStarts(t *testing.T) {
+	t.Parallel()
+	s := gang.New(gang.Settings{})
+	s.PutObject(gang.Object{Gang: "ns/plain", Plain: true})
+	for i, p := range []gang.Pod{
+		{UID: "runs", Gang: "ns/started", Node: "n", Bound: time.Unix(9, 0)},
+		{UID: "more", Gang: "ns/started"},
+		{UID: "none", Gang: "ns/plain"},
+		{UID: "waits", Gang: "ns/g"},
+		{UID: "in pod", Gang: "pod/g"},
+	} {
+		p.Settings = gang.Settings{Min: 1, Policy: gang.OnceSatisfied}
+		p.Created = time.Unix(int64(i), 0)
+		s.Put(p)
+	}
+	for uid, want := range map[string]string{
+		"unknown": "pod/ns/p", "none": "pod/ns/p", "more": "pod/ns/p", "waits": "gang/ns/g", "in pod": "gang/pod/g",
+	} {
+		if got := s.RankOf(uid, 0, time.Unix(1, 0), "ns/p").Unit(); got != want {
+			t.Errorf("%s: the rank names %s, want %s", uid, got, want)
 		}
 	}
 }

@@ -52,7 +52,6 @@ func TestAForecastShowsHolds(t *testing.T) {
 				Rank: a.gangs.RankOf(large), Start: tt.start, Since: noonOfForecast,
 				Nodes: map[string]string{string(large.UID): "n"},
 			}
-			hold.Rank.Name = "pod/default/large"
 			if tt.start.IsZero() {
 				hold.Rank.Name = "pod/default/started"
 			}
@@ -96,7 +95,6 @@ func TestAForecastKnowsWhatAHeldPodLeaves(t *testing.T) {
 		Rank: a.gangs.RankOf(large), Start: a.now.Add(time.Hour + time.Minute), Since: a.now,
 		Nodes: map[string]string{string(large.UID): "n"},
 	}
-	hold.Rank.Name = "pod/default/large"
 	a.gangs.Read(func(s *gang.State) {
 		s.SetHoldRules(gang.HoldRules{Most: 1, Backfill: true})
 		s.PublishHolds([]gang.Hold{hold})
@@ -121,5 +119,26 @@ func TestAForecastKnowsWhatAHeldPodLeaves(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestPodsOfOneSecondHaveOneOrder: a forecast has pods and a gang that came in the same second in the order in which
+// holds yield to them. If a pod's own name were its rank's, a would be before the gang here and behind it there.
+func TestPodsOfOneSecondHaveOneOrder(t *testing.T) {
+	a := newTimed(t, "n")
+	member, alone := exclusive("m-0", "26", object.Gang("m", "1"), age(9)), exclusive("a", "4", age(9))
+	a.know(bound("r", "n", list(0, 16)), member, alone, exclusive("z", "4", age(9)))
+	var order []string
+	answer, err := a.answer(`{"ask":{"mode":"forecast"}}`)
+	testkit.Check(t, err)
+	for _, u := range answer.Forecast.Queue {
+		order = append(order, u.Name)
+	}
+	if diff := cmp.Diff([]string{"gang/default/m", "pod/default/a", "pod/default/z"}, order); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+	hold := gang.Hold{Rank: a.gangs.RankOf(member)}
+	if (gang.HoldRules{Most: 1}).Yields(hold, gang.HoldUser{Rank: a.gangs.RankOf(alone)}) {
+		t.Error("the gang's hold yields to a pod behind it")
 	}
 }

@@ -79,7 +79,7 @@ func (a *answers) recall(ctx context.Context, round *groupRound) bool {
 	overtaken := a.reservations.isOvertaken(member, false)
 	if !ok || k == nil || k.answered[rank.Name] || !k.first.Before(rank) ||
 		overtaken && k.failure.Outlook != gang.Hopeless ||
-		k.failure.Outlook == gang.Promised && a.reservations.mayHold(a.cluster.unitOf(member)) {
+		k.failure.Outlook == gang.Promised && a.reservations.mayHold(a.cluster.Gangs.RankOf(member)) {
 		return false
 	}
 	// Each answer serves a group once: if the group comes again, another event has woken it.

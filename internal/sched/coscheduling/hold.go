@@ -32,15 +32,6 @@ const (
 // unknownEnd is later than all ends that are declared.
 var unknownEnd = time.Unix(1<<40, 0)
 
-// unitOf returns the rank of what starts with a pod. Its name is that of no gang where the pod starts alone.
-func (c *Cluster) unitOf(p *corev1.Pod) gang.Rank {
-	rank := c.Gangs.RankOf(p)
-	if c.Gangs.Alone(p) {
-		rank.Name = "pod/" + p.Namespace + "/" + p.Name
-	}
-	return rank
-}
-
 // endOf returns when a pod ends by what it and its quota declare; zero for unknown. A pod that has not started, as far
 // as is known, starts now.
 func (c *Cluster) endOf(p *corev1.Pod, now time.Time) time.Time {
@@ -93,7 +84,7 @@ func (ev *Evictions) evictable(preemptor *corev1.Pod) func(*corev1.Pod) bool {
 // or is evicted for the unit at no loss, or is behind the unit, which is unknownEnd where the unit was overtaken.
 func (r *reservations) leaving(nodes []fwk.NodeInfo, member *corev1.Pod, ends gang.Ends, overtaken bool,
 ) map[types.UID]time.Time {
-	rank, own := r.cluster.unitOf(member), r.cluster.group(member)
+	rank, own := r.cluster.Gangs.RankOf(member), r.cluster.group(member)
 	rules, evictable := r.rules(), r.evictions.evictable(member)
 	leaves := map[types.UID]time.Time{}
 	for _, n := range nodes {
@@ -106,7 +97,7 @@ func (r *reservations) leaving(nodes []fwk.NodeInfo, member *corev1.Pod, ends ga
 				leaves[pod.UID] = time.Time{}
 			case !end.IsZero():
 				leaves[pod.UID] = end
-			case overtaken && rank.Before(r.cluster.unitOf(pod)):
+			case overtaken && rank.Before(r.cluster.Gangs.RankOf(pod)):
 				leaves[pod.UID] = unknownEnd
 			}
 		}
@@ -169,7 +160,7 @@ func (r *Rounds) Moments(pod *corev1.Pod, node fwk.NodeInfo, nominated []fwk.Pod
 	if len(uids) == 0 {
 		return nil
 	}
-	unit := r.cluster.unitOf(pod).Name
+	unit := r.cluster.Gangs.RankOf(pod).Name
 	moments := kube.Ask(r.cluster.Gangs, func(s *gang.State) []gang.Moment {
 		all, _ := s.HoldRules().Moments(s.Holds(), unit, uids)
 		return all
@@ -273,7 +264,7 @@ func isOther(was, now *corev1.Node) bool {
 
 // userOf returns what asks for room with a pod: all members of a round.
 func (r *reservations) userOf(pod *corev1.Pod, round *groupRound) (u gang.HoldUser, pods []*corev1.Pod) {
-	u, pods = gang.HoldUser{Rank: r.cluster.unitOf(pod)}, []*corev1.Pod{pod}
+	u, pods = gang.HoldUser{Rank: r.cluster.Gangs.RankOf(pod)}, []*corev1.Pod{pod}
 	if round != nil && round.plan != nil {
 		pods = nil
 		for _, p := range round.pods {
@@ -318,7 +309,7 @@ func (r *reservations) withdraw(h *reservation) {
 
 // Hold returns the node that is held for a pod that starts alone, does not fit, and has no victims; "" for none.
 func (r *Rounds) Hold(ctx context.Context, pod *corev1.Pod, result *fwk.PostFilterResult) string {
-	rank, uid := r.cluster.unitOf(pod), string(pod.UID)
+	rank, uid := r.cluster.Gangs.RankOf(pod), string(pod.UID)
 	was := r.reservations.kept[rank.Name]
 	awaitsVictims := result == nil && pod.Status.NominatedNodeName != "" && was == nil
 	domains := kube.Ask(r.cluster.Gangs, func(s *gang.State) bool { return s.DomainRequest(uid) != nil })

@@ -61,7 +61,7 @@ func (r *reservations) noteStart(pod *corev1.Pod) {
 	if len(r.kept) == 0 {
 		return
 	}
-	if h := r.kept[r.cluster.unitOf(pod).Name]; h != nil {
+	if h := r.kept[r.cluster.Gangs.RankOf(pod).Name]; h != nil {
 		h.started = h.single
 	}
 }

@@ -87,7 +87,7 @@ func (r *Rounds) concludeFailedPlan(ctx context.Context, f framework.Framework, 
 				round.failure.Skip.Choices > 0)
 		}
 	}
-	if h := r.reservations.kept[r.cluster.unitOf(round.first()).Name]; h != nil {
+	if h := r.reservations.kept[r.cluster.Gangs.RankOf(round.first()).Name]; h != nil {
 		round.failure.Start = h.Start
 	}
 	// The answer is remembered before the members are back in the queue.

@@ -75,7 +75,7 @@ type reservations struct {
 // domains left to try.
 func (r *reservations) keepNodes(ctx context.Context, m *members, portion bool) (map[string]string, gang.Outlook) {
 	member := m.first()
-	preferred, rank := m.nominated(), r.cluster.unitOf(member)
+	preferred, rank := m.nominated(), r.cluster.Gangs.RankOf(member)
 	nominated := slices.ContainsFunc(m.order, func(uid string) bool { return preferred[uid] != "" })
 	h, now := r.kept[rank.Name], r.cluster.Wall.Now()
 	if h != nil {

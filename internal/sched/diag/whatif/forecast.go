@@ -197,16 +197,13 @@ func (c *course) collectWaiting() {
 			pod.DeletionTimestamp != nil {
 			continue
 		}
-		rank, name := c.Gangs.RankOf(pod), "pod/"+pod.Namespace+"/"+pod.Name
-		alone := c.Gangs.Alone(pod)
-		if !alone {
-			name = "gang/" + rank.Name
-		}
+		rank := c.Gangs.RankOf(pod)
+		name := rank.Unit()
 		u := byName[name]
 		if u == nil {
 			u = &waitingUnit{name: name, rank: rank}
 			byName[name] = u
-			if !alone {
+			if !c.Gangs.Alone(pod) {
 				u.incomplete = c.readGangs(u, c.Gangs.GangOf(pod))
 			}
 		}
