@@ -144,16 +144,20 @@ func (s *apiServer) drop(i *informer, o metav1.Object) {
 	}
 }
 
-// claim returns or replaces a ResourceClaim.
+// claim returns, replaces or deletes a ResourceClaim.
 func (s *apiServer) claim(method, key string, body []byte) (runtime.Object, error) {
 	if method == http.MethodPut {
 		return s.putClaim(body)
 	}
 	o, known, err := s.claims.GetStore().GetByKey(key)
-	if err != nil || !known || method != http.MethodGet {
+	if err != nil || !known {
 		return nil, apierrors.NewNotFound(resourcev1.Resource("resourceclaims"), key)
 	}
-	return o.(*resourcev1.ResourceClaim), nil
+	claim := o.(*resourcev1.ResourceClaim)
+	if method == http.MethodDelete {
+		s.drop(s.claims, claim)
+	}
+	return claim, nil
 }
 
 // newClaim creates the claim of a pod that requests extended resources of a DeviceClass.

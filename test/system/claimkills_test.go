@@ -132,6 +132,33 @@ func (l *local) claim(t *testing.T, name, class string) {
 	testkit.Check(t, err)
 }
 
+// submitWithMadeClaim creates a pod with an extended resource, and the claim that a scheduler leaves that ends before it
+// writes the devices. No scheduler tries the pod before the claim is there.
+func (l *local) submitWithMadeClaim(t *testing.T, p *corev1.Pod, class string) {
+	t.Helper()
+	p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "test"}}
+	l.submit(t, p)
+	pods := l.client.CoreV1().Pods(metav1.NamespaceDefault)
+	p, err := pods.Get(t.Context(), p.Name, metav1.GetOptions{})
+	testkit.Check(t, err)
+	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: p.Name + "-extended-resources-", Finalizers: []string{resourcev1.Finalizer},
+		Annotations: map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"},
+		OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(p, corev1.SchemeGroupVersion.WithKind("Pod")),
+		},
+	}}
+	c.Spec.Devices.Requests = []resourcev1.DeviceRequest{{
+		Name: "r", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class},
+	}}
+	_, err = l.client.ResourceV1().ResourceClaims(metav1.NamespaceDefault).Create(t.Context(), c,
+		metav1.CreateOptions{})
+	testkit.Check(t, err)
+	p.Spec.SchedulingGates = nil
+	_, err = pods.Update(t.Context(), p, metav1.UpdateOptions{})
+	testkit.Check(t, err)
+}
+
 // withClaim is an option of pods.
 func withClaim(name string) object.PodOption {
 	return func(p *corev1.Pod) {
@@ -142,7 +169,8 @@ func withClaim(name string) object.PodOption {
 
 // TestClaimsHoldWhileSchedulersDie kills a scheduler between its two writes for a pod with a claim: the claim has its
 // device and is reserved for the pod, and the pod has no node. Of the rounds each third has one pod, two pods that
-// share the claim, and a gang of two that shares it. In each a pod with an extended resource comes as well.
+// share the claim, and a gang of two that shares it. In each a pod with an extended resource comes as well, in the first
+// one with the claim of a scheduler that died earlier, before it wrote the device.
 //
 // Law: the claim keeps its device, the pod is bound to the node of the device, and no device is given twice: as many
 // claims as devices exist get one each, and another one gets none; the same of extended resources. The decisions of all
@@ -167,7 +195,12 @@ func TestClaimsHoldWhileSchedulersDie(t *testing.T) {
 			members = append(members, "beside-"+strconv.Itoa(round))
 			l.submit(t, claimant(members[1], name, round))
 		}
-		l.submit(t, pod("nic-"+strconv.Itoa(round), object.Both(mapped+"/one", "1")))
+		nic := pod("nic-"+strconv.Itoa(round), object.Both(mapped+"/one", "1"))
+		if round == 0 {
+			l.submitWithMadeClaim(t, nic, mapped)
+		} else {
+			l.submit(t, nic)
+		}
 		select {
 		case held := <-hold.held:
 			if held != name {
@@ -212,9 +245,7 @@ func TestClaimsHoldWhileSchedulersDie(t *testing.T) {
 	}
 	for round := range kills() {
 		name := "nic-" + strconv.Itoa(round)
-		// Where a scheduler died between the two writes of a made claim, the next one deletes it, and the queue gives
-		// the pod out again only after 5 minutes.
-		waitFor(t, 6*time.Minute, name+" to have its device", func() error {
+		waitFor(t, time.Minute, name+" to have its device", func() error {
 			p, err := pods.Get(t.Context(), name, metav1.GetOptions{})
 			if err != nil {
 				return err

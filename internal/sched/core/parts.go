@@ -29,8 +29,8 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
 )
 
-// audited makes the plugin for ResourceClaims read which cards pods have. It replaces what the plugin keeps of the
-// framework, which guarded hides.
+// audited makes the plugin for ResourceClaims read which cards pods have, and wakes pods whose claims it deletes. It
+// replaces what the plugin keeps of the framework and its hints, which guarded hides.
 type audited struct{ base }
 
 func (l audited) prepare(context.Context) error {
@@ -43,7 +43,7 @@ func (l audited) prepare(context.Context) error {
 		l.c.books[name] = books
 	}
 	l.c.Imagined = claims.Imagine(l.c.dra, l.c.options.Claims)
-	return nil
+	return claims.Wake(l.c.SchedulingQueue)
 }
 
 // audit returns the Books of a framework, nil for none, which the plugin reads from then on.

@@ -18,8 +18,8 @@ import (
 // resources is deleted. A scheduler that ends after it has created that claim, and before it writes the devices, leaves
 // one that the next scheduler deletes. The plugin takes the deletion of a claim without devices for one that helps no
 // pod, so that the pod would wait until the queue is flushed.
-func Wake(of queue.SchedulingQueue) error {
-	profiles, err := inside.Field[queue.QueueingHintMapPerProfile](of, "queueingHintMap")
+func Wake(q queue.SchedulingQueue) error {
+	profiles, err := inside.Field[queue.QueueingHintMapPerProfile](q, "queueingHintMap")
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func Wake(of queue.SchedulingQueue) error {
 // wakes returns a hint that also queues the pod for which a deleted claim was made.
 func wakes(inner fwk.QueueingHintFn) fwk.QueueingHintFn {
 	return func(logger klog.Logger, pod *corev1.Pod, was, now any) (fwk.QueueingHint, error) {
-		if of := madeFor(was, now); of != nil && of.UID == pod.UID {
+		if owner := madeFor(was, now); owner != nil && owner.UID == pod.UID {
 			return fwk.Queue, nil
 		}
 		return inner(logger, pod, was, now)
@@ -52,8 +52,8 @@ func finds(inner fwk.PreQueueingHintFn) fwk.PreQueueingHintFn {
 	}
 	return func(logger klog.Logger, was, now any) (fwk.PreQueueingHintResult, error) {
 		result, err := inner(logger, was, now)
-		if of := madeFor(was, now); of != nil {
-			name := types.NamespacedName{Namespace: was.(*resourcev1.ResourceClaim).Namespace, Name: of.Name}
+		if owner := madeFor(was, now); owner != nil {
+			name := types.NamespacedName{Namespace: was.(*resourcev1.ResourceClaim).Namespace, Name: owner.Name}
 			result.Pods = append(result.Pods, name)
 		}
 		return result, err

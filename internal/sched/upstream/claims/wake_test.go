@@ -30,7 +30,8 @@ func TestADeletedClaimWakesThePodItWasMadeFor(t *testing.T) {
 	t.Parallel()
 	claim := func(made string, controls bool) *resourcev1.ResourceClaim {
 		return &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: "c", Annotations: map[string]string{resourcev1.ExtendedResourceClaimAnnotation: made},
+			Namespace: "ns", Name: "c",
+			Annotations:     map[string]string{resourcev1.ExtendedResourceClaimAnnotation: made},
 			OwnerReferences: []metav1.OwnerReference{{Name: "p", UID: "uid-p", Controller: &controls}},
 		}}
 	}
@@ -62,7 +63,9 @@ func TestADeletedClaimWakesThePodItWasMadeFor(t *testing.T) {
 		}
 		own, nodes, foreign := hint(names.DynamicResources), hint(names.DynamicResources), hint("Other")
 		bare := &queue.QueueingHintFunction{PluginName: names.DynamicResources, QueueingHintFn: own.QueueingHintFn}
-		on := func(r fwk.EventResource) fwk.ClusterEvent { return fwk.ClusterEvent{Resource: r, ActionType: fwk.All} }
+		on := func(r fwk.EventResource) fwk.ClusterEvent {
+			return fwk.ClusterEvent{Resource: r, ActionType: fwk.All}
+		}
 		testkit.Check(t, Wake(&hinted{queueingHintMap: queue.QueueingHintMapPerProfile{"default": {
 			on(fwk.ResourceClaim): {own, foreign, bare}, on(fwk.Node): {nodes},
 		}}}))
@@ -94,6 +97,6 @@ func TestADeletedClaimWakesThePodItWasMadeFor(t *testing.T) {
 		}
 	}
 	if Wake(&struct{ queue.SchedulingQueue }{}) == nil {
-		t.Error("a queue without hints is no error")
+		t.Error("a queue without hints was taken")
 	}
 }
