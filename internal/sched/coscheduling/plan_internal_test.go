@@ -9,6 +9,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-project/tenon/internal/core/gang"
 	"github.com/tenon-project/tenon/internal/sched/upstream/claims"
 	"github.com/tenon-project/tenon/internal/sched/upstream/loop"
 	"github.com/tenon-project/tenon/internal/testkit/object"
@@ -70,5 +71,31 @@ func TestAPlanWithTheLastAlternativesFollowsOneThatFails(t *testing.T) {
 				t.Errorf("the cause is %v, named as %q, want that of %s", o.cause, o.failure.Cause.Detail, c.fails)
 			}
 		})
+	}
+}
+
+// TestAMembersOwnCycleHasTheAlternativesOfThePlan: later ones come first where they did in the plan, and nowhere else.
+func TestAMembersOwnCycleHasTheAlternativesOfThePlan(t *testing.T) {
+	t.Parallel()
+	isLater := whatIsWritten(claims.LaterFirst).key
+	for _, later := range []bool{false, true} {
+		pod := object.Pod("a", object.Gang("g", "1"), using("two"))
+		p := &oneProfile{claims: openClaims{alternatives: map[string]int{"two": 2}}}
+		r := NewRounds(*evictionsIn(p, nil).cluster)
+		m, uid := queued(t, pod), string(pod.UID)
+		m.plan, m.laterFirst = &gang.Plan{}, later
+		r.current = &groupRound{members: m, pending: map[string]bool{uid: true}}
+		r.current.planned = map[string]loop.Result{uid: {SuggestedHost: "n0"}}
+		var had bool
+		cycle := r.Schedule(func(_ context.Context, _ framework.Framework, cs fwk.CycleState,
+			_ *framework.QueuedPodInfo,
+		) (loop.Result, error) {
+			_, err := cs.Read(isLater)
+			had = err == nil
+			return loop.Result{SuggestedHost: "n0"}, nil
+		})
+		if _, err := cycle(t.Context(), p, framework.NewCycleState(), m.pods[uid]); err != nil || had != later {
+			t.Errorf("later alternatives come first: %t, want %t; error %v", had, later, err)
+		}
 	}
 }
