@@ -145,3 +145,27 @@ func TestABondThatBecomesNonStrictIsNotReported(t *testing.T) {
 			s.Bond("ns/a"))
 	}
 }
+
+// TestHowManyMembersAGangSparesAndLacks of three that it needs.
+func TestHowManyMembersAGangSparesAndLacks(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		gang.Bond
+		holding               int
+		spares, lacks, atOnce int
+	}{
+		"fewer than it needs":           {gang.Bond{Least: 3}, 1, 0, 2, 2},
+		"as many":                       {gang.Bond{Least: 3}, 3, 0, 0, 0},
+		"more":                          {gang.Bond{Least: 3}, 5, 2, 0, 0},
+		"its members start one by one":  {gang.Bond{Least: 3, NonStrict: true}, 1, 0, 2, 0},
+		"it is evicted whole":           {gang.Bond{Least: 3, Whole: true}, 5, 0, 0, 0},
+		"nothing is known of it":        {gang.Bond{}, 5, 0, 0, 0},
+		"its PodGroup makes it no gang": {gang.Bond{Least: 3, Plain: true}, 1, 1, 0, 0},
+	} {
+		spares, lacks, atOnce := c.Spares(c.holding), c.Lacks(c.holding), c.AtOnce(c.holding)
+		if spares != c.spares || lacks != c.lacks || atOnce != c.atOnce {
+			t.Errorf("%s: it spares %d, lacks %d and lacks %d at once, want %d, %d and %d", name, spares, lacks, atOnce,
+				c.spares, c.lacks, c.atOnce)
+		}
+	}
+}
