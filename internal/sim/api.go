@@ -154,8 +154,12 @@ func (s *apiServer) claim(method, key string, body []byte) (runtime.Object, erro
 		return nil, apierrors.NewNotFound(resourcev1.Resource("resourceclaims"), key)
 	}
 	claim := o.(*resourcev1.ResourceClaim)
-	if method == http.MethodDelete {
+	switch method {
+	case http.MethodGet:
+	case http.MethodDelete:
 		s.drop(s.claims, claim)
+	default:
+		return nil, fmt.Errorf("simulate has no API server for %s of a ResourceClaim", method)
 	}
 	return claim, nil
 }

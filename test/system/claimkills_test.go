@@ -132,8 +132,8 @@ func (l *local) claim(t *testing.T, name, class string) {
 	testkit.Check(t, err)
 }
 
-// submitWithMadeClaim creates a pod with an extended resource, and the claim that a scheduler leaves which ends before
-// it writes the devices. No scheduler tries the pod before the claim is there.
+// submitWithMadeClaim creates a pod with an extended resource and a claim for it without devices. A scheduler leaves
+// such a claim if it ends between its two writes. No scheduler tries the pod before the claim exists.
 func (l *local) submitWithMadeClaim(t *testing.T, p *corev1.Pod, class string) {
 	t.Helper()
 	p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "test"}}
@@ -169,8 +169,8 @@ func withClaim(name string) object.PodOption {
 
 // TestClaimsHoldWhileSchedulersDie kills a scheduler between its two writes for a pod with a claim: the claim has its
 // device and is reserved for the pod, and the pod has no node. Of the rounds each third has one pod, two pods that
-// share the claim, and a gang of two that shares it. In each a pod with an extended resource comes as well, first
-// one with the claim of a scheduler that died earlier, before it wrote the device.
+// share the claim, and a gang of two that shares it. In each a pod with an extended resource comes as well. The
+// pod of the first round has a claim already, made by a scheduler that died before it wrote the device.
 //
 // Law: the claim keeps its device, the pod is bound to the node of the device, and no device is given twice: as many
 // claims as devices exist get one each, and another one gets none; the same of extended resources. The decisions of all

@@ -12,12 +12,13 @@ import (
 type Rank struct {
 	Priority int32 // of a group the lowest of its members'
 	Turn
-	Name string // decides between equals: of the group, or "pod/NAMESPACE/NAME" where a pod starts alone
+	Name string // decides between equals: of the group or gang, or "pod/NAMESPACE/NAME" of a pod that starts alone
 }
 
-// Unit names what has the rank: "pod/NAMESPACE/NAME", or "gang/" and the gangs that start together.
+// Unit names what has the rank: "pod/NAMESPACE/NAME", or "gang/" and the gangs that start together. Gangs of a
+// namespace "pod" remain gangs: the name of one has one slash, and that of several has commas.
 func (r Rank) Unit() string {
-	if strings.Count(r.Name, "/") == 2 && strings.HasPrefix(r.Name, "pod/") {
+	if strings.HasPrefix(r.Name, "pod/") && strings.Count(r.Name, "/") == 2 && !strings.Contains(r.Name, ",") {
 		return r.Name
 	}
 	return "gang/" + r.Name

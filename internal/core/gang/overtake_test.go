@@ -211,7 +211,7 @@ func TestAStartedGangOvertakesTheOnesBeforeIt(t *testing.T) {
 }
 
 // TestARankNamesWhatStarts: a pod that starts alone, also where its gang has started or its PodGroup makes no gang, or
-// the gang. A gang in a namespace pod remains a gang.
+// the gangs. Gangs of a namespace "pod" remain gangs.
 func TestARankNamesWhatStarts(t *testing.T) {
 	t.Parallel()
 	s := gang.New(gang.Settings{})
@@ -222,13 +222,19 @@ func TestARankNamesWhatStarts(t *testing.T) {
 		{UID: "none", Gang: "ns/plain"},
 		{UID: "waits", Gang: "ns/g"},
 		{UID: "in pod", Gang: "pod/g"},
+		{UID: "joint", Gang: "pod/x"},
+		{UID: "other", Gang: "pod/y"},
 	} {
 		p.Settings = gang.Settings{Min: 1, Policy: gang.OnceSatisfied}
+		if p.Gang == "pod/x" || p.Gang == "pod/y" {
+			p.Settings.Group = []string{"pod/x", "pod/y"}
+		}
 		p.Created = time.Unix(int64(i), 0)
 		s.Put(p)
 	}
 	for uid, want := range map[string]string{
 		"unknown": "pod/ns/p", "none": "pod/ns/p", "more": "pod/ns/p", "waits": "gang/ns/g", "in pod": "gang/pod/g",
+		"joint": "gang/pod/x,pod/y",
 	} {
 		if got := s.RankOf(uid, 0, time.Unix(1, 0), "ns/p").Unit(); got != want {
 			t.Errorf("%s: the rank names %s, want %s", uid, got, want)

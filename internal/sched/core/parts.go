@@ -29,8 +29,8 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/upstream/snapshot"
 )
 
-// audited makes the plugin for ResourceClaims read which cards pods have, and wakes pods whose claims it deletes. It
-// replaces what the plugin keeps of the framework and its hints, which guarded hides.
+// audited makes the plugin for ResourceClaims read which cards pods have, and its hints wake pods whose claims are
+// deleted. It replaces the hints, and what the plugin keeps of the framework: guarded hides both.
 type audited struct{ base }
 
 func (l audited) prepare(context.Context) error {

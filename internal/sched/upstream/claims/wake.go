@@ -14,10 +14,10 @@ import (
 	"github.com/tenon-project/tenon/internal/sched/upstream/inside"
 )
 
-// Wake lets a queue that kube-scheduler has just made try a pod again when the claim that was made for its extended
-// resources is deleted. A scheduler that ends after it has created that claim, and before it writes the devices, leaves
-// one that the next scheduler deletes. The plugin takes the deletion of a claim without devices for one that helps no
-// pod, so that the pod would wait until the queue is flushed.
+// Wake changes the hints of a queue that kube-scheduler has just made: the deletion of a claim that was made for the
+// extended resources of a pod wakes the pod. A scheduler that ends after it creates such a claim, and before it writes
+// the devices, leaves it behind, and the next scheduler deletes it. The plugin's own hint ignores the deletion of a
+// claim without devices. Then the pod would wait until the queue is flushed.
 func Wake(q queue.SchedulingQueue) error {
 	profiles, err := inside.Field[queue.QueueingHintMapPerProfile](q, "queueingHintMap")
 	if err != nil {
